@@ -1,0 +1,37 @@
+# Everything runs from .venv, which `make setup` builds from pyproject.toml and constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+DEMO := build/demo
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	touch $@
+
+demo: setup
+	$(BIN)/transformula compile "x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4 + 3*x5**2 + 2*x6*x7*x8 + 2*x9" \
+		--on "x1..x9=-3..3" --out $(DEMO)/f2
+	$(BIN)/transformula show $(DEMO)/f2
+	$(BIN)/transformula eval $(DEMO)/f2 --exact \
+		--at "x1=1/2,x2=1,x3=0,x4=2,x5=1,x6=1,x7=1,x8=1,x9=1"
+	$(BIN)/transformula verify $(DEMO)/f2
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build

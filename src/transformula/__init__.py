@@ -1,0 +1,46 @@
+"""Formulas in, Transformers out, with a proof.
+
+>>> import transformula as tf
+>>> model = tf.compile("x**2 + y**2", on="x=-10..10, y=-10..10")
+>>> float(model([3, 4]))
+25.0
+>>> tf.verify(model).verified
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformula.certificates.checker import Verification
+    from transformula.compiling import compile, load, verify
+    from transformula.formulas.boxes import Box
+    from transformula.formulas.formula import Formula
+    from transformula.model import Model
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "compile": "transformula.compiling",
+    "load": "transformula.compiling",
+    "verify": "transformula.compiling",
+    "Box": "transformula.formulas.boxes",
+    "Formula": "transformula.formulas.formula",
+    "Model": "transformula.model",
+    "Verification": "transformula.certificates.checker",
+}
+
+__all__ = ["Box", "Formula", "Model", "Verification", "compile", "load", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that the command line starts at once."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

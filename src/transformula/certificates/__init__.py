@@ -1,0 +1,1 @@
+"""Proofs: one rule for each construction, the certificate, and the checker."""

@@ -1,0 +1,5 @@
+"""The command line. Heavy imports happen inside the commands, so that --help answers at once."""
+
+from transformula.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,157 @@
+"""The verbs, their options and their exit codes: 0 done, 1 not proven, 2 the user's input."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from transformula.cli.output import Output
+from transformula.errors import InputError, TransformulaError
+
+app = typer.Typer(
+    name="transformula",
+    help="Formulas in, Transformers out, with a proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Folder = Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")]
+
+
+class DType(str, Enum):
+    """Float formats the certificate can speak about."""
+
+    float64 = "float64"
+    float32 = "float32"
+
+
+def _version(value: bool) -> None:
+    if value:
+        from transformula import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Formulas in, Transformers out, with a proof."""
+
+
+# A formula may begin with a minus sign, so what is not an option here is taken as a formula.
+@app.command("compile", context_settings={"ignore_unknown_options": True})
+def compile_command(
+    formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs).")],
+    on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
+    eps: Annotated[Optional[float], typer.Option(help="Tolerance to prove on the whole box.")] = None,
+    construction: Annotated[str, typer.Option(help="Which theorem: auto or polynomial.")] = "auto",
+    dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
+    multi_head: Annotated[
+        bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")
+    ] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
+    json: Json = False,
+) -> None:
+    """Compile a formula into a Transformer and prove how close it is."""
+    for formula in formulas:
+        if formula.startswith("--"):
+            raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
+    from transformula.cli.describe import summary
+    from transformula.compiling import compile
+
+    start = time.perf_counter()
+    text = formulas[0] if len(formulas) == 1 else formulas
+    model = compile(text, on, eps, construction, dtype.value, multi_head)
+    if out is not None:
+        model.save(out)
+    facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
+    facts["out"] = None if out is None else str(out)
+    Output(json).facts(facts, title="compiled", hint="" if out else "give --out FOLDER to keep it")
+
+
+@app.command()
+def verify(folder: Folder, json: Json = False) -> None:
+    """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
+    from transformula.certificates.checker import verify_folder
+
+    start = time.perf_counter()
+    result = verify_folder(folder)
+    facts = {
+        "verified": result.verified,
+        "approximation": result.approximation,
+        "rounding": result.rounding,
+        "bound": result.bound,
+        "eps": result.eps,
+        "reasons": list(result.reasons),
+        "seconds": round(time.perf_counter() - start, 4),
+    }
+    Output(json).facts(facts, title="verified" if result.verified else "does NOT verify")
+    if not result.verified:
+        raise typer.Exit(1)
+
+
+@app.command("eval")
+def eval_command(
+    folder: Folder,
+    at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
+    csv: Annotated[Optional[Path], typer.Option(help="A table with a column a variable.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
+    json: Json = False,
+) -> None:
+    """Evaluate a model at a point, or for every row of a CSV file of any size."""
+    from transformula.model import Model
+
+    if (at is None) == (csv is None):
+        raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
+    if csv is not None and out is None:
+        raise InputError("--csv needs --out FILE for the results")
+    model = Model.load(folder)
+    if at is not None:
+        from transformula.cli.points import evaluate_point
+
+        facts = evaluate_point(model, at, exact)
+        Output(json).values(facts)
+    else:
+        from transformula.cli.tables import evaluate_csv
+
+        assert csv is not None and out is not None
+        rows = evaluate_csv(model, csv, out, exact, quiet=json)
+        Output(json).facts(
+            {"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated"
+        )
+
+
+@app.command()
+def show(folder: Folder, json: Json = False) -> None:
+    """Show a model: its claim, its blocks and tokens, and its size against the theorem's bounds."""
+    from transformula.cli.describe import describe
+    from transformula.model import Model
+
+    Output(json).sections(describe(Model.load(folder)))
+
+
+def main() -> None:
+    """Entry point: turn refusals into one sentence and an exit code."""
+    as_json = "--json" in sys.argv
+    try:
+        app(standalone_mode=True)
+    except TransformulaError as error:
+        Output(as_json).error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        Output(as_json).error(TransformulaError("interrupted; nothing was written"))
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)

@@ -1,0 +1,95 @@
+"""What there is to say about a model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from transformula.model import Model
+from transformula.transformers.weights import block_matrices
+
+
+def summary(model: Model) -> dict[str, Any]:
+    """The facts ``compile`` prints."""
+    certificate = model.certificate
+    return {
+        "formula": list(model.formula.texts),
+        "box": str(model.box),
+        "construction": model.construction,
+        "layers": model.layers,
+        "heads": model.heads,
+        "tokens": model.tokens,
+        "memory_tokens": model.memory_tokens,
+        "parameters": model.parameter_count,
+        "nonzeros": model.weights.nonzeros,
+        "dtype": model.weights.dtype,
+        "eps": certificate.eps,
+        "approximation": certificate.approximation,
+        "rounding": certificate.rounding,
+        "bound": certificate.bound,
+    }
+
+
+def describe(model: Model) -> dict[str, dict[str, Any]]:
+    """The sections ``show`` prints."""
+    facts = summary(model)
+    claim = ("approximation", "rounding", "bound", "eps", "dtype")
+    sections = {
+        "formula": {"formula": facts["formula"], "box": facts["box"]},
+        "proven": {key: facts[key] for key in claim} | dict(model.certificate.details),
+        "Transformer": {
+            key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")
+        }
+        | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
+    }
+    if model.construction == "polynomial":
+        sections["size against Fang et al."] = _theorem(model)
+    else:
+        sections["size"] = {key: facts[key] for key in ("parameters", "nonzeros")}
+    return sections
+
+
+def _slots(model: Model) -> str:
+    slots = model.weights.slots
+    hot = [s for s in slots if s[0] == "e" and s[1:].isdigit()]
+    if len(hot) > 4:
+        slots = tuple(s for s in slots if s not in hot[1:-1])
+        return " ".join(f"{s} .." if s == hot[0] else s for s in slots)
+    return " ".join(slots)
+
+
+def _blocks(model: Model) -> list[str]:
+    lines = []
+    for k, block in enumerate(model.weights.blocks):
+        count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
+        heads = len(block.attention.heads)
+        plural = "s" if heads != 1 else ""
+        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros")
+    return lines
+
+
+def _theorem(model: Model) -> dict[str, Any]:
+    """Lemma 3.1 counts 2n + 8 non-zeros a block; Theorem 3.5 bounds parameters and non-zeros.
+
+    For one output and one head. With more outputs the share of β and b is counted for each; at d = 1
+    the theorem's "less than" is an equality (docs/theory.md).
+    """
+    weights = model.weights
+    n, d, outputs = weights.tokens, len(weights.inputs), weights.outputs
+    q = model.degree
+    free = d ** (q + 1) + outputs * (q * d**q + 1)
+    nonzero = d ** (q + 1) + 2 * q * d**q + 8 * q + outputs * (q * d**q + 1)
+    return {
+        "degree": q,
+        "n_q": math.comb(d - 1 + q, q),
+        "parameters": model.parameter_count,
+        "parameters_bound": free,
+        "parameters_within": model.parameter_count <= free,
+        "nonzeros": weights.nonzeros,
+        "nonzeros_bound": nonzero,
+        "nonzeros_within": weights.nonzeros <= nonzero,
+        "lemma_nonzeros_per_head": 2 * n + 8,
+        "nonzeros_per_head": [
+            sum(m.nonzeros for _, m in block_matrices(b)) / len(b.attention.heads) for b in weights.blocks
+        ],
+    }

@@ -1,0 +1,88 @@
+"""How results reach the terminal: plain text for people, one JSON object for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from transformula.errors import NotProvenError, TransformulaError
+
+
+class Output:
+    """Writes to stdout as text or as JSON; messages and errors go to stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def facts(self, facts: Mapping[str, Any], title: str, hint: str = "") -> None:
+        """A short list of named values."""
+        if self.as_json:
+            self._json(facts)
+            return
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        console.print(f"[bold]{title}[/bold]")
+        self._rows(console, {k: v for k, v in facts.items() if v not in (None, [], "")})
+        if hint:
+            Console(stderr=True, highlight=False).print(f"[dim]{hint}[/dim]")
+
+    def sections(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
+        """Several titled lists."""
+        if self.as_json:
+            self._json({key: value for facts in sections.values() for key, value in facts.items()})
+            return
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        for title, facts in sections.items():
+            console.print(f"[bold]{title}[/bold]")
+            self._rows(console, facts)
+
+    def values(self, facts: Mapping[str, Any]) -> None:
+        """Numbers, one a line, with the proven bound beside them on stderr."""
+        if self.as_json:
+            self._json(facts)
+            return
+        for value in facts["values"]:
+            print(value)
+        if facts["bound"] is not None:
+            print(f"within {facts['bound']:.3g} of the formula (proven)", file=sys.stderr)
+
+    def error(self, error: TransformulaError) -> None:
+        """One sentence; with --json also an object, so that scripts need not parse prose."""
+        if self.as_json:
+            facts: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
+            if isinstance(error, NotProvenError):
+                facts |= {"best_bound": error.best_bound, "place": error.place}
+            self._json(facts)
+        print(f"error: {error}", file=sys.stderr)
+
+    @staticmethod
+    def _json(facts: Mapping[str, Any]) -> None:
+        print(json.dumps(dict(facts), allow_nan=False))
+
+    @staticmethod
+    def _rows(console: Any, facts: Mapping[str, Any]) -> None:
+        from rich.markup import escape
+        from rich.padding import Padding
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+        for key, value in facts.items():
+            table.add_row(key.replace("_", " "), escape(_text(value)))
+        console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return "\n".join(_text(v) for v in value)
+    return str(value)

@@ -1,0 +1,74 @@
+"""Points from text, checked against the box with exact arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+
+from transformula.errors import BoxError, PointError
+from transformula.formulas.boxes import Box, exact_number, split_commas
+from transformula.formulas.enclosures import enclose, precision, to_fmpq
+from transformula.formulas.expression import Expr
+from transformula.model import Model
+
+#: Decides on which side of an interval's end a point lies.
+_BITS = 512
+
+
+def parse_point(text: str, box: Box) -> list[Expr]:
+    """Read ``x=1/2, y=pi`` into one exact number for each variable of the box."""
+    given: dict[str, Expr] = {}
+    for part in split_commas(text):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise PointError(f"can not read {part!r} in the point: write name=value")
+        if name not in box.variables:
+            raise PointError(f"{name!r} is not a variable of this model: {', '.join(box.variables)}")
+        if name in given:
+            raise PointError(f"the point gives {name} twice")
+        try:
+            given[name] = exact_number(value, name)
+        except BoxError as error:
+            raise PointError(str(error)) from None
+    if missing := [name for name in box.variables if name not in given]:
+        raise PointError(f"the point has no value for {', '.join(missing)}")
+    return [given[name] for name in box.variables]
+
+
+def check_inside(value: Expr, box: Box, index: int, place: str = "") -> arb:
+    """The value as a ball, if it lies in its interval; else a clear refusal."""
+    ball = enclose(value)
+    low, high = enclose(box.lower[index]), enclose(box.upper[index])
+    if not ball.is_finite():
+        raise PointError(f"{place}{box.variables[index]} = {value} is not a number")
+    if ball < low or ball > high:
+        raise PointError(
+            f"{place}{box.variables[index]} = {value} is outside {box.lower[index]}..{box.upper[index]}, "
+            "where nothing is proven"
+        )
+    return ball
+
+
+def evaluate_point(model: Model, text: str, exact: bool) -> dict[str, Any]:
+    """Evaluate one point, in floats or through the blocks on rationals."""
+    point = parse_point(text, model.box)
+    with precision(_BITS):
+        balls = [check_inside(v, model.box, k) for k, v in enumerate(point)]
+    if exact:
+        values = model.exact([as_rational(v) for v in point])
+        return {"values": [str(v) for v in values], "exact": True, "bound": None}
+    result = np.atleast_1d(model([[float(b) for b in balls]])).ravel()
+    return {
+        "values": [float(v) for v in result],
+        "exact": False,
+        "bound": model.certificate.bound,
+    }
+
+
+def as_rational(value: Expr) -> fmpq:
+    """The rational an exact evaluation needs."""
+    if value.number is None:
+        raise PointError(f"--exact needs rational inputs, and {value} is not a rational number")
+    return to_fmpq(value.number)

@@ -1,0 +1,1 @@
+"""Theorems made into code: formula, box and tolerance to weights."""

@@ -1,0 +1,193 @@
+"""A compiled model: weights, the formula they stand for, and the certificate that binds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flint import fmpq
+
+from transformula.certificates.checker import stored_formula
+from transformula.certificates.claim import Certificate
+from transformula.errors import ModelFileError, PointError
+from transformula.formulas.boxes import Box
+from transformula.formulas.formula import Formula
+from transformula.transformers import files
+from transformula.transformers.exact import run_exact
+from transformula.transformers.reference import run
+from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fast_torch
+from transformula.transformers.weights import Weights
+
+if TYPE_CHECKING:
+    from transformula.transformers.torch_executor import TransformerModule
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A Transformer with a proof. Make one with `transformula.compile` or `transformula.load`.
+
+    Examples
+    --------
+    >>> import transformula as tf
+    >>> model = tf.compile("x**2 + y**2", on={"x": (-10, 10), "y": (-10, 10)})
+    >>> model([[3, 4], [0, 0.5]])
+    array([25.  ,  0.25])
+    >>> model.certificate.approximation
+    0.0
+    """
+
+    construction: str
+    formula: Formula
+    weights: Weights
+    packed: files.Packed
+    certificate: Certificate
+
+    @property
+    def box(self) -> Box:
+        """Where the certificate holds."""
+        return self.formula.box
+
+    @property
+    def layers(self) -> int:
+        """Number of Transformer blocks."""
+        return len(self.weights.blocks)
+
+    @property
+    def heads(self) -> int:
+        """The most heads in any block."""
+        return self.weights.heads
+
+    @property
+    def tokens(self) -> int:
+        """Length of the sequence."""
+        return self.weights.tokens
+
+    @property
+    def memory_tokens(self) -> int:
+        """Tokens that do not depend on the input."""
+        return self.weights.memory_tokens
+
+    @property
+    def parameter_count(self) -> int:
+        """Numbers that depend on the formula; for a polynomial F, β and b, as Fang counts them."""
+        weights = self.weights
+        if self.construction == "polynomial":
+            beta = weights.tokens * self.degree * weights.outputs
+            return weights.tokens * len(weights.inputs) + beta + weights.outputs
+        return weights.nonzeros + weights.memory.nonzeros
+
+    @property
+    def degree(self) -> int:
+        """Degree of a polynomial model."""
+        return max(self._ridge.degree, 1)
+
+    @cached_property
+    def _ridge(self) -> Ridge:
+        return read_ridge(self.weights)
+
+    def __call__(self, x: Any) -> Any:
+        """Evaluate rows of inputs, columns in the order of the box's variables.
+
+        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
+        several give a row of numbers. Outside the box the result is computed, but not certified.
+        """
+        if type(x).__module__.partition(".")[0] == "torch":
+            return self._evaluate_tensor(x)
+        rows, single = self._rows(np.asarray(x))
+        if self.construction == "polynomial":
+            values = run_fast(self._ridge.fast, rows)
+        else:
+            values = run(self.weights, rows)
+        return _shaped(values, single)
+
+    def _evaluate_tensor(self, x: Any) -> Any:
+        import torch
+
+        rows, single = self._rows(x)
+        rows = rows.to(getattr(torch, self.weights.dtype))
+        if self.construction == "polynomial":
+            values = run_fast_torch(self._ridge.fast, rows)
+        else:
+            values = self.to_torch().to(rows.device)(rows)
+        return _shaped(values, single)
+
+    def _rows(self, x: Any) -> tuple[Any, bool]:
+        """Samples × inputs, and whether a single point was given."""
+        inputs = len(self.weights.inputs)
+        if x.ndim == 1 and inputs == 1:
+            x = x[:, None]
+        single = x.ndim == 1
+        rows = x[None, :] if single else x
+        if rows.ndim != 2 or rows.shape[1] != inputs:
+            names = ", ".join(self.weights.inputs)
+            raise PointError(
+                f"expected rows of {inputs} numbers ({names}), got an array of shape {tuple(x.shape)}"
+            )
+        if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub":
+            try:
+                rows = rows.astype(self.weights.dtype)
+            except (TypeError, ValueError):
+                raise PointError(f"expected numbers, got an array of {rows.dtype}") from None
+        return rows, single
+
+    def exact(self, point: list[fmpq]) -> list[fmpq]:
+        """The blocks run on rationals: for a polynomial this equals the formula, with ``==``."""
+        return run_exact(self.weights, point)
+
+    def to_torch(self) -> TransformerModule:
+        """The blocks as a trainable `torch.nn.Module` with the same weights."""
+        from transformula.transformers.torch_executor import TransformerModule
+
+        return TransformerModule(self.weights)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model folder, whole or not at all."""
+        folder = Path(folder)
+        contents: dict[str, bytes | str] = {
+            files.WEIGHTS_FILE: self.packed.arrays,
+            files.MODEL_FILE: self.packed.description,
+            files.CERTIFICATE_FILE: self.certificate.to_json(),
+        }
+        try:
+            files.write_folder(folder, contents)
+        except OSError as error:
+            raise ModelFileError(f"can not write {folder}: {error.strerror or error}") from None
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Model:
+        """Read a model folder. Nothing is executed, and the claim is read but not checked: see verify."""
+        folder = Path(folder)
+        packed = files.read_packed(folder)
+        weights, description = files.unpack(packed)
+        certificate = Certificate.from_json(files.read_text(folder, files.CERTIFICATE_FILE))
+        if packed.weights_sha256 != certificate.weights_sha256:
+            raise ModelFileError(f"{folder}: model.safetensors is not the certified file (sha256 differs)")
+        if packed.model_sha256 != certificate.model_sha256:
+            raise ModelFileError(f"{folder}: model.json is not the certified file (sha256 differs)")
+        return cls(
+            str(description.get("construction")),
+            stored_formula(description),
+            weights,
+            packed,
+            certificate,
+        )
+
+    def __repr__(self) -> str:
+        text = str(self.formula)
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        plural = "s" if self.layers != 1 else ""
+        return (
+            f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} "
+            f"layer{plural}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
+            f"| proven error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
+        )
+
+
+def _shaped(values: Any, single: bool) -> Any:
+    if values.shape[1] == 1:
+        values = values[:, 0]
+    return values[0] if single else values

@@ -1,0 +1,1 @@
+"""Weights as data, the executors that run them, and their files."""

@@ -1,0 +1,125 @@
+"""The definition, in NumPy: what a Transformer with given weights computes.
+
+Written from the papers' equations, one line each, for reading and for judging the faster executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transformula.transformers.weights import Attention, Block, FeedForward, FloatArray, Weights
+
+#: Floats a chunk of samples may occupy: tens of megabytes.
+CHUNK_FLOATS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened inside: the residual stream before and after each block, and the attention.
+
+    Shapes: ``residuals[b]`` is samples × tokens × width (b = 0 is the embedding), ``patterns[b][h]`` is
+    samples × tokens (queries) × tokens (keys), ``outputs`` is samples × outputs.
+    """
+
+    residuals: tuple[FloatArray, ...]
+    patterns: tuple[tuple[FloatArray, ...], ...]
+    outputs: FloatArray
+
+
+def run(weights: Weights, x: FloatArray, dtype: Any = None) -> FloatArray:
+    """Evaluate samples × inputs to samples × outputs, in chunks of bounded memory."""
+    x = np.asarray(x, dtype=dtype or weights.dtype)
+    out = np.empty((len(x), weights.outputs), dtype=x.dtype)
+    for rows in _chunks(weights, len(x)):
+        stream = embed(weights, x[rows])
+        for block in weights.blocks:
+            stream, _ = run_block(block, stream)
+        out[rows] = read_out(weights, stream)
+    return out
+
+
+def trace(weights: Weights, x: FloatArray) -> Trace:
+    """Evaluate and keep every intermediate: residual streams by block, patterns by block and head."""
+    stream = embed(weights, np.asarray(x, dtype=weights.dtype))
+    residuals, patterns = [stream], []
+    for block in weights.blocks:
+        stream, pattern = run_block(block, stream)
+        residuals.append(stream)
+        patterns.append(pattern)
+    return Trace(tuple(residuals), tuple(patterns), read_out(weights, stream))
+
+
+def _chunks(weights: Weights, samples: int) -> Iterator[slice]:
+    per_sample = weights.tokens * (weights.width + 2 * weights.tokens)
+    step = max(1, CHUNK_FLOATS // per_sample)
+    for start in range(0, samples, step):
+        yield slice(start, start + step)
+
+
+def embed(weights: Weights, x: FloatArray) -> FloatArray:
+    """Samples × inputs to samples × tokens × width."""
+    flat = np.zeros((len(x), weights.tokens * weights.width), dtype=x.dtype)
+    used, place = np.unique(weights.embedding.rows, return_inverse=True)
+    dense = np.zeros((len(used), len(weights.inputs)), dtype=x.dtype)
+    dense[place, weights.embedding.cols] = weights.embedding.values
+    flat[:, used] = x @ dense.T
+    stream = flat.reshape(len(x), weights.tokens, weights.width)
+    return stream + weights.memory.dense(x.dtype)
+
+
+def read_out(weights: Weights, stream: FloatArray) -> FloatArray:
+    """Samples × tokens × width to samples × outputs."""
+    flat = stream.reshape(len(stream), -1)
+    used, place = np.unique(weights.readout.cols, return_inverse=True)
+    dense = np.zeros((weights.outputs, len(used)), dtype=stream.dtype)
+    dense[weights.readout.rows, place] = weights.readout.values
+    return flat[:, used] @ dense.T + weights.bias.dense(stream.dtype)[:, 0]
+
+
+def run_block(block: Block, stream: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """One encoder block; also returns each head's attention pattern."""
+    attended, patterns = attend(block.attention, stream)
+    stream = stream + attended
+    if block.feed_forward is not None:
+        stream = stream + feed_forward(block.feed_forward, stream)
+    return stream, patterns
+
+
+def attend(attention: Attention, z: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """Multi-head attention, Gumaan eq. 5–8 or Fang's hardmax; without the residual."""
+    total, patterns = np.zeros_like(z), []
+    for head in attention.heads:
+        queries = z @ head.query.dense(z.dtype).T
+        keys = z @ head.key.dense(z.dtype).T
+        values = z @ head.value.dense(z.dtype).T
+        scores = (queries @ keys.swapaxes(1, 2)) * z.dtype.type(attention.scale)
+        pattern = softmax(scores) if attention.kind == "softmax" else hardmax(scores)
+        mixed = pattern @ values
+        total += mixed if head.output is None else mixed @ head.output.dense(z.dtype).T
+        patterns.append(pattern)
+    return total, tuple(patterns)
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    """Row-wise softmax, shifted by the largest score so that nothing overflows."""
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    normalised: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
+    return normalised
+
+
+def hardmax(scores: FloatArray) -> FloatArray:
+    """Fang's one-hot maximum: the largest score of a row stays as it is, the others become zero."""
+    best = scores.argmax(axis=-1, keepdims=True)
+    kept = np.zeros_like(scores)
+    np.put_along_axis(kept, best, np.take_along_axis(scores, best, axis=-1), axis=-1)
+    return kept
+
+
+def feed_forward(layer: FeedForward, z: FloatArray) -> FloatArray:
+    """W₂ ReLU(W₁ z + b₁) + b₂ for every token; without the residual."""
+    hidden = z @ layer.hidden.dense(z.dtype).T + layer.hidden_bias.dense(z.dtype)[:, 0]
+    return np.maximum(hidden, 0) @ layer.output.dense(z.dtype).T + layer.output_bias.dense(z.dtype)[:, 0]

@@ -1,0 +1,298 @@
+"""Fang's blocks read back as what they compute: Σ_k Σ_s β_{k,s} (ξ_k·x)^s + b.
+
+`read_ridge` walks through the blocks of a weights object and checks, entry by entry, that each head is
+the product head of Lemma 3.1; nothing is assumed about where the weights came from. If one entry is
+out of place it answers with the reason instead. The fast path then needs no n × n array: T = X Fᵀ and
+a Horner sweep, O(n (d + q)) a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+
+from transformula.transformers.weights import (
+    Block,
+    FeedForward,
+    FloatArray,
+    Head,
+    Matrix,
+    Weights,
+    to_rational,
+)
+
+
+class NotRidgeError(ValueError):
+    """The weights are not those of Theorem 3.5; the message names the entry that is not."""
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """The content of a slot in every token: ``coefficient`` · t^``power``."""
+
+    coefficient: fmpq
+    power: int
+
+
+@dataclass(frozen=True)
+class ProductHead:
+    """A head that stores left · right: its scores are z_i[left] z_j[right] + offset·(i = j)."""
+
+    left: Monomial
+    right: Monomial
+    offset: fmpq
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """What the blocks compute, and the product heads whose gaps a proof has to check.
+
+    ``terms[(output, token)]`` maps a power of t to its coefficient. ``directions[token]`` maps an input's
+    index to its coefficient in t.
+    """
+
+    outputs: int
+    degree: int
+    directions: tuple[Mapping[int, fmpq], ...]
+    terms: Mapping[tuple[int, int], Mapping[int, fmpq]]
+    bias: tuple[fmpq, ...]
+    heads: tuple[tuple[ProductHead, ...], ...]
+    weights: Weights = field(repr=False)
+
+    @cached_property
+    def fast(self) -> FastRidge:
+        """The arrays of the fast path."""
+        return FastRidge.of(self)
+
+
+def read_ridge(weights: Weights) -> Ridge:
+    """Read the polynomial out of the weights, or raise `NotRidgeError`."""
+    layout = _Layout.of(weights)
+    state = {layout.t: Monomial(fmpq(1), 1), layout.one: Monomial(fmpq(1), 0)}
+    heads = []
+    for block in weights.blocks:
+        products = _read_block(block, layout, state)
+        heads.append(tuple(products.values()))
+        state.update(
+            (
+                slot,
+                Monomial(-p.left.coefficient * p.right.coefficient, p.left.power + p.right.power),
+            )
+            for slot, p in products.items()
+        )
+    bias = [fmpq(0)] * weights.outputs
+    for output, _, value in weights.bias.entries():
+        bias[output] = value
+    terms: dict[tuple[int, int], dict[int, fmpq]] = {}
+    for output, column, value in weights.readout.entries():
+        token, slot = divmod(column, weights.width)
+        _require(slot in state, f"the readout uses slot {weights.slots[slot]}, which holds no power")
+        content = state[slot]
+        _require(content.power > 0, "the readout uses the constant slot instead of the bias")
+        powers = terms.setdefault((output, token), {})
+        powers[content.power] = powers.get(content.power, fmpq(0)) + value * content.coefficient
+    degree = max((s for powers in terms.values() for s in powers), default=0)
+    return Ridge(weights.outputs, degree, layout.directions, terms, tuple(bias), tuple(heads), weights)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise NotRidgeError(message)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the tokens keep t, the constant 1 and their one-hot."""
+
+    tokens: int
+    t: int
+    one: int
+    hot: tuple[int, ...]
+    directions: tuple[Mapping[int, fmpq], ...]
+
+    @classmethod
+    def of(cls, weights: Weights) -> _Layout:
+        slots = np.unique(weights.embedding.rows % weights.width)
+        _require(len(slots) == 1, "the embedding does not write to exactly one slot")
+        t = int(slots[0])
+        directions: list[dict[int, fmpq]] = [{} for _ in range(weights.tokens)]
+        for row, column, value in weights.embedding.entries():
+            directions[row // weights.width][column] = value
+        memory = weights.memory
+        _require(bool(np.all(memory.values == 1)), "the constant parts of the tokens are not all 1")
+        counts = np.bincount(memory.cols, minlength=weights.width)
+        full = np.flatnonzero(counts == weights.tokens)
+        if weights.tokens == 1:  # the one-hot and the constant look the same: tell them by name
+            full = full[full == weights.slots.index("one")] if "one" in weights.slots else full[-1:]
+        _require(len(full) == 1, "the tokens have no single slot for the constant 1")
+        one = int(full[0])
+        rest = memory.cols != one
+        hot = np.full(weights.tokens, -1)
+        hot[memory.rows[rest]] = memory.cols[rest]
+        fits = np.all(hot >= 0) and len(np.unique(hot)) == weights.tokens == int(rest.sum())
+        _require(bool(fits) and t not in hot and t != one, "the tokens carry no one-hot vectors")
+        return cls(weights.tokens, t, one, tuple(hot.tolist()), tuple(directions))
+
+
+def _read_block(block: Block, layout: _Layout, state: Mapping[int, Monomial]) -> dict[int, ProductHead]:
+    _require(block.attention.kind == "hardmax", "a block does not use hardmax")
+    _require(block.attention.scale == 1, "a block scales its scores")
+    _require(block.feed_forward is not None, "a block has no feed-forward layer")
+    products: dict[int, ProductHead] = {}
+    for head in block.attention.heads:
+        slot, product = _read_head(head, layout, state)
+        _require(slot not in state and slot not in products, "a head writes to a slot in use")
+        _require(slot not in layout.hot, "a head writes to the one-hot part")
+        products[slot] = product
+    assert block.feed_forward is not None
+    _check_feed_forward(block.feed_forward, products)
+    return products
+
+
+def _read_head(head: Head, layout: _Layout, state: Mapping[int, Monomial]) -> tuple[int, ProductHead]:
+    left, offset = _split_scores(head.query, layout)
+    right, unit = _split_scores(head.key, layout)
+    _require(unit == 1, "a key's one-hot part is not the identity")
+    _require(left in state and right in state, "a head multiplies slots that hold no power of t")
+    written = list(head.value.entries())
+    _require(
+        head.output is None and len(written) == 1 and written[0][1:] == (layout.one, fmpq(1)),
+        "a head's value is not the constant 1 in one slot",
+    )
+    return written[0][0], ProductHead(state[left], state[right], offset)
+
+
+def _split_scores(matrix: Matrix, layout: _Layout) -> tuple[int, fmpq]:
+    """Slot of the product row, and the common entry of the one-hot rows."""
+    first = matrix.rows == 0
+    _require(int(first.sum()) == 1 and bool(matrix.values[first][0] == 1), "row 0 is not a slot")
+    rows, cols = matrix.rows[~first], matrix.cols[~first]
+    _require(
+        bool(np.array_equal(np.sort(rows), np.arange(1, layout.tokens + 1)))
+        and matrix.exact is None
+        and bool(np.array_equal(cols[np.argsort(rows)], np.array(layout.hot))),
+        "the one-hot rows of a query or key are out of place",
+    )
+    values = matrix.values[~first]
+    _require(bool(np.all(values == values[0])), "the one-hot rows have different offsets")
+    return int(matrix.cols[first][0]), to_rational(values[0])
+
+
+def _check_feed_forward(layer: FeedForward, products: Mapping[int, ProductHead]) -> None:
+    """Each written slot v must become −v + offset: v − 2 ReLU(v) + 2 ReLU(−v) + offset."""
+    _require(layer.hidden_bias.nonzeros == 0, "a hidden bias is not zero")
+    reads = {(r, c): v for r, c, v in layer.hidden.entries()}
+    writes = {(r, c): v for r, c, v in layer.output.entries()}
+    biases = {r: v for r, _, v in layer.output_bias.entries()}
+    slope: dict[tuple[int, int], fmpq] = {}
+    for (unit, slot), sign in reads.items():
+        _require(sign in (1, -1), "a hidden unit does not read plus or minus one slot")
+        slope[slot, int(sign.p)] = slope.get((slot, int(sign.p)), fmpq(0)) + writes.pop((slot, unit), fmpq(0))
+    _require(len({unit for unit, _ in reads}) == len(reads), "a hidden unit reads two slots")
+    _require(not writes, "the feed-forward layer writes where it does not read")
+    _require({slot for slot, _ in slope} == set(products) == set(biases), "a slot is left as it was")
+    for slot, product in products.items():
+        ok = slope.get((slot, 1)) == -2 and slope.get((slot, -1)) == 2
+        _require(ok and biases[slot] == product.offset, "the feed-forward layer is not v -> C - v")
+
+
+@dataclass(frozen=True, eq=False)
+class FastRidge:
+    """Arrays for the Horner sweep: tokens sorted by their highest power, so prefixes stay contiguous.
+
+    ``directions`` is tokens × inputs; ``coefficients[s]`` is outputs × tokens and belongs to t^s, of
+    which only the first ``active[s]`` tokens have power s or more.
+    """
+
+    directions: FloatArray
+    coefficients: FloatArray
+    active: tuple[int, ...]
+    bias: FloatArray
+
+    @classmethod
+    def of(cls, ridge: Ridge) -> FastRidge:
+        """Sort the tokens and round the rationals."""
+        dtype = ridge.weights.dtype
+        top = np.zeros(len(ridge.directions), dtype=int)
+        for (_, token), powers in ridge.terms.items():
+            top[token] = max(top[token], *powers)
+        order = np.argsort(-top, kind="stable")
+        place = np.argsort(order)
+        shape = (ridge.degree + 1, ridge.outputs, len(order))
+        exact = np.zeros(shape, dtype=dtype)
+        for (output, token), powers in ridge.terms.items():
+            for s, value in powers.items():
+                exact[s, output, place[token]] = _as_float(value, dtype)
+        directions = np.zeros((len(order), len(ridge.weights.inputs)), dtype=dtype)
+        for token, direction in enumerate(ridge.directions):
+            for column, value in direction.items():
+                directions[place[token], column] = _as_float(value, dtype)
+        active = tuple(int((top >= s).sum()) for s in range(ridge.degree + 1))
+        bias = np.array([_as_float(b, dtype) for b in ridge.bias], dtype=dtype)
+        return cls(directions, exact, active, bias)
+
+
+def _as_float(value: fmpq, dtype: str) -> Any:
+    return np.dtype(dtype).type(int(value.p) / int(value.q))
+
+
+#: Floats of T per chunk: small enough to stay in the cache of one core.
+CHUNK_FLOATS = 1 << 15
+
+
+def run_fast(fast: FastRidge, x: FloatArray) -> FloatArray:
+    """Evaluate samples × inputs to samples × outputs without building any n × n array."""
+    x = np.ascontiguousarray(x, dtype=fast.directions.dtype)
+    outputs, tokens = fast.coefficients.shape[1:]
+    out = np.empty((outputs, len(x)), dtype=x.dtype)
+    step = max(64, CHUNK_FLOATS // max(tokens, 1))
+    sweep = np.empty((tokens, step), dtype=x.dtype)
+    for start in range(0, len(x), step):
+        t = fast.directions @ x[start : start + step].T
+        for output in range(outputs):
+            out[output, start : start + step] = _horner(
+                fast.coefficients[:, output], fast.active, t, sweep[:, : t.shape[1]]
+            )
+    return (out + fast.bias[:, None]).T
+
+
+def _horner(
+    coefficients: FloatArray, active: tuple[int, ...], t: FloatArray, sweep: FloatArray
+) -> FloatArray:
+    """Σ_k Σ_s c_{s,k} t_k^s for s ≥ 1, highest power first; a token joins at its own top power."""
+    degree = len(active) - 1
+    if degree == 0:
+        return np.zeros(t.shape[1], dtype=t.dtype)
+    joined = 0
+    for s in range(degree, 0, -1):
+        if joined:
+            np.multiply(sweep[:joined], t[:joined], out=sweep[:joined])
+            if coefficients[s, :joined].any():
+                sweep[:joined] += coefficients[s, :joined, None]
+        if active[s] > joined:
+            sweep[joined : active[s]] = coefficients[s, joined : active[s], None]
+            joined = active[s]
+    total: FloatArray = np.einsum("kp,kp->p", sweep[:joined], t[:joined])
+    return total
+
+
+def run_fast_torch(fast: FastRidge, x: Any) -> Any:
+    """The same sweep on tensors, differentiable in x; the result is on x's device."""
+    import torch
+
+    def like(array: FloatArray) -> Any:
+        return torch.as_tensor(array).to(dtype=x.dtype, device=x.device)
+
+    t = x @ like(fast.directions).T
+    outputs = []
+    for output in range(fast.coefficients.shape[1]):
+        total = torch.zeros_like(t)
+        for s in range(len(fast.active) - 1, 0, -1):
+            total = (total * t) + like(fast.coefficients[s, output])
+        outputs.append((total * t).sum(dim=1) + float(fast.bias[output]))
+    return torch.stack(outputs, dim=1)

@@ -1,0 +1,119 @@
+"""The same weights as a PyTorch module: trainable, any dtype, any device."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+
+
+def _dense(matrix: Matrix) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(matrix.dense()))
+
+
+def _sparse(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, nn.Parameter]:
+    rows, cols = torch.from_numpy(matrix.rows).long(), torch.from_numpy(matrix.cols).long()
+    return rows, cols, nn.Parameter(torch.from_numpy(matrix.values.copy()))
+
+
+class HeadModule(nn.Module):
+    """One attention head."""
+
+    def __init__(self, head: Head, kind: str, scale: float) -> None:
+        super().__init__()
+        self.kind, self.scale = kind, scale
+        self.query, self.key, self.value = map(_dense, (head.query, head.key, head.value))
+        self.output = None if head.output is None else _dense(head.output)
+
+    def pattern(self, z: torch.Tensor) -> torch.Tensor:
+        """Samples × tokens × width to samples × tokens × tokens."""
+        scores = (z @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
+        if self.kind == "softmax":
+            return torch.softmax(scores, dim=-1)
+        best = scores.argmax(dim=-1, keepdim=True)
+        return torch.where(torch.arange(scores.shape[-1], device=z.device) == best, scores, 0.0)
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """What the head adds to the stream."""
+        mixed = self.pattern(z) @ (z @ self.value.T)
+        return mixed if self.output is None else mixed @ self.output.T
+
+
+class FeedForwardModule(nn.Module):
+    """W₂ ReLU(W₁ z + b₁) + b₂."""
+
+    def __init__(self, layer: FeedForward) -> None:
+        super().__init__()
+        self.hidden, self.output = _dense(layer.hidden), _dense(layer.output)
+        self.hidden_bias = nn.Parameter(_dense(layer.hidden_bias).data[:, 0].clone())
+        self.output_bias = nn.Parameter(_dense(layer.output_bias).data[:, 0].clone())
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """What the layer adds to the stream."""
+        hidden = torch.relu(z @ self.hidden.T + self.hidden_bias)
+        return hidden @ self.output.T + self.output_bias
+
+
+class BlockModule(nn.Module):
+    """Attention and feed-forward, each with its residual."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        attention: Attention = block.attention
+        self.heads = nn.ModuleList(HeadModule(h, attention.kind, attention.scale) for h in attention.heads)
+        self.feed_forward = None if block.feed_forward is None else FeedForwardModule(block.feed_forward)
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """Samples × tokens × width to the same shape."""
+        z = z + sum(head(z) for head in self.heads) if len(self.heads) else z
+        return z if self.feed_forward is None else z + self.feed_forward(z)
+
+
+class TransformerModule(nn.Module):
+    """A Transformer with the given weights.
+
+    Examples
+    --------
+    >>> import transformula as tf, torch
+    >>> module = tf.compile("x**2", on="x=-1..1").to_torch()
+    >>> float(module(torch.tensor([[0.5]], dtype=torch.float64)))
+    0.25
+    """
+
+    embedding_rows: torch.Tensor
+    embedding_cols: torch.Tensor
+    readout_rows: torch.Tensor
+    readout_cols: torch.Tensor
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.tokens, self.width, self.outputs = weights.tokens, weights.width, weights.outputs
+        rows, cols, self.embedding = _sparse(weights.embedding)
+        self.register_buffer("embedding_rows", rows)
+        self.register_buffer("embedding_cols", cols)
+        self.memory = _dense(weights.memory)
+        self.blocks = nn.ModuleList(BlockModule(block) for block in weights.blocks)
+        rows, cols, self.readout = _sparse(weights.readout)
+        self.register_buffer("readout_rows", rows)
+        self.register_buffer("readout_cols", cols)
+        self.bias = nn.Parameter(_dense(weights.bias).data[:, 0].clone())
+
+    def embed(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples × inputs to samples × tokens × width."""
+        flat = x.new_zeros(len(x), self.tokens * self.width)
+        flat = flat.index_add(1, self.embedding_rows, x[:, self.embedding_cols] * self.embedding)
+        return flat.view(len(x), self.tokens, self.width) + self.memory
+
+    def read_out(self, stream: torch.Tensor) -> torch.Tensor:
+        """Samples × tokens × width to samples × outputs."""
+        terms = stream.reshape(len(stream), -1)[:, self.readout_cols] * self.readout
+        out = terms.new_zeros(len(stream), self.outputs)
+        return out.index_add(1, self.readout_rows, terms) + self.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples × inputs to samples × outputs."""
+        stream = self.embed(x)
+        for block in self.blocks:
+            stream = block(stream)
+        return self.read_out(stream)
