@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench figures clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,12 @@ demo: setup
 	$(BIN)/transformula eval $(DEMO)/f2 --exact \
 		--at "x1=1/2,x2=1,x3=0,x4=2,x5=1,x6=1,x7=1,x8=1,x9=1"
 	$(BIN)/transformula verify $(DEMO)/f2
+	$(BIN)/transformula compile "sin(x1) + sin(x2)" --on "x1..x2=0..2*pi" --eps 1e-6 \
+		--construction lookup --out $(DEMO)/sum
+	$(BIN)/transformula compile "sin(x1) + sin(x2)" --on "x1..x2=0..2*pi" --eps 0.05 \
+		--construction partition --out $(DEMO)/theorem
+	$(BIN)/transformula verify $(DEMO)/sum
+	$(BIN)/transformula verify $(DEMO)/theorem
 
 test: setup
 	$(BIN)/python -m pytest -n 2
@@ -32,6 +38,9 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+figures: setup
+	$(BIN)/python benchmarks/error_against_tokens.py
 
 clean:
 	rm -rf .venv build

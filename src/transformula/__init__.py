@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformula.certificates.checker import Verification
-    from transformula.compiling import compile, load, verify
+    from transformula.compiling import compile, load, memorize, verify
     from transformula.formulas.boxes import Box
     from transformula.formulas.formula import Formula
     from transformula.model import Model
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 _HOME = {
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
+    "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
     "Box": "transformula.formulas.boxes",
     "Formula": "transformula.formulas.formula",
@@ -32,7 +33,7 @@ _HOME = {
     "Verification": "transformula.certificates.checker",
 }
 
-__all__ = ["Box", "Formula", "Model", "Verification", "compile", "load", "verify"]
+__all__ = ["Box", "Formula", "Model", "Verification", "compile", "load", "memorize", "verify"]
 
 
 def __getattr__(name: str) -> Any:

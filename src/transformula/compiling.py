@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
-from transformula.constructions.chooser import CONSTRUCTIONS, candidates
+from transformula.certificates.rules import Target
+from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
 from transformula.model import Model
 from transformula.transformers.files import pack
 from transformula.transformers.weights import DTYPES, Weights
@@ -23,6 +25,8 @@ def compile(
     construction: str = "auto",
     dtype: str = "float64",
     multi_head: bool = False,
+    layers: int | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
@@ -33,14 +37,19 @@ def compile(
     on : str, mapping or Box
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
-        Tolerance for |computed − formula| on the whole box, rounding included. Without it, whatever is
-        proven becomes the claim.
-    construction : str
-        Which theorem to use; ``"auto"`` picks.
+        Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
+        construction claims what it can prove, and the others aim at 1e-6.
+    construction : {"auto", "polynomial", "lookup", "partition"}
+        Which theorem to use.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     multi_head : bool
         For polynomials: ⌈log₂ q⌉ blocks with several heads instead of q blocks with one.
+    layers : int, optional
+        1 insists on a single layer.
+    shape : (n, d), optional
+        Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features,
+        and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d.
 
     Returns
     -------
@@ -58,38 +67,105 @@ def compile(
     >>> model = compile("x1*x2 - x1/3", on="x1..x2=-1..1")
     >>> model.construction, model.layers, model.tokens
     ('polynomial', 2, 2)
+    >>> model = compile("sin(x1) + sin(x2)", on="x1..x2=0..2*pi", eps=1e-6)
+    >>> model.construction, model.layers, model.heads, model.memory_tokens < 40
+    ('lookup', 1, 2, True)
     """
-    eps = _check_options(eps, construction, dtype)
     parsed = Formula.of(formula, on)
+    options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     shortfall: NotProvenError | None = None
-    for name, weights in candidates(parsed, construction, dtype, multi_head):
+    for name, weights in candidates(parsed, options):
         try:
-            return _package(name, weights, parsed, eps)
+            return _package(name, weights, parsed, options)
         except NotProvenError as error:
             shortfall = _better(shortfall, error)
     assert shortfall is not None, "a construction yields candidates or raises"
     raise shortfall
 
 
-def _check_options(eps: float | None, construction: str, dtype: str) -> float | None:
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InputError(f"eps must be a number above 0, not {eps!r}")
+def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -> Model:
+    """A one-layer Transformer that reproduces a finite table, certified at every sample.
+
+    Parameters
+    ----------
+    x, y : array-like
+        Samples × inputs and samples × outputs. Repeated samples must agree.
+    eps : float
+        Tolerance at every sample, rounding included.
+    dtype : {"float64", "float32"}
+        The format of the weights and of the arithmetic the claim is about.
+
+    Examples
+    --------
+    >>> model = memorize([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
+    >>> model([[0, 1], [1, 1]]).round(6).tolist()
+    [1.0, 0.0]
+    """
+    from transformula.constructions.memorize import construct_memorize
+
+    _check_eps(eps)
+    _check_dtype(dtype)
+    samples = Samples.of(x, y)
+    weights = construct_memorize(samples, eps, dtype)
+    return _package("memorize", weights, samples, Options(eps=eps, dtype=dtype))
+
+
+def _options(
+    eps: float | None,
+    construction: str,
+    dtype: str,
+    multi_head: bool,
+    layers: int | None,
+    shape: tuple[int, int] | None,
+    formula: Formula,
+) -> Options:
+    _check_eps(eps)
+    _check_dtype(dtype)
     if construction not in ("auto", *CONSTRUCTIONS):
         raise InputError(f"unknown construction {construction!r}: choose auto, {', '.join(CONSTRUCTIONS)}")
+    if layers not in (None, 1):
+        raise InputError("layers can be left open or set to 1")
+    if shape is not None:
+        shape = _check_shape(shape, formula)
+    return Options(None if eps is None else float(eps), construction, dtype, multi_head, layers, shape)
+
+
+def _check_eps(eps: object) -> None:
+    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
+        raise InputError(f"eps must be a number above 0, not {eps!r}")
+
+
+def _check_dtype(dtype: str) -> None:
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
-    return None if eps is None else float(eps)
 
 
-def _package(name: str, weights: Weights, formula: Formula, eps: float | None) -> Model:
-    description = {
-        "construction": name,
-        "formulas": list(formula.texts),
-        "box": str(formula.box),
-    }
+def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
+    if len(shape) != 2 or not all(isinstance(v, int) and v > 0 for v in shape):
+        raise InputError(f"shape must be (positions, features), not {shape!r}")
+    n, d = shape
+    if n * d != formula.box.dimension or n * d != len(formula.outputs):
+        raise InputError(
+            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas, "
+            f"not {formula.box.dimension} and {len(formula.outputs)}"
+        )
+    return n, d
+
+
+def _package(name: str, weights: Weights, target: Target, options: Options) -> Model:
+    description: dict[str, Any] = {"construction": name}
+    if isinstance(target, Samples):
+        description["samples"] = {"x": target.x.tolist(), "y": target.y.tolist()}
+    else:
+        description |= {"formulas": list(target.texts), "box": str(target.box)}
+    if options.shape is not None:
+        description["shape"] = list(options.shape)
     packed = pack(weights, description)
-    certificate = certify(name, weights, formula, packed, eps)
-    return Model(name, formula, weights, packed, certificate)
+    eps = options.eps
+    if eps is None and name != "polynomial":
+        eps = DEFAULT_EPS
+    certificate = certify(name, weights, target, packed, eps)
+    return Model(name, target, weights, packed, certificate, options.shape)
 
 
 def _better(old: NotProvenError | None, new: NotProvenError) -> NotProvenError:
@@ -114,6 +190,3 @@ def verify(model: Model | str | Path) -> Verification:
     if isinstance(model, Model):
         return verify_files(model.packed, model.certificate.to_json())
     return verify_folder(model)
-
-
-__all__: Sequence[str] = ["compile", "load", "verify"]

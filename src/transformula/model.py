@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
-from transformula.certificates.checker import stored_formula
+from transformula.certificates.checker import stored_shape, stored_target
 from transformula.certificates.claim import Certificate
 from transformula.errors import ModelFileError, PointError
 from transformula.formulas.boxes import Box
 from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
 from transformula.transformers import files
 from transformula.transformers.exact import run_exact
-from transformula.transformers.reference import run
+from transformula.transformers.one_layer import TableHead, read_heads, run_one_layer
 from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fast_torch
 from transformula.transformers.weights import Weights
 
@@ -40,10 +41,11 @@ class Model:
     """
 
     construction: str
-    formula: Formula
+    formula: Formula | Samples
     weights: Weights
     packed: files.Packed
     certificate: Certificate
+    sequence: tuple[int, int] | None = None
 
     @property
     def box(self) -> Box:
@@ -79,6 +81,10 @@ class Model:
             return weights.tokens * len(weights.inputs) + beta + weights.outputs
         return weights.nonzeros + weights.memory.nonzeros
 
+    @cached_property
+    def _tables(self) -> tuple[TableHead, ...]:
+        return read_heads(self.weights)
+
     @property
     def degree(self) -> int:
         """Degree of a polynomial model."""
@@ -96,12 +102,16 @@ class Model:
         """
         if type(x).__module__.partition(".")[0] == "torch":
             return self._evaluate_tensor(x)
-        rows, single = self._rows(np.asarray(x))
+        try:
+            array = np.asarray(x)
+        except ValueError:
+            raise PointError("expected rows of numbers, got rows of different lengths") from None
+        rows, single = self._rows(array)
         if self.construction == "polynomial":
             values = run_fast(self._ridge.fast, rows)
         else:
-            values = run(self.weights, rows)
-        return _shaped(values, single)
+            values = run_one_layer(self.weights, self._tables, rows)
+        return _shaped(values, single, self.sequence)
 
     def _evaluate_tensor(self, x: Any) -> Any:
         import torch
@@ -112,11 +122,13 @@ class Model:
             values = run_fast_torch(self._ridge.fast, rows)
         else:
             values = self.to_torch().to(rows.device)(rows)
-        return _shaped(values, single)
+        return _shaped(values, single, self.sequence)
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
         """Samples × inputs, and whether a single point was given."""
         inputs = len(self.weights.inputs)
+        if self.sequence is not None and tuple(x.shape[-2:]) == self.sequence:
+            x = x.reshape(*x.shape[:-2], inputs)
         if x.ndim == 1 and inputs == 1:
             x = x[:, None]
         single = x.ndim == 1
@@ -128,8 +140,10 @@ class Model:
             )
         if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub":
             try:
-                rows = rows.astype(self.weights.dtype)
-            except (TypeError, ValueError):
+                if rows.dtype.kind not in "OSU":
+                    raise TypeError
+                rows = np.array([[float(v) for v in row] for row in rows])
+            except (TypeError, ValueError, OverflowError):
                 raise PointError(f"expected numbers, got an array of {rows.dtype}") from None
         return rows, single
 
@@ -168,12 +182,16 @@ class Model:
             raise ModelFileError(f"{folder}: model.safetensors is not the certified file (sha256 differs)")
         if packed.model_sha256 != certificate.model_sha256:
             raise ModelFileError(f"{folder}: model.json is not the certified file (sha256 differs)")
+        formula = stored_target(description)
+        if weights.inputs != formula.box.variables or weights.outputs != len(formula.outputs):
+            raise ModelFileError(f"{folder}: the weights' inputs or outputs are not those of the formula")
         return cls(
             str(description.get("construction")),
-            stored_formula(description),
+            formula,
             weights,
             packed,
             certificate,
+            stored_shape(description, weights),
         )
 
     def __repr__(self) -> str:
@@ -187,7 +205,9 @@ class Model:
         )
 
 
-def _shaped(values: Any, single: bool) -> Any:
-    if values.shape[1] == 1:
+def _shaped(values: Any, single: bool, shape: tuple[int, int] | None) -> Any:
+    if shape is not None:
+        values = values.reshape(len(values), *shape)
+    elif values.shape[1] == 1:
         values = values[:, 0]
     return values[0] if single else values

@@ -13,9 +13,10 @@ from typing import Any
 from transformula.certificates.claim import Certificate
 from transformula.certificates.proof import Proof
 from transformula.certificates.rounding import describe
-from transformula.certificates.rules import prove
+from transformula.certificates.rules import Target, prove
 from transformula.errors import InputError, ModelFileError, NotProvenError, TransformulaError
 from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
 from transformula.transformers.files import (
     CERTIFICATE_FILE,
     Packed,
@@ -45,14 +46,20 @@ class Verification:
         return self.verified
 
 
+#: Claims are this much above what was proven here, so that the last digits of another machine's
+#: libraries can not make an honest certificate fail.
+CLAIM_MARGIN = 1.001
+
+
 def certify(
-    construction: str, weights: Weights, formula: Formula, packed: Packed, eps: float | None
+    construction: str, weights: Weights, target: Target, packed: Packed, eps: float | None
 ) -> Certificate:
     """Prove and write down the claim; refuse if it does not meet the tolerance.
 
     Without a tolerance the proven bound itself becomes the claim.
     """
-    proof = prove(construction, weights, formula)
+    proven = prove(construction, weights, target)
+    proof = Proof(proven.approximation * CLAIM_MARGIN, proven.rounding * CLAIM_MARGIN, proven.details)
     if eps is not None and proof.bound > eps:
         raise NotProvenError(_shortfall(proof, eps, weights.dtype), best_bound=proof.bound)
     return Certificate(
@@ -89,7 +96,8 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
     try:
         certificate = Certificate.from_json(certificate_text)
         weights, description = unpack(packed)
-        formula = stored_formula(description)
+        target = stored_target(description)
+        stored_shape(description, weights)
     except InputError as error:
         return Verification(False, reasons=(str(error),))
     reasons = []
@@ -102,7 +110,7 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
     if certificate.dtype != weights.dtype or certificate.rounding_model != describe(weights.dtype):
         reasons.append("the certificate's rounding model is not that of the weights' dtype")
     try:
-        proof = prove(certificate.construction, weights, formula)
+        proof = prove(certificate.construction, weights, target)
     except TransformulaError as error:
         return Verification(False, eps=certificate.eps, reasons=(*reasons, str(error)))
     reasons += _unmet(certificate, proof)
@@ -127,11 +135,34 @@ def _unmet(certificate: Certificate, proof: Proof) -> list[str]:
     return reasons
 
 
-def stored_formula(description: dict[str, Any]) -> Formula:
-    """The formula and the box that model.json states."""
+def stored_target(description: dict[str, Any]) -> Target:
+    """What model.json says the model is to compute: formulas on a box, or samples."""
+    samples = description.get("samples")
+    if samples is not None:
+        try:
+            return Samples.of(samples["x"], samples["y"])
+        except (KeyError, TypeError):
+            raise ModelFileError("model.json states its samples without x or y") from None
     texts, box = description.get("formulas"), description.get("box")
     if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts):
         raise ModelFileError("model.json states no formulas")
     if not isinstance(box, str):
         raise ModelFileError("model.json states no box")
     return Formula.of(texts, box)
+
+
+def stored_shape(description: dict[str, Any], weights: Weights) -> tuple[int, int] | None:
+    """The sequence's (positions, features) that model.json states, if the weights have that shape."""
+    shape = description.get("shape")
+    if shape is None:
+        if description.get("construction") in ("lookup", "partition") and len(weights.data_tokens) > 1:
+            raise ModelFileError("model.json states no shape, and the weights are those of a sequence")
+        return None
+    whole = isinstance(shape, list) and len(shape) == 2 and all(type(v) is int and v > 0 for v in shape)
+    if not whole:
+        raise ModelFileError("model.json states a shape that is not [positions, features]")
+    positions, features = shape
+    sizes = {positions * features, len(weights.inputs), weights.outputs}
+    if len(sizes) > 1 or len(weights.data_tokens) != positions:
+        raise ModelFileError(f"the weights are not those of a sequence of shape {positions} x {features}")
+    return positions, features

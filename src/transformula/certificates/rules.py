@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeAlias
 
-from transformula.certificates.polynomial import prove_polynomial
 from transformula.certificates.proof import Proof, RefutedError
+from transformula.certificates.stored import check_stored
 from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
 from transformula.transformers.weights import Weights
 
-RULES: dict[str, Callable[[Weights, Formula], Proof]] = {"polynomial": prove_polynomial}
+Target: TypeAlias = Formula | Samples
+
+#: Construction → module here whose ``prove_<construction>`` judges it. Imported when first needed.
+RULES = ("polynomial", "lookup", "partition", "memorize")
 
 
-def prove(construction: str, weights: Weights, formula: Formula) -> Proof:
-    """Prove what these weights achieve on this formula, or raise `RefutedError`."""
+def prove(construction: str, weights: Weights, target: Target) -> Proof:
+    """Prove what these weights achieve on this target, or raise `RefutedError`."""
     if construction not in RULES:
         raise RefutedError(f"there is no proof rule for the construction {construction!r}")
-    if weights.inputs != formula.box.variables:
+    if (construction == "memorize") != isinstance(target, Samples):
+        raise RefutedError(f"{construction} is not a claim about this kind of target")
+    if weights.inputs != target.box.variables:
         raise RefutedError("the weights' inputs are not the box's variables")
-    if weights.outputs != len(formula.outputs):
-        raise RefutedError(
-            f"the weights have {weights.outputs} outputs, the formula has {len(formula.outputs)}"
-        )
-    return RULES[construction](weights, formula)
+    if weights.outputs != len(target.outputs):
+        raise RefutedError(f"the weights have {weights.outputs} outputs, not {len(target.outputs)}")
+    check_stored(weights)
+    rule: Callable[[Weights, Any], Proof] = getattr(
+        import_module(f"transformula.certificates.{construction}"), f"prove_{construction}"
+    )
+    return rule(weights, target)

@@ -32,6 +32,16 @@ class DType(str, Enum):
     float32 = "float32"
 
 
+def parse_shape(text: str | None) -> tuple[int, int] | None:
+    """Read 2x1 as two positions with one feature each."""
+    if text is None:
+        return None
+    first, _, second = text.lower().partition("x")
+    if not (first.strip().isdigit() and second.strip().isdigit()):
+        raise InputError(f"can not read the shape {text!r}: write positions x features, like 2x1")
+    return int(first), int(second)
+
+
 def _version(value: bool) -> None:
     if value:
         from transformula import __version__
@@ -55,11 +65,17 @@ def compile_command(
     formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs).")],
     on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
     eps: Annotated[Optional[float], typer.Option(help="Tolerance to prove on the whole box.")] = None,
-    construction: Annotated[str, typer.Option(help="Which theorem: auto or polynomial.")] = "auto",
+    construction: Annotated[
+        str, typer.Option(help="Which theorem: auto, polynomial, lookup or partition.")
+    ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
     multi_head: Annotated[
         bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")
     ] = False,
+    layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
+    shape: Annotated[
+        Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")
+    ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     json: Json = False,
 ) -> None:
@@ -68,11 +84,13 @@ def compile_command(
         if formula.startswith("--"):
             raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
     from transformula.cli.describe import summary
+    from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
 
     start = time.perf_counter()
     text = formulas[0] if len(formulas) == 1 else formulas
-    model = compile(text, on, eps, construction, dtype.value, multi_head)
+    with progress_bar(quiet=json):
+        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape))
     if out is not None:
         model.save(out)
     facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
@@ -84,9 +102,11 @@ def compile_command(
 def verify(folder: Folder, json: Json = False) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
     from transformula.certificates.checker import verify_folder
+    from transformula.cli.progress_bar import progress_bar
 
     start = time.perf_counter()
-    result = verify_folder(folder)
+    with progress_bar(quiet=json):
+        result = verify_folder(folder)
     facts = {
         "verified": result.verified,
         "approximation": result.approximation,
@@ -140,6 +160,8 @@ def show(folder: Folder, json: Json = False) -> None:
     from transformula.model import Model
 
     Output(json).sections(describe(Model.load(folder)))
+
+
 
 
 def main() -> None:

@@ -45,6 +45,8 @@ def evaluate_csv(model: Model, source: Path, target: Path, exact: bool, quiet: b
             raise PointError(f"{source} is not a text file in UTF-8") from None
         except csv.Error as error:
             raise PointError(f"{source}, line {reader.line_num}: {error}") from None
+        except OSError as error:
+            raise PointError(f"can not write {target}: {error.strerror}") from None
         finally:
             Path(staging).unlink(missing_ok=True)
     return rows

@@ -2,26 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
 
-from transformula.constructions.polynomial import construct_polynomial
-from transformula.errors import FormulaError
+from transformula.errors import FormulaError, InputError, NotProvenError
+from transformula.formulas.enclosures import enclose, precision
 from transformula.formulas.formula import Formula
-from transformula.formulas.polynomials import NotPolynomialError
+from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
 from transformula.transformers.weights import Weights
 
-CONSTRUCTIONS = ("polynomial",)
+CONSTRUCTIONS = ("polynomial", "lookup", "partition")
+#: Tolerance of the approximating constructions where none is given.
+DEFAULT_EPS = 1e-6
+_BITS = 128
+
+Construct = Callable[[Formula, float, str, "tuple[int, int] | None"], Iterator[Weights]]
 
 
-def candidates(
-    formula: Formula, construction: str, dtype: str, multi_head: bool
-) -> Iterator[tuple[str, Weights]]:
+@dataclass(frozen=True)
+class Options:
+    """What the user may ask for beside formula and box."""
+
+    eps: float | None = None
+    construction: str = "auto"
+    dtype: str = "float64"
+    multi_head: bool = False
+    layers: int | None = None
+    shape: tuple[int, int] | None = None
+
+
+def candidates(formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
     """Weights to try, cheapest first, each with the name of its construction."""
+    if options.construction != "auto":
+        yield from _by_name(options.construction, formula, options)
+    elif _exact_will_do(formula, options):
+        yield from _by_name("polynomial", formula, options)
+    else:
+        yield from _one_layer(formula, options)
+
+
+def _by_name(name: str, formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
+    if name == "polynomial":
+        _check_polynomial(options)
+        found = _polynomials(formula, options)
+    else:
+        if options.multi_head:
+            raise InputError("--multi-head belongs to the polynomial construction")
+        _check_defined(formula)
+        module = import_module(f"transformula.constructions.{name}")
+        construct: Construct = getattr(module, f"construct_{name}")
+        found = construct(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape)
+    yield from ((name, weights) for weights in found)
+
+
+def _one_layer(formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
+    """Solved tables need orders of magnitude fewer tokens; sharp cells are the last resort."""
+    shortfall: NotProvenError | None = None
     try:
-        for weights in construct_polynomial(formula, dtype, multi_head):
-            yield "polynomial", weights
+        yield from _by_name("lookup", formula, options)
+    except NotProvenError as error:
+        shortfall = error
+    try:  # only reached while nothing has been proven
+        yield from _by_name("partition", formula, options)
+    except NotProvenError:
+        if shortfall is not None:
+            raise shortfall from None
+
+
+def _check_defined(formula: Formula) -> None:
+    """Refuse a formula that is undefined or unbounded on its box, by sub-expression and place."""
+    from transformula.taylor.ranges import check_defined
+
+    with precision(_BITS):
+        ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
+        box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
+        for expr in formula.outputs:
+            check_defined(expr, box)
+
+
+def _exact_will_do(formula: Formula, options: Options) -> bool:
+    if options.shape is not None or options.layers == 1:
+        return False
+    try:
+        for expr in formula.outputs:
+            as_polynomial(expr, formula.box.variables)
+    except NotPolynomialError:
+        return False
+    return True
+
+
+def _check_polynomial(options: Options) -> None:
+    if options.shape is not None:
+        raise InputError("sequences (shape) need --construction lookup or partition")
+    if options.layers == 1:
+        raise InputError(
+            "--layers 1 needs --construction lookup or partition: a polynomial of degree q has q blocks"
+        )
+
+
+def _polynomials(formula: Formula, options: Options) -> Iterator[Weights]:
+    from transformula.constructions.polynomial import construct_polynomial
+
+    try:
+        yield from construct_polynomial(formula, options.dtype, options.multi_head)
     except NotPolynomialError as error:
-        raise FormulaError(
-            f"{error}. The polynomial construction is exact for polynomials only; the constructions "
-            "lookup, partition and circuit, which approximate, are not built yet"
-        ) from None
+        if options.eps is None:
+            raise FormulaError(
+                f"{error}. Give --eps to approximate it by a polynomial, or use --construction lookup"
+            ) from None
+        from transformula.constructions.approximation import construct_approximation
+
+        _check_defined(formula)
+        yield from construct_approximation(formula, options.eps, options.dtype, options.multi_head)

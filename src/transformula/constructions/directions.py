@@ -27,6 +27,7 @@ from flint import fmpq, fmpq_mat
 
 from transformula.constructions.lattice import compositions, lattice_ridge_sum
 from transformula.constructions.ridge_sum import Direction, Exponents, RidgeSum, Terms, primitive
+from transformula.errors import FormulaError
 
 #: Largest rational linear system (rows × columns) that is worth solving to save a token.
 MAX_SYSTEM = 40_000
@@ -54,6 +55,8 @@ def ridge_sums(polynomials: Sequence[Terms], hints: Iterable[Direction] = ()) ->
     known = list(hints)
     for part in _components(polynomials):
         ways = [way for way in (_greedy(part, known), lattice_ridge_sum(part)) if way is not None]
+        if not ways:
+            raise FormulaError("the polynomial needs too many tokens: too many variables in one product")
         sparse.include(ways[0])
         fewest.include(min(ways, key=len))
     for way in (sparse, fewest):

@@ -19,6 +19,7 @@ block. (The paper's C = 2B^{2(s−1)} is too small for B < 1 and s ≥ 3: docs/t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from flint import arb, fmpq
 
 from transformula.constructions.directions import ridge_sums
 from transformula.constructions.ridge_sum import Direction, RidgeSum, primitive
-from transformula.errors import InputError
+from transformula.errors import FormulaError, InputError
 from transformula.formulas.boxes import Box
 from transformula.formulas.enclosures import enclose, precision
 from transformula.formulas.expression import walk
@@ -38,6 +39,8 @@ from transformula.transformers.weights import Attention, Block, FeedForward, Hea
 OFFSET = 3
 #: Precision for irrational constants: their error is then far below that of any float format.
 CONSTANT_BITS = 320
+#: Terms the proof may expand: some ten seconds of work.
+MAX_PROOF_TERMS = 30_000_000
 
 
 def construct_polynomial(
@@ -53,9 +56,42 @@ def construct_polynomial(
     polynomials = [as_polynomial(e, formula.box.variables) for e in formula.outputs]
     with precision(CONSTANT_BITS):
         terms = [_rational_terms(p.rational_or_ball_terms()) for p in polynomials]
-    constants = [t.pop((0,) * formula.box.dimension, fmpq(0)) for t in terms]
-    for ridge_sum in ridge_sums(terms, _hints(formula)):
-        yield _Builder(ridge_sum, constants, formula.box, dtype, multi_head).weights()
+    yield from weights_from_terms(terms, formula.box, dtype, multi_head, _hints(formula))
+
+
+def weights_from_terms(
+    polynomials: Sequence[dict[tuple[int, ...], fmpq]],
+    box: Box,
+    dtype: str,
+    multi_head: bool,
+    hints: Sequence[Direction] = (),
+) -> Iterator[Weights]:
+    """Weights for polynomials given by their terms, fewest tokens first."""
+    zero = (0,) * box.dimension
+    constants = [terms.get(zero, fmpq(0)) for terms in polynomials]
+    varying = [{e: v for e, v in terms.items() if e != zero} for terms in polynomials]
+    for ridge_sum in ridge_sums(varying, hints):
+        _check_work(ridge_sum)
+        yield _Builder(ridge_sum, constants, box, dtype, multi_head).weights()
+
+
+def ridge_weights(ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str) -> Weights:
+    """Weights for powers of linear forms that are known already, as a trained model's are."""
+    _check_work(ridge_sum)
+    return _Builder(ridge_sum, constants, box, dtype, multi_head=False).weights()
+
+
+def _check_work(ridge_sum: RidgeSum) -> None:
+    """The proof expands every power of every direction; refuse what would take minutes."""
+    work = 0
+    for direction, powers in ridge_sum.powers.items():
+        support = sum(1 for v in direction if v)
+        work += math.comb(support + max(powers), max(powers))
+    if work > MAX_PROOF_TERMS:
+        raise FormulaError(
+            f"the polynomial takes {len(ridge_sum)} tokens, and proving it would expand {work} terms; "
+            f"at most {MAX_PROOF_TERMS} are allowed"
+        )
 
 
 def _rational_terms(terms: dict[tuple[int, ...], fmpq | arb]) -> dict[tuple[int, ...], fmpq]:
@@ -140,7 +176,7 @@ class _Builder:
         if not all(abs(v) < float("inf") for v in matrix.values.tolist()):
             raise InputError(
                 f"the polynomial's values on this box are beyond what {self.dtype} can hold: "
-                "take a smaller box" + ("" if self.dtype == "float64" else " or float64")
+                "rescale the variables" + ("" if self.dtype == "float64" else " or use float64")
             )
         return matrix
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
 from typing import Any
@@ -140,6 +141,8 @@ def exact_number(value: Any, name: str) -> Expr:
         return _constant(value, name)
     if isinstance(value, Expr):
         return value
+    if isinstance(value, Decimal) and value.is_finite():
+        return ex.number(Fraction(value))
     if isinstance(value, Rational):
         return ex.number(Fraction(int(value.numerator), int(value.denominator)))
     if isinstance(value, Real) or hasattr(value, "__float__"):
@@ -198,6 +201,9 @@ def _expand_names(text: str) -> list[str]:
     if not ends[0] or not ends[1] or ends[0][1] != ends[1][1]:
         raise BoxError(f"can not read the names {text!r}: a range of names looks like x1..x9")
     start, stop = int(ends[0][2]), int(ends[1][2])
+    digits = len(ends[0][2])
+    if digits > len(str(start)) and digits != len(ends[1][2]):
+        raise BoxError(f"can not read the names {text!r}: write both ends with as many digits")
     if not 0 <= stop - start < MAX_VARIABLES:
         raise BoxError(f"the range of names {text!r} is empty, reversed or too long")
-    return [f"{ends[0][1]}{k}" for k in range(start, stop + 1)]
+    return [f"{ends[0][1]}{k:0{digits}d}" for k in range(start, stop + 1)]

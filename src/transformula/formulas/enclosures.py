@@ -71,26 +71,28 @@ def _apply(node: Expr, args: list[arb], values: Mapping[str, arb]) -> arb:
         return _power(args[0], args[1], node.args[1].number)
     if op in ("min", "max"):
         return reduce(lambda a, b: getattr(a, op)(b), args)
-    return _FUNCTIONS[op](args[0])
+    # FLINT's asin of an indeterminate ball is a finite one: never let it see any
+    return _FUNCTIONS[op](args[0]) if args[0].is_finite() else arb.nan()
 
 
 def _power(base: arb, exponent: arb, by: Fraction | None) -> arb:
     if by is None:
         return base**exponent
     if by.denominator == 1:
-        return _integer_power(base, int(by))
+        return integer_power(base, int(by))
     if base >= 0:
         return base ** arb(to_fmpq(by))
     return _nonnegative_power(base, by)
 
 
-def _integer_power(base: arb, by: int) -> arb:
+def integer_power(base: arb, by: int) -> arb:
+    """The power of a ball, from its ends: Arb's own gives nan where the ball contains zero."""
     if by < 0:
-        return 1 / _integer_power(base, -by)
-    if by % 2 == 0 and base.contains(0):
-        top = abs(base).upper() ** by
-        return arb(0).union(top)
-    return base ** fmpq(by)
+        return 1 / integer_power(base, -by)
+    if base.is_exact() or not base.is_finite():
+        return base**by
+    ends = (base.abs_lower(), base.abs_upper()) if by % 2 == 0 else (base.lower(), base.upper())
+    return (ends[0] ** by).union(ends[1] ** by)
 
 
 def _nonnegative_power(base: arb, by: Fraction) -> arb:

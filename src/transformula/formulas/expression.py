@@ -19,8 +19,10 @@ FUNCTIONS = ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"
 VARIADIC = ("min", "max")
 CONSTANTS = ("pi", "E")
 
-#: Numbers wider than this are a typing mistake or an attack (9**9**9), not mathematics.
-MAX_NUMBER_BITS = 20_000
+#: Numbers wider than this are a typing mistake or an attack (9**9**9), not mathematics. Python refuses
+#: to read or write whole numbers of more than 4,300 digits (14,284 bits); stay below that.
+MAX_NUMBER_BITS = 14_000
+MAX_NUMBER_DIGITS = 4_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)

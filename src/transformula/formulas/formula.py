@@ -31,6 +31,8 @@ class Formula:
     def of(cls, given: str | Sequence[str], on: object) -> Formula:
         """Parse one formula or several on a box; every variable must be used, and declared."""
         box = Box.of(on)  # type: ignore[arg-type]
+        if not isinstance(given, (str, Sequence)):
+            raise FormulaError(f"a formula must be text or a list of texts, not {type(given).__name__}")
         texts = [given] if isinstance(given, str) else list(given)
         if not texts:
             raise FormulaError("there is no formula to compile")

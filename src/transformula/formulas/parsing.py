@@ -46,7 +46,7 @@ def parse(text: str, variables: Collection[str] | None = None) -> Expr:
     Examples
     --------
     >>> str(parse("x*(1 + 0.5)", ["x"]))
-    'x*(3/2)'
+    '3/2*x'
     """
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
@@ -168,7 +168,7 @@ class _Parser:
         exponent = token.lower().partition("e")[2]
         if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_DECIMAL_EXPONENT):
             raise self._error(f"the number {token[:20]} is out of range", position)
-        if len(token) > ex.MAX_NUMBER_BITS // 4:
+        if len(token) > ex.MAX_NUMBER_DIGITS:
             raise self._error(f"a number of {len(token)} digits is too long", position)
         return Fraction(token)
 

@@ -15,10 +15,12 @@ from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.errors import FormulaError
 from transformula.formulas import expression as ex
-from transformula.formulas.enclosures import enclose, to_fmpq
+from transformula.formulas.enclosures import enclose, integer_power, to_fmpq
 from transformula.formulas.expression import Expr, walk
 
 MAX_DEGREE = 100
+#: For a base like x - x + 9, whose degree says nothing about the size of its powers.
+MAX_CONSTANT_POWER = 1_000
 #: Term products an expansion may need: a few seconds of work.
 MAX_EXPANSION = 20_000_000
 
@@ -66,15 +68,22 @@ class Polynomial:
         width = len(self.variables)
         if self.is_rational:
             return dict(self.exact.to_dict())
-        constants = [enclose(e) for e in self.irrationals]
+        constants = [_finite(e) for e in self.irrationals]
         terms: dict[Exponents, fmpq | arb] = {}
         for exponents, coefficient in self.exact.to_dict().items():
             value: fmpq | arb = coefficient
             for constant, power in zip(constants, exponents[width:], strict=True):
-                value = constant ** fmpq(power) * value if power else value
+                value = integer_power(constant, power) * value if power else value
             key = exponents[:width]
             terms[key] = terms[key] + value if key in terms else value
         return terms
+
+
+def _finite(constant: Expr) -> arb:
+    ball = enclose(constant)
+    if not ball.is_finite():
+        raise FormulaError(f"the constant {constant} in the formula is not a finite real number")
+    return ball
 
 
 def as_polynomial(expr: Expr, variables: tuple[str, ...]) -> Polynomial:
@@ -153,6 +162,8 @@ def _power(node: Expr, known: dict[Expr, fmpq_mpoly]) -> fmpq_mpoly:
     if by is None or by.denominator != 1 or by < 0:
         raise NotPolynomialError(node, "the exponent is not a whole number >= 0")
     base = known[node.args[0]]
+    if _degree(base) == 0 and by > MAX_CONSTANT_POWER:
+        raise FormulaError(f"the power {by} in the formula is too large to write down")
     power = min(int(by), MAX_DEGREE)
     _check_size(_degree(base) * by, math.comb(len(base) + power - 1, power) if len(base) else 0)
     return base ** int(by)

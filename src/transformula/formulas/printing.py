@@ -7,7 +7,8 @@ from typing import Any
 
 from transformula.formulas.expression import Expr
 
-_SUM, _PRODUCT, _UNARY, _POWER, _ATOM = range(5)
+#: How strongly a text holds together; a quotient is read as one with what stands around it.
+_SUM, _QUOTIENT, _PRODUCT, _UNARY, _POWER, _ATOM = range(6)
 
 
 def to_text(expr: Expr) -> str:
@@ -33,24 +34,27 @@ def _render(expr: Expr) -> tuple[str, int]:
     if op == "mul":
         if args[0].number == -1:
             return "-" + "*".join(_wrap(a, _POWER) for a in args[1:]), _UNARY
-        return "*".join(_wrap(a, _POWER if k else _PRODUCT) for k, a in enumerate(args)), _PRODUCT
+        first, strength = _render(args[0])
+        if args[0].number is None:
+            first, strength = _wrap(args[0], _POWER), _PRODUCT
+        return "*".join([first, *(_wrap(a, _POWER) for a in args[1:])]), min(strength, _PRODUCT)
     if op == "div":
-        return f"{_wrap(args[0], _PRODUCT)}/{_wrap(args[1], _POWER)}", _PRODUCT
+        return f"{_wrap(args[0], _PRODUCT)}/{_wrap(args[1], _POWER)}", _QUOTIENT
     if op == "pow":
         return f"{_wrap(args[0], _ATOM)}**{_wrap(args[1], _POWER)}", _POWER
     return f"{op}({', '.join(to_text(a) for a in args)})", _ATOM
 
 
 def _number_text(value: Fraction) -> tuple[str, int]:
-    if value < 0:
-        return str(value), _UNARY
-    return str(value), _ATOM if value.denominator == 1 else _PRODUCT
+    if value.denominator != 1:
+        return str(value), _QUOTIENT
+    return str(value), _UNARY if value < 0 else _ATOM
 
 
 def _sum_text(terms: tuple[Expr, ...]) -> str:
-    text = _wrap(terms[0], _PRODUCT if terms[0].op != "mul" else _SUM)
+    text = _wrap(terms[0], _QUOTIENT)
     for term in terms[1:]:
-        piece = _wrap(term, _PRODUCT) if _render(term)[1] != _UNARY else _render(term)[0]
+        piece = _wrap(term, _QUOTIENT)
         text += f" - {piece[1:]}" if piece.startswith("-") else f" + {piece}"
     return text
 

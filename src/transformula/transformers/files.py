@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flint import fmpq
+from flint import fmpq, fmpz
 
 from transformula.errors import ModelFileError
 from transformula.transformers.weights import (
@@ -110,7 +110,7 @@ def unpack(packed: Packed) -> tuple[Weights, dict[str, Any]]:
         raise ModelFileError(f"{WEIGHTS_FILE} is truncated or not safetensors: {error}") from None
     try:
         return _Unpacker(body, arrays).weights(), body
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{MODEL_FILE} misses or misstates {error}") from None
@@ -126,8 +126,8 @@ class _Unpacker:
     def weights(self) -> Weights:
         body = self.body
         weights = Weights(
-            inputs=tuple(body["inputs"]),
-            slots=tuple(body["slots"]),
+            inputs=self._names("inputs"),
+            slots=self._names("slots"),
             tokens=int(body["tokens"]),
             embedding=self._matrix("embedding"),
             memory=self._matrix("memory"),
@@ -140,6 +140,12 @@ class _Unpacker:
             raise ModelFileError(f"{WEIGHTS_FILE} has an array too many: {min(self.arrays)}")
         _check_shapes(weights)
         return weights
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        names = self.body[key]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ModelFileError(f"{MODEL_FILE}: {key} is not a list of names")
+        return tuple(names)
 
     def _block(self, index: int, outline: dict[str, Any]) -> Block:
         if outline["kind"] not in ("softmax", "hardmax"):
@@ -188,7 +194,7 @@ class _Unpacker:
 
 def _rational(text: str) -> fmpq:
     numerator, _, denominator = text.partition("/")
-    return fmpq(int(numerator), int(denominator or 1))
+    return fmpq(fmpz(numerator), fmpz(denominator or "1"))  # fmpz reads any number of digits
 
 
 def _check_shapes(weights: Weights) -> None:
@@ -246,7 +252,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
     An existing model folder is replaced; anything else in the way is left alone and refused.
     """
     if folder.exists() and not _is_replaceable(folder):
-        raise ModelFileError(f"{folder} exists and is not a model folder: choose another --out")
+        raise ModelFileError(f"{folder} exists and is not a model folder alone: choose another --out")
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -263,7 +269,19 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def _is_replaceable(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / MODEL_FILE).is_file() or not any(folder.iterdir()))
+    """Empty, or a model of ours with nothing else in it."""
+    if not folder.is_dir():
+        return False
+    names = {path.name for path in folder.iterdir()}
+    if not names:
+        return True
+    if MODEL_FILE not in names or not names <= {WEIGHTS_FILE, MODEL_FILE, CERTIFICATE_FILE}:
+        return False
+    try:
+        body = json.loads(read_text(folder, MODEL_FILE))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("format") == "transformula"
 
 
 def _swap(staging: Path, folder: Path) -> None:

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from transformula.transformers.weights import Attention, Block, FeedForward, FloatArray, Weights
+from transformula.transformers.weights import (
+    Attention,
+    Block,
+    FeedForward,
+    FloatArray,
+    IntArray,
+    Weights,
+)
 
 #: Floats a chunk of samples may occupy: tens of megabytes.
 CHUNK_FLOATS = 4_000_000
@@ -34,10 +41,14 @@ def run(weights: Weights, x: FloatArray, dtype: Any = None) -> FloatArray:
     """Evaluate samples × inputs to samples × outputs, in chunks of bounded memory."""
     x = np.asarray(x, dtype=dtype or weights.dtype)
     out = np.empty((len(x), weights.outputs), dtype=x.dtype)
-    for rows in _chunks(weights, len(x)):
+    read = np.unique(weights.readout.cols // weights.width)
+    for rows in _chunks(weights, len(x), len(read)):
         stream = embed(weights, x[rows])
-        for block in weights.blocks:
+        for block in weights.blocks[:-1]:
             stream, _ = run_block(block, stream)
+        for block in weights.blocks[-1:]:  # nobody looks at the other tokens after the last block
+            finished, _ = run_block(block, stream, read)
+            stream[:, read] = finished
         out[rows] = read_out(weights, stream)
     return out
 
@@ -53,8 +64,9 @@ def trace(weights: Weights, x: FloatArray) -> Trace:
     return Trace(tuple(residuals), tuple(patterns), read_out(weights, stream))
 
 
-def _chunks(weights: Weights, samples: int) -> Iterator[slice]:
-    per_sample = weights.tokens * (weights.width + 2 * weights.tokens)
+def _chunks(weights: Weights, samples: int, read: int) -> Iterator[slice]:
+    queries = weights.tokens if len(weights.blocks) > 1 else read
+    per_sample = weights.tokens * (weights.width + 2 * queries)
     step = max(1, CHUNK_FLOATS // per_sample)
     for start in range(0, samples, step):
         yield slice(start, start + step)
@@ -80,20 +92,28 @@ def read_out(weights: Weights, stream: FloatArray) -> FloatArray:
     return flat[:, used] @ dense.T + weights.bias.dense(stream.dtype)[:, 0]
 
 
-def run_block(block: Block, stream: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """One encoder block; also returns each head's attention pattern."""
-    attended, patterns = attend(block.attention, stream)
-    stream = stream + attended
+def run_block(
+    block: Block, stream: FloatArray, tokens: IntArray | None = None
+) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """One encoder block, for all tokens or for some; also returns each head's attention pattern."""
+    attended, patterns = attend(block.attention, stream, tokens)
+    stream = (stream if tokens is None else stream[:, tokens]) + attended
     if block.feed_forward is not None:
         stream = stream + feed_forward(block.feed_forward, stream)
     return stream, patterns
 
 
-def attend(attention: Attention, z: FloatArray) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """Multi-head attention, Gumaan eq. 5–8 or Fang's hardmax; without the residual."""
-    total, patterns = np.zeros_like(z), []
+def attend(
+    attention: Attention, z: FloatArray, tokens: IntArray | None = None
+) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """Multi-head attention, Gumaan eq. 5–8 or Fang's hardmax; without the residual.
+
+    ``tokens`` says which tokens ask (all, if None); every token answers.
+    """
+    asking = z if tokens is None else z[:, tokens]
+    total, patterns = np.zeros_like(asking), []
     for head in attention.heads:
-        queries = z @ head.query.dense(z.dtype).T
+        queries = asking @ head.query.dense(z.dtype).T
         keys = z @ head.key.dense(z.dtype).T
         values = z @ head.value.dense(z.dtype).T
         scores = (queries @ keys.swapaxes(1, 2)) * z.dtype.type(attention.scale)

@@ -3,12 +3,14 @@
 `read_ridge` walks through the blocks of a weights object and checks, entry by entry, that each head is
 the product head of Lemma 3.1; nothing is assumed about where the weights came from. If one entry is
 out of place it answers with the reason instead. The fast path then needs no n × n array: T = X Fᵀ and
-a Horner sweep, O(n (d + q)) a sample.
+a sweep over its powers, O(n (d + q)) a sample.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.errors import ModelFileError
 from transformula.transformers.weights import (
     Block,
     FeedForward,
@@ -23,11 +26,12 @@ from transformula.transformers.weights import (
     Head,
     Matrix,
     Weights,
+    named_matrices,
     to_rational,
 )
 
 
-class NotRidgeError(ValueError):
+class NotRidgeError(ModelFileError):
     """The weights are not those of Theorem 3.5; the message names the entry that is not."""
 
 
@@ -70,8 +74,17 @@ class Ridge:
         return FastRidge.of(self)
 
 
+#: Everywhere else the floats are the entries, so float and rational runs can not drift apart.
+_MAY_BE_RATIONAL = ("embedding", "readout", "bias")
+
+
 def read_ridge(weights: Weights) -> Ridge:
     """Read the polynomial out of the weights, or raise `NotRidgeError`."""
+    for name, matrix in named_matrices(weights):
+        _require(
+            matrix.exact is None or name in _MAY_BE_RATIONAL,
+            f"{name} holds rationals beside its floats",
+        )
     layout = _Layout.of(weights)
     state = {layout.t: Monomial(fmpq(1), 1), layout.one: Monomial(fmpq(1), 0)}
     heads = []
@@ -95,7 +108,9 @@ def read_ridge(weights: Weights) -> Ridge:
         content = state[slot]
         _require(content.power > 0, "the readout uses the constant slot instead of the bias")
         powers = terms.setdefault((output, token), {})
-        powers[content.power] = powers.get(content.power, fmpq(0)) + value * content.coefficient
+        # two slots with one power could cancel each other, exactly in rationals but not in floats
+        _require(content.power not in powers, "the readout takes one power of t from two slots")
+        powers[content.power] = value * content.coefficient
     degree = max((s for powers in terms.values() for s in powers), default=0)
     return Ridge(weights.outputs, degree, layout.directions, terms, tuple(bias), tuple(heads), weights)
 
@@ -120,6 +135,7 @@ class _Layout:
         slots = np.unique(weights.embedding.rows % weights.width)
         _require(len(slots) == 1, "the embedding does not write to exactly one slot")
         t = int(slots[0])
+        _require(weights.memory.nonzeros == 2 * weights.tokens, "the tokens carry no one-hot and 1")
         directions: list[dict[int, fmpq]] = [{} for _ in range(weights.tokens)]
         for row, column, value in weights.embedding.entries():
             directions[row // weights.width][column] = value
@@ -192,7 +208,8 @@ def _check_feed_forward(layer: FeedForward, products: Mapping[int, ProductHead])
     slope: dict[tuple[int, int], fmpq] = {}
     for (unit, slot), sign in reads.items():
         _require(sign in (1, -1), "a hidden unit does not read plus or minus one slot")
-        slope[slot, int(sign.p)] = slope.get((slot, int(sign.p)), fmpq(0)) + writes.pop((slot, unit), fmpq(0))
+        _require((slot, int(sign.p)) not in slope, "two hidden units read the same slot alike")
+        slope[slot, int(sign.p)] = writes.pop((slot, unit), fmpq(0))
     _require(len({unit for unit, _ in reads}) == len(reads), "a hidden unit reads two slots")
     _require(not writes, "the feed-forward layer writes where it does not read")
     _require({slot for slot, _ in slope} == set(products) == set(biases), "a slot is left as it was")
@@ -203,7 +220,7 @@ def _check_feed_forward(layer: FeedForward, products: Mapping[int, ProductHead])
 
 @dataclass(frozen=True, eq=False)
 class FastRidge:
-    """Arrays for the Horner sweep: tokens sorted by their highest power, so prefixes stay contiguous.
+    """Arrays for the sweep: tokens sorted by their powers, so that alike ones stay together.
 
     ``directions`` is tokens × inputs; ``coefficients[s]`` is outputs × tokens and belongs to t^s, of
     which only the first ``active[s]`` tokens have power s or more.
@@ -219,9 +236,11 @@ class FastRidge:
         """Sort the tokens and round the rationals."""
         dtype = ridge.weights.dtype
         top = np.zeros(len(ridge.directions), dtype=int)
+        low = np.full(len(ridge.directions), ridge.degree)
         for (_, token), powers in ridge.terms.items():
             top[token] = max(top[token], *powers)
-        order = np.argsort(-top, kind="stable")
+            low[token] = min(low[token], *powers)
+        order = np.lexsort((low, -top))
         place = np.argsort(order)
         shape = (ridge.degree + 1, ridge.outputs, len(order))
         exact = np.zeros(shape, dtype=dtype)
@@ -236,49 +255,113 @@ class FastRidge:
         bias = np.array([_as_float(b, dtype) for b in ridge.bias], dtype=dtype)
         return cls(directions, exact, active, bias)
 
+    @cached_property
+    def blocks(self) -> tuple[FastBlock, ...]:
+        """The tokens in groups that fit the cache."""
+        starts = range(0, len(self.directions), BLOCK_TOKENS)
+        return tuple(FastBlock.of(self, slice(start, start + BLOCK_TOKENS)) for start in starts)
+
+
+@dataclass(frozen=True, eq=False)
+class FastBlock:
+    """A few tokens: their directions, and for each output (coefficients, tokens used by each power)."""
+
+    directions: FloatArray
+    terms: tuple[tuple[FloatArray, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, fast: FastRidge, tokens: slice) -> FastBlock:
+        """Cut out some tokens and leave the powers that none of them has."""
+        terms = []
+        for output in range(fast.coefficients.shape[1]):
+            table = np.ascontiguousarray(fast.coefficients[:, output, tokens])
+            used = [int(np.flatnonzero(row).max(initial=-1)) + 1 for row in table]
+            degree = max((s for s, count in enumerate(used) if count), default=0)
+            terms.append((table[: degree + 1], tuple(used[: degree + 1])))
+        return cls(np.ascontiguousarray(fast.directions[tokens]), tuple(terms))
+
 
 def _as_float(value: fmpq, dtype: str) -> Any:
     return np.dtype(dtype).type(int(value.p) / int(value.q))
 
 
-#: Floats of T per chunk: small enough to stay in the cache of one core.
-CHUNK_FLOATS = 1 << 15
+#: Tokens in a block of the sweep, and floats of T in a block: small enough for the cache of one core,
+#: and for a matrix product that BLAS does not split over threads of its own.
+BLOCK_TOKENS = 128
+BLOCK_FLOATS = 1 << 16
+BLAS_FLOATS = 650_000
+#: Below this many floats of T a second thread is not worth starting.
+THREAD_FLOATS = 1 << 22
 
 
 def run_fast(fast: FastRidge, x: FloatArray) -> FloatArray:
     """Evaluate samples × inputs to samples × outputs without building any n × n array."""
     x = np.ascontiguousarray(x, dtype=fast.directions.dtype)
     outputs, tokens = fast.coefficients.shape[1:]
-    out = np.empty((outputs, len(x)), dtype=x.dtype)
-    step = max(64, CHUNK_FLOATS // max(tokens, 1))
-    sweep = np.empty((tokens, step), dtype=x.dtype)
-    for start in range(0, len(x), step):
-        t = fast.directions @ x[start : start + step].T
-        for output in range(outputs):
-            out[output, start : start + step] = _horner(
-                fast.coefficients[:, output], fast.active, t, sweep[:, : t.shape[1]]
-            )
+    out = np.zeros((outputs, len(x)), dtype=x.dtype)
+    floats = min(BLOCK_FLOATS, BLAS_FLOATS // x.shape[1])
+    step = max(64, floats // min(max(tokens, 1), BLOCK_TOKENS))
+    threads = _cores() if len(x) * tokens > THREAD_FLOATS else 1
+    share = -(-len(x) // threads) or 1
+    pieces = [slice(start, min(start + share, len(x))) for start in range(0, len(x), share)]
+
+    def work(piece: slice) -> None:
+        _sweep(fast, x[piece], out[:, piece], step)
+
+    if threads == 1:
+        for piece in pieces:
+            work(piece)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, pieces))
     return (out + fast.bias[:, None]).T
 
 
-def _horner(
-    coefficients: FloatArray, active: tuple[int, ...], t: FloatArray, sweep: FloatArray
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sweep(fast: FastRidge, x: FloatArray, out: FloatArray, step: int) -> None:
+    """Add every block's share to out, a few points at a time, in two buffers that stay in the cache."""
+    height = min(BLOCK_TOKENS, len(fast.directions))
+    buffers = [np.empty((height, step), dtype=x.dtype) for _ in range(2)]
+    for start in range(0, len(x), step):
+        columns = np.ascontiguousarray(x[start : start + step].T)
+        for block in fast.blocks:
+            t, power = (b[: len(block.directions), : columns.shape[1]] for b in buffers)
+            np.matmul(block.directions, columns, out=t)
+            for output, (coefficients, used) in enumerate(block.terms):
+                if len(used) > 1:
+                    out[output, start : start + step] += _power_sum(coefficients, used, t, power)
+
+
+def _power_sum(
+    coefficients: FloatArray, used: tuple[int, ...], t: FloatArray, power: FloatArray
 ) -> FloatArray:
-    """Σ_k Σ_s c_{s,k} t_k^s for s ≥ 1, highest power first; a token joins at its own top power."""
-    degree = len(active) - 1
-    if degree == 0:
-        return np.zeros(t.shape[1], dtype=t.dtype)
-    joined = 0
-    for s in range(degree, 0, -1):
-        if joined:
-            np.multiply(sweep[:joined], t[:joined], out=sweep[:joined])
-            if coefficients[s, :joined].any():
-                sweep[:joined] += coefficients[s, :joined, None]
-        if active[s] > joined:
-            sweep[joined : active[s]] = coefficients[s, joined : active[s], None]
-            joined = active[s]
-    total: FloatArray = np.einsum("kp,kp->p", sweep[:joined], t[:joined])
+    """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1; only the first used[s] tokens have power s.
+
+    Like Horner's rule it takes one product a power and token, but the coefficients enter through BLAS.
+    """
+    degree = len(used) - 1
+    if not any(used[:degree]):
+        alone: FloatArray = coefficients[degree] @ _raised(t, degree, power)
+        return alone
+    total: FloatArray = coefficients[1, : used[1]] @ t[: used[1]]
+    base = t
+    for s in range(2, degree + 1):
+        base = np.multiply(base, t, out=power)
+        total += coefficients[s, : used[s]] @ power[: used[s]]
     return total
+
+
+def _raised(t: FloatArray, degree: int, power: FloatArray) -> FloatArray:
+    """t^degree by repeated squaring."""
+    base = t
+    for bit in f"{degree:b}"[1:]:
+        base = np.multiply(base, base, out=power)
+        if bit == "1":
+            power *= t
+    return base
 
 
 def run_fast_torch(fast: FastRidge, x: Any) -> Any:

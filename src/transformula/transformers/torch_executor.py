@@ -26,17 +26,17 @@ class HeadModule(nn.Module):
         self.query, self.key, self.value = map(_dense, (head.query, head.key, head.value))
         self.output = None if head.output is None else _dense(head.output)
 
-    def pattern(self, z: torch.Tensor) -> torch.Tensor:
-        """Samples × tokens × width to samples × tokens × tokens."""
-        scores = (z @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
+    def pattern(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
+        """Attention of the asking tokens to all: samples × asking × tokens."""
+        scores = (asking @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
         if self.kind == "softmax":
             return torch.softmax(scores, dim=-1)
         best = scores.argmax(dim=-1, keepdim=True)
         return torch.where(torch.arange(scores.shape[-1], device=z.device) == best, scores, 0.0)
 
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """What the head adds to the stream."""
-        mixed = self.pattern(z) @ (z @ self.value.T)
+    def forward(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
+        """What the head adds to the asking tokens."""
+        mixed = self.pattern(z, asking) @ (z @ self.value.T)
         return mixed if self.output is None else mixed @ self.output.T
 
 
@@ -64,10 +64,13 @@ class BlockModule(nn.Module):
         self.heads = nn.ModuleList(HeadModule(h, attention.kind, attention.scale) for h in attention.heads)
         self.feed_forward = None if block.feed_forward is None else FeedForwardModule(block.feed_forward)
 
-    def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """Samples × tokens × width to the same shape."""
-        z = z + sum(head(z) for head in self.heads) if len(self.heads) else z
-        return z if self.feed_forward is None else z + self.feed_forward(z)
+    def forward(self, z: torch.Tensor, tokens: torch.Tensor | None = None) -> torch.Tensor:
+        """Samples × tokens × width to the same shape, or to some of the tokens only."""
+        asking = z if tokens is None else z[:, tokens]
+        new = asking
+        for head in self.heads:
+            new = new + head(z, asking)
+        return new if self.feed_forward is None else new + self.feed_forward(new)
 
 
 class TransformerModule(nn.Module):
@@ -77,12 +80,13 @@ class TransformerModule(nn.Module):
     --------
     >>> import transformula as tf, torch
     >>> module = tf.compile("x**2", on="x=-1..1").to_torch()
-    >>> float(module(torch.tensor([[0.5]], dtype=torch.float64)))
+    >>> module(torch.tensor([[0.5]], dtype=torch.float64)).item()
     0.25
     """
 
     embedding_rows: torch.Tensor
     embedding_cols: torch.Tensor
+    read_tokens: torch.Tensor
     readout_rows: torch.Tensor
     readout_cols: torch.Tensor
 
@@ -95,8 +99,10 @@ class TransformerModule(nn.Module):
         self.memory = _dense(weights.memory)
         self.blocks = nn.ModuleList(BlockModule(block) for block in weights.blocks)
         rows, cols, self.readout = _sparse(weights.readout)
+        read, place = torch.unique(cols // self.width, return_inverse=True)
+        self.register_buffer("read_tokens", read)
         self.register_buffer("readout_rows", rows)
-        self.register_buffer("readout_cols", cols)
+        self.register_buffer("readout_cols", place * self.width + cols % self.width)
         self.bias = nn.Parameter(_dense(weights.bias).data[:, 0].clone())
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
@@ -106,7 +112,7 @@ class TransformerModule(nn.Module):
         return flat.view(len(x), self.tokens, self.width) + self.memory
 
     def read_out(self, stream: torch.Tensor) -> torch.Tensor:
-        """Samples × tokens × width to samples × outputs."""
+        """Samples × read tokens × width to samples × outputs."""
         terms = stream.reshape(len(stream), -1)[:, self.readout_cols] * self.readout
         out = terms.new_zeros(len(stream), self.outputs)
         return out.index_add(1, self.readout_rows, terms) + self.bias
@@ -114,6 +120,10 @@ class TransformerModule(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × outputs."""
         stream = self.embed(x)
-        for block in self.blocks:
+        for block in self.blocks[:-1]:
             stream = block(stream)
+        if len(self.blocks):  # nobody looks at the other tokens after the last block
+            stream = self.blocks[-1](stream, self.read_tokens)
+        else:
+            stream = stream[:, self.read_tokens]
         return self.read_out(stream)

@@ -1,0 +1,127 @@
+"""Formula to one-layer specification: affine parts and kinks exactly, a table for every other part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flint import arb, fmpq
+
+from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSpec
+from transformula.errors import InputError
+from transformula.formulas.additive import Affine, Form, Part, decompose
+from transformula.formulas.boxes import Box
+from transformula.formulas.enclosures import enclose, precision, to_fmpq
+from transformula.formulas.expression import Expr
+from transformula.formulas.formula import Formula
+from transformula.progress import report
+from transformula.transformers.weights import FloatArray
+
+#: A grid in more dimensions has too many tokens for any tolerance worth having.
+MAX_FORMS = 4
+_BITS = 320
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPart:
+    """A table for a part, and the slope of the linear function the residual stream carries beside it."""
+
+    slopes: FloatArray
+    offsets: FloatArray
+    values: FloatArray
+    linear: float = 0.0
+
+
+FitPart = Callable[[Part, Sequence[tuple[float, float]], float], FittedPart]
+
+
+def one_layer_spec(
+    formula: Formula, eps: float, fit: FitPart, dtype: str, shape: tuple[int, int] | None
+) -> OneLayerSpec:
+    """Fit every part with its share of the tolerance, and collect what the layer has to do."""
+    variables = formula.box.variables
+    splits = [decompose(expr, variables) for expr in formula.outputs]
+    tables, relus, affine = [], [], []
+    reach = 0.0
+    fitted: dict[tuple[Part, float], FittedPart] = {}
+    for output, split in enumerate(splits):
+        form, constant = _rational(split.affine)
+        size = 1.0
+        for kink in split.kinks:
+            c = _midpoint(kink.coefficient)
+            inside, shift = _rational(kink.inside)
+            relus.append(ReluSpec(output, 2 * c, inside, shift, _reach(inside, shift, formula.box)))
+            form = tuple(a - c * b for a, b in zip(form, inside, strict=True))
+            constant -= c * shift
+        for part in split.parts:
+            _check_forms(part, formula)
+            share = (part, eps / len(split.parts))
+            ranges = [form_range(f, formula.box) for f in part.forms]
+            if share not in fitted:
+                report("solving", len(fitted), sum(len(s.parts) for s in splits) - len(fitted))
+                fitted[share] = fit(part, ranges, share[1])
+            table = fitted[share]
+            tables.append(_table(part, table, ranges, output))
+            size += _table_reach(part, table, ranges)
+            form = tuple(
+                a + fmpq(*table.linear.as_integer_ratio()) * to_fmpq(b)
+                for a, b in zip(form, part.forms[0], strict=True)
+            )
+        affine.append((form, constant))
+        reach = max(reach, size + _reach(form, constant, formula.box))
+    return OneLayerSpec(variables, len(splits), tables, relus, affine, shape, reach, dtype)
+
+
+def _check_forms(part: Part, formula: Formula) -> None:
+    if len(part.forms) > MAX_FORMS:
+        names = [n for n, *f in zip(formula.box.variables, *part.forms, strict=True) if any(f)]
+        raise InputError(
+            f"a summand of the formula depends on {len(part.forms)} variables at once ({', '.join(names)}); "
+            f"one layer takes at most {MAX_FORMS}: a grid would need too many tokens"
+        )
+
+
+def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]], output: int) -> TableSpec:
+    values = table.values[:, None]
+    return TableSpec(part.forms, table.slopes, table.offsets, values, (output,), tuple(ranges))
+
+
+def _rational(affine: Affine) -> tuple[tuple[fmpq, ...], fmpq]:
+    return tuple(to_fmpq(v) for v in affine.form), _midpoint(affine.constant)
+
+
+def _midpoint(constant: Expr) -> fmpq:
+    """The constant's rational value, or a rational within 2^-300 of it."""
+    if constant.number is not None:
+        return to_fmpq(constant.number)
+    with precision(_BITS):
+        mantissa, exponent = enclose(constant).mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+
+
+def _reach(form: Sequence[fmpq], constant: fmpq, box: Box) -> float:
+    total = abs(arb(constant)) + sum((abs(arb(v)) * box.magnitude(k) for k, v in enumerate(form)), arb(0))
+    return float(total.upper())
+
+
+def form_range(form: Form, box: Box) -> tuple[float, float]:
+    """The ends of a linear form on the box, as floats for the solver."""
+    low = high = 0.0
+    for value, (a, b) in zip(form, box.floats(), strict=True):
+        ends = float(value) * a, float(value) * b
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _table_reach(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]]) -> float:
+    """A generous bound of |T|, for the row selector of sequences; the proof checks that it is one.
+
+    T is a mean of its values, and it stays near part − linear·u: whichever says less, doubled.
+    """
+    with precision(64):
+        balls = {f"u{k + 1}": arb(low).union(arb(high)) for k, (low, high) in enumerate(ranges)}
+        around = float(abs(enclose(part.expr, balls)).upper())
+    around += abs(table.linear) * max(abs(end) for end in ranges[0])
+    largest = float(abs(table.values).max())
+    return 2 * (min(around, largest) if math.isfinite(around) else largest)

@@ -1,0 +1,1 @@
+"""Choosing the scores of softmax tables and solving for their values."""

@@ -1,0 +1,128 @@
+r"""Starting scores for a table: where the tokens sit before they are optimised.
+
+From increasing centres xi_j the scores follow from
+
+.. math::  a_{j+1} - a_j = \kappa / (\xi_{j+1} - \xi_j), \qquad
+           b_{j+1} - b_j = -(a_{j+1} - a_j)\,(\xi_j + \xi_{j+1})/2 ,
+
+neighbouring tokens exchange their weight at the midpoint, over a width (gap)/kappa.  Equal gaps h
+give the Gaussian scores -(x - xi_j)^2 / (2 sigma^2) with kappa = h^2 / sigma^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from transformula.constructions.tables.sampling import Leaves, quantiles
+from transformula.constructions.tables.solving import token_centres
+from transformula.constructions.tables.table import Array
+
+Scores = tuple[Array, Array]
+
+SHARPNESS = (0.5, 1.5, 4.0, 0.15)  # kappa: from overlapping (spectral, large values) to cell-like
+OVERHANGS = (0, 1, 2)  # tokens beyond each end
+POWERS = (1.0, 0.5, 0.0)  # of the difficulty density: from fully adapted to equispaced
+UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is worth trying
+KINK_WIDTH = 2e-2  # leaves below this share of the range mark a kink
+RARE = -12.0  # offset that makes a token's weight tiny: T is then a plain sum of exponentials
+
+
+def scores_at(centres: Array, kappa: float) -> Scores:
+    """Scores whose tokens exchange weight at the midpoints of ``centres``."""
+    gaps = np.diff(centres)
+    slope_steps = kappa / gaps
+    offset_steps = -slope_steps * 0.5 * (centres[1:] + centres[:-1])
+    slopes = np.concatenate([[0.0], np.cumsum(slope_steps)])
+    offsets = np.concatenate([[0.0], np.cumsum(offset_steps)])
+    middle = int(np.argmax(gaps)) if len(gaps) else 0  # gauge: flat at the coarsest place
+    return slopes - slopes[middle], offsets - offsets[middle]
+
+
+def starts(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """All starting scores with ``size`` tokens, in a fixed order, most promising first."""
+    if size == 1:
+        yield np.zeros(1), np.zeros(1)
+        return
+    widths = np.diff(leaves.edges)
+    powers = POWERS if widths.max() > UNEVEN * widths.min() else POWERS[-1:]
+    for kappa in SHARPNESS:
+        for power in powers:
+            for overhang in OVERHANGS:
+                inner = size - 1 - 2 * overhang
+                if inner >= 1:
+                    ranks = (np.arange(size) - overhang) / inner
+                    yield scores_at(quantiles(leaves, ranks, power), kappa)
+    yield from exponential_sums(leaves, size)
+    yield from hinges(leaves, size)
+
+
+def exponential_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """One flat token that holds the weight, and rare tokens with slopes on either side."""
+    half = 0.5 * (leaves.edges[-1] - leaves.edges[0])
+    for low, high in ((0.5, 3.0), (-3.0, -0.5), (-2.0, 2.0)):
+        rare = np.linspace(low, high, size - 1) / half
+        lift = RARE - np.maximum(rare * leaves.edges[0], rare * leaves.edges[-1])
+        yield np.concatenate([[0.0], rare]), np.concatenate([[0.0], lift])
+
+
+def hinges(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """Smooth tables on either side of each kink, joined by a steep switch at the kink.
+
+    With g_L, g_R smooth and s = 1/(1 + e^{-k(x - c)}), (1 - s) g_L + s g_R misses a kink at c of
+    slope jump J by 0.28 J / k, whatever the number of tokens.
+    """
+    kinks, width = kink_places(leaves)
+    pieces = len(kinks) + 1
+    if not kinks or size < pieces:
+        return
+    borders = np.concatenate([leaves.edges[:1], kinks, leaves.edges[-1:]])
+    shares = np.diff(np.round(np.linspace(0, size, pieces + 1)).astype(int))
+    for steepness in (3 / width, 0.3 / width, 0.03 / width):
+        for kappa in SHARPNESS[-1:] + SHARPNESS[:1]:
+            parts = []
+            for k, share in enumerate(shares):
+                ranks = np.linspace(borders[k], borders[k + 1], share)
+                slopes, offsets = scores_at(ranks, kappa)
+                parts.append((slopes + k * steepness, offsets - steepness * sum(kinks[:k])))
+            yield (np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+
+def kink_places(leaves: Leaves) -> tuple[list[float], float]:
+    """Interior places where leaves shrink far below the range, and the finest width there."""
+    edges, widths = leaves.edges, np.diff(leaves.edges)
+    span = edges[-1] - edges[0]
+    fine = np.flatnonzero(widths < KINK_WIDTH * span)
+    groups = np.split(fine, np.flatnonzero(np.diff(fine) > 1) + 1) if len(fine) else []
+    kinks = [float(np.median(edges[g[np.argmin(widths[g])] : g[np.argmin(widths[g])] + 2]))
+             for g in groups]  # fmt: skip
+    inside = [c for c in kinks if edges[0] + 0.01 * span < c < edges[-1] - 0.01 * span]
+    return inside, float(widths.min())
+
+
+def without(scores: Scores, token: int) -> Scores:
+    """The same scores with one token removed."""
+    return np.delete(scores[0], token), np.delete(scores[1], token)
+
+
+def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int]) -> Scores:
+    """Split each given token into a flatter and a steeper one that together take its place."""
+    slopes, offsets = scores
+    centres, spreads = token_centres(points, softmax)
+    chosen = np.asarray(tokens)
+    turn = 0.5 / spreads[chosen]
+    lift = turn * centres[chosen]
+    kept = np.delete(slopes, chosen), np.delete(offsets, chosen)
+    return (
+        np.concatenate([kept[0], slopes[chosen] - turn, slopes[chosen] + turn]),
+        np.concatenate([kept[1], offsets[chosen] + lift, offsets[chosen] - lift]),
+    )
+
+
+def worst_tokens(errors: Array, softmax: Array, values: Array, count: int) -> list[int]:
+    """The ``count`` tokens with the largest share in the result where the error is largest."""
+    share = softmax * np.abs(values - (softmax @ values)[:, None])
+    share /= share.sum(axis=1, keepdims=True) + 1e-300
+    worst = (errors[:, None] * share).max(axis=0)
+    return [int(k) for k in np.argsort(-worst, kind="stable")[:count]]

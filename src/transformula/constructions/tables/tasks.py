@@ -1,0 +1,160 @@
+r"""One fitting task: a function on an interval, its samples, and the judge of finished tables.
+
+The search works in the normalised coordinate t = (x - origin) / half, with the origin at the
+finest feature of f so that no digits are lost there.  A finished state goes back to x, gets the
+gauge that keeps rounding smallest, is rounded to the dtype, has its values solved once more for
+the *rounded* scores, and is measured on a dense sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from transformula.constructions.tables.sampling import Leaves, resolve, sample
+from transformula.constructions.tables.solving import Problem, State, equalise, solve_values
+from transformula.constructions.tables.table import (
+    UNIT_ROUNDOFF,
+    Array,
+    Function,
+    Table,
+    anchor,
+    rounding_profile,
+    to_dtype,
+)
+
+APPROXIMATION_SHARE = 0.7  # of eps, for the measured approximation error
+TOTAL_SHARE = 0.9  # of eps, for approximation plus rounding: what is left is for the proof
+POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
+RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
+NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
+DENSE_POINTS = 2000
+DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
+
+
+class CannotFit(ValueError):
+    """No table met the tolerance; ``best`` is the best one found, with its honest estimates."""
+
+    def __init__(self, message: str, best: Table | None, best_error: float = np.inf) -> None:
+        super().__init__(message)
+        self.best = best
+        self.best_error = best.total_error if best is not None else best_error
+
+
+@dataclass
+class Task:
+    """What is to be fitted, the arithmetic spent so far, and the best failure."""
+
+    f: Function
+    eps: float
+    dtype: str
+    linear: bool
+    leaves: Leaves
+    half: float
+    work: float = 0.0
+    best: Table | None = None
+    searched: set[int] = field(default_factory=set)  # sizes tried from all starts
+    dense: Array = field(init=False)
+    dense_values: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dense = sample(self.leaves, max(DENSE_POINTS, 24 * len(self.leaves.edges)))
+        self.dense_values = self.f(self.dense)
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of the dtype."""
+        return UNIT_ROUNDOFF[self.dtype]
+
+    @property
+    def goal(self) -> float:
+        """Sup-norm to reach on the sample; a little below what the dense sample must show."""
+        return 0.9 * APPROXIMATION_SHARE * self.eps
+
+    @property
+    def range(self) -> float:
+        """Spread of the values of f, at least eps."""
+        return max(float(np.ptp(self.dense_values)), self.eps)
+
+    def problem(self, size: int, normalised: bool = True) -> Problem:
+        """Samples for a table of ``size`` tokens, priced for rounding."""
+        x = sample(self.leaves, POINTS_PER_TOKEN * size + 20)
+        points = (x - self.leaves.finest) / self.half if normalised else x
+        price = self.unit * (size + 10) * np.sqrt(len(x))
+        return Problem(points, self.f(x)[:, None], float(price), self.linear)
+
+    def prices(self, problem: Problem) -> list[float]:
+        """The price of rounding itself, and a higher one that makes a smoother landscape."""
+        dear = DEAR * self.eps / self.range * float(np.sqrt(len(problem.points)))
+        return [dear, problem.mu] if dear > 3 * problem.mu else [problem.mu]
+
+    def normalised_leaves(self) -> Leaves:
+        """The leaves in the coordinate t."""
+        return replace(self.leaves, edges=(self.leaves.edges - self.leaves.finest) / self.half)
+
+    def least_size(self) -> int:
+        """A size below which no table exists: an M-token T - c x - d has at most 2M - 1 zeros."""
+        offset = self.dense_values - np.median(self.dense_values)
+        signs = np.sign(offset[np.abs(offset) > self.eps])
+        crossings = int(np.count_nonzero(np.diff(signs)))
+        return max(1, (crossings + 1) // 2)
+
+    def accepts(self, table: Table) -> bool:
+        """Whether the measured and modelled errors leave the proof its headroom."""
+        small = table.error_estimate <= APPROXIMATION_SHARE * self.eps
+        return small and table.total_error <= TOTAL_SHARE * self.eps
+
+    def finish(self, state: State) -> Table:
+        """The table of a state: back to x, gauge, rounding, values again, measurement."""
+        slopes = state.slopes / self.half
+        offsets = state.offsets - slopes * self.leaves.finest
+        order = np.argsort(slopes, kind="stable")
+        coarse = self.dense[:: max(1, len(self.dense) // 200)]
+        slopes, offsets = anchor(coarse, slopes[order], offsets[order], state.values[order, 0])
+        slopes, offsets = to_dtype(slopes, self.dtype), to_dtype(offsets, self.dtype)
+        problem = self.problem(len(slopes), normalised=False)
+        solved = solve_values(problem, slopes, offsets)
+        solved, _ = equalise(problem, solved, 0.5 * self.goal, rounds=30, steps=0)
+        values = to_dtype(solved.values[:, 0], self.dtype)
+        linear = float(to_dtype(solved.linear[0], self.dtype))
+        self.work += problem.work
+        table = self.measure(Table(slopes, offsets, values, linear, 0.0, 0.0, self.dtype))
+        if self.best is None or table.total_error < self.best.total_error:
+            self.best = table
+        return table
+
+    def measure(self, table: Table) -> Table:
+        """Fill in the error estimates of a table."""
+        error = np.abs(table(self.dense) - self.dense_values).max()
+        profile = rounding_profile(
+            self.dense, table.slopes, table.offsets, table.values, table.linear, self.unit
+        )
+        return replace(table, error_estimate=float(error), rounding_estimate=float(profile.max()))
+
+
+def prepare(
+    f: Function, lower: float, upper: float, eps: float, dtype: str, singular: Sequence[float],
+    linear: bool,
+) -> Task:  # fmt: skip
+    """Check the request, sample f adaptively, and set up the task."""
+    if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
+        raise ValueError(f"need finite lower < upper, got {lower} and {upper}")
+    if dtype not in UNIT_ROUNDOFF:
+        raise ValueError(f"dtype must be one of {sorted(UNIT_ROUNDOFF)}, got {dtype!r}")
+    if not eps > 0:
+        raise ValueError(f"eps must be positive, got {eps}")
+
+    def checked(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            values = np.broadcast_to(np.asarray(f(x), dtype=np.float64), x.shape)
+        if not np.isfinite(values).all():
+            bad = float(x[~np.isfinite(values)][0])
+            raise CannotFit(f"f is not finite at x = {bad!r}: narrow the interval", None)
+        return values
+
+    size = float(np.abs(checked(np.linspace(lower, upper, 33))).max())
+    tolerance = max(RESOLUTION * eps, NOISE * size)
+    leaves = resolve(checked, float(lower), float(upper), tolerance, singular)
+    return Task(checked, eps, dtype, linear, leaves, 0.5 * (upper - lower))

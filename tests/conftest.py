@@ -1,0 +1,30 @@
+"""Shared set-up: the helpers in tests/support are importable, and hypothesis is repeatable."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("repeatable")
+torch.set_num_threads(1)  # the workers of pytest-xdist are the parallelism
+
+F2 = "x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4 + 3*x5**2 + 2*x6*x7*x8 + 2*x9"
+
+
+@pytest.fixture(scope="session")
+def f2():
+    """The paper's f2* on -3..3, compiled once a process."""
+    import transformula as tf
+
+    return tf.compile(F2, on="x1..x9=-3..3")
