@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
 
-.PHONY: setup demo test lint bench figures clean
+.PHONY: setup demo test lint bench cases figures clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,9 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+cases: setup
+	$(BIN)/python benchmarks/cases.py
 
 figures: setup
 	$(BIN)/python benchmarks/error_against_tokens.py

@@ -1,5 +1,6 @@
 """Shared set-up: the helpers in tests/support are importable, and hypothesis is repeatable."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -28,3 +29,12 @@ def f2():
     import transformula as tf
 
     return tf.compile(F2, on="x1..x9=-3..3")
+
+
+@pytest.fixture(scope="session")
+def circuits(tmp_path_factory):
+    """circuits(name, dtype) compiles a named circuit once a test run, whatever worker asks."""
+    from support.circuit_models import Shelf
+
+    root = tmp_path_factory.getbasetemp()
+    return Shelf((root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root) / "circuits")

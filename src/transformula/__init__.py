@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from transformula.compiling import compile, load, memorize, verify
     from transformula.formulas.boxes import Box
     from transformula.formulas.formula import Formula
+    from transformula.learning import (
+        OneLayerTransformerRegressor,
+        PolynomialTransformerClassifier,
+        PolynomialTransformerRegressor,
+    )
     from transformula.model import Model
 
 __version__ = "0.1.0"
@@ -30,10 +35,25 @@ _HOME = {
     "Box": "transformula.formulas.boxes",
     "Formula": "transformula.formulas.formula",
     "Model": "transformula.model",
+    "OneLayerTransformerRegressor": "transformula.learning",
+    "PolynomialTransformerClassifier": "transformula.learning",
+    "PolynomialTransformerRegressor": "transformula.learning",
     "Verification": "transformula.certificates.checker",
 }
 
-__all__ = ["Box", "Formula", "Model", "Verification", "compile", "load", "memorize", "verify"]
+__all__ = [
+    "Box",
+    "Formula",
+    "Model",
+    "OneLayerTransformerRegressor",
+    "PolynomialTransformerClassifier",
+    "PolynomialTransformerRegressor",
+    "Verification",
+    "compile",
+    "load",
+    "memorize",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from transformula.certificates.rules import Target
 from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.formula import Formula
+from transformula.formulas.peaks import peak
 from transformula.formulas.samples import Samples
 from transformula.model import Model
 from transformula.transformers.files import pack
@@ -27,6 +28,7 @@ def compile(
     multi_head: bool = False,
     layers: int | None = None,
     shape: tuple[int, int] | None = None,
+    rel: float | None = None,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
@@ -39,7 +41,7 @@ def compile(
     eps : float, optional
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
         construction claims what it can prove, and the others aim at 1e-6.
-    construction : {"auto", "polynomial", "lookup", "partition"}
+    construction : {"auto", "polynomial", "lookup", "partition", "circuit"}
         Which theorem to use.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
@@ -50,6 +52,9 @@ def compile(
     shape : (n, d), optional
         Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features,
         and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d.
+    rel : float, optional
+        The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
+        formulas, to the smallest of their largest values. The certificate states it as an absolute one.
 
     Returns
     -------
@@ -70,13 +75,17 @@ def compile(
     >>> model = compile("sin(x1) + sin(x2)", on="x1..x2=0..2*pi", eps=1e-6)
     >>> model.construction, model.layers, model.heads, model.memory_tokens < 40
     ('lookup', 1, 2, True)
+    >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
+    0.007
     """
     parsed = Formula.of(formula, on)
+    if rel is not None:
+        eps = _absolute(rel, eps, parsed)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     shortfall: NotProvenError | None = None
-    for name, weights in candidates(parsed, options):
+    for name, weights, plan in candidates(parsed, options):
         try:
-            return _package(name, weights, parsed, options)
+            return _package(name, weights, parsed, options, plan)
         except NotProvenError as error:
             shortfall = _better(shortfall, error)
     assert shortfall is not None, "a construction yields candidates or raises"
@@ -130,9 +139,24 @@ def _options(
     return Options(None if eps is None else float(eps), construction, dtype, multi_head, layers, shape)
 
 
-def _check_eps(eps: object) -> None:
+def _absolute(rel: float, eps: float | None, formula: Formula) -> float:
+    """A tolerance that is at most rel · sup|f| for every output f."""
+    if eps is not None:
+        raise InputError("give either eps or rel, not both")
+    _check_eps(rel, "rel")
+    sizes = [peak(expr, formula.box) for expr in formula.outputs]
+    if min(sizes) == 0:
+        text = formula.texts[sizes.index(0)]
+        raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
+    absolute = math.nextafter(float(rel) * min(sizes), 0)
+    if not 0 < absolute < math.inf:
+        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is no float above 0: give eps")
+    return absolute
+
+
+def _check_eps(eps: object, name: str = "eps") -> None:
     if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InputError(f"eps must be a number above 0, not {eps!r}")
+        raise InputError(f"{name} must be a number above 0, not {eps!r}")
 
 
 def _check_dtype(dtype: str) -> None:
@@ -152,7 +176,9 @@ def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
     return n, d
 
 
-def _package(name: str, weights: Weights, target: Target, options: Options) -> Model:
+def _package(
+    name: str, weights: Weights, target: Target, options: Options, plan: dict[str, Any] | None = None
+) -> Model:
     description: dict[str, Any] = {"construction": name}
     if isinstance(target, Samples):
         description["samples"] = {"x": target.x.tolist(), "y": target.y.tolist()}
@@ -160,11 +186,13 @@ def _package(name: str, weights: Weights, target: Target, options: Options) -> M
         description |= {"formulas": list(target.texts), "box": str(target.box)}
     if options.shape is not None:
         description["shape"] = list(options.shape)
+    if plan:
+        description["plan"] = plan
     packed = pack(weights, description)
     eps = options.eps
     if eps is None and name != "polynomial":
         eps = DEFAULT_EPS
-    certificate = certify(name, weights, target, packed, eps)
+    certificate = certify(name, weights, target, packed, eps, plan)
     return Model(name, target, weights, packed, certificate, options.shape)
 
 

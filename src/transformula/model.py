@@ -17,6 +17,7 @@ from transformula.formulas.boxes import Box
 from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
 from transformula.transformers import files
+from transformula.transformers.circuit import CircuitWeights, read_circuit, run_circuit
 from transformula.transformers.exact import run_exact
 from transformula.transformers.one_layer import TableHead, read_heads, run_one_layer
 from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fast_torch
@@ -82,6 +83,10 @@ class Model:
         return weights.nonzeros + weights.memory.nonzeros
 
     @cached_property
+    def _circuit(self) -> CircuitWeights:
+        return read_circuit(self.weights)
+
+    @cached_property
     def _tables(self) -> tuple[TableHead, ...]:
         return read_heads(self.weights)
 
@@ -109,6 +114,8 @@ class Model:
         rows, single = self._rows(array)
         if self.construction == "polynomial":
             values = run_fast(self._ridge.fast, rows)
+        elif self.construction == "circuit":
+            values = run_circuit(self.weights, self._circuit, rows)
         else:
             values = run_one_layer(self.weights, self._tables, rows)
         return _shaped(values, single, self.sequence)

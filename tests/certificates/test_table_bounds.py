@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from support.prover import as_grid, attack, fit_geometric, fit_grid, fit_table, make_axis, random_formula
-from transformula.certificates.axis_models import axis_models
+from transformula.certificates.axis_models import Axis, axis_models
 from transformula.certificates.grid_bounds import bound_grid
 from transformula.certificates.grid_models import Grid
 from transformula.certificates.softmax_rounding import Arithmetic, rounding_bound
@@ -76,7 +76,7 @@ def test_attack_on_random_formulas_of_one_variable(seed):
     tokens = int(np.random.default_rng(seed).integers(9, 40))
     table = fit_table(expr, -1.0, 1.5, tokens)
     table = Table(table.slopes, table.offsets, table.values, 0.01 * (seed % 3), 0.001 * (seed % 2))
-    bound = bound_1d(expr, "x", arb(-1), arb(1.5), table, None, Limits(boxes=2000, seconds=100))
+    bound = bound_1d(expr, "x", arb(-1), arb(1.5), table, None, Limits(boxes=800, seconds=100))
     found = attack(expr, ["x"], [(-1.0, 1.5)], table, seed, 4000)
     assert found <= bound.value, str(expr)
     assert bound.value <= 3 * found + 1e-10, str(expr)
@@ -91,7 +91,7 @@ def test_attack_on_random_formulas_of_several_variables(seed):
     tokens = [int(rng.integers(9, 16)) for _ in names]
     grid = fit_grid(expr, names, box, tokens, rcond=1e-5)
     grid = Grid(grid.axes, grid.values, (0.01,) * len(names), 0.002)
-    bound = bound_grid(expr, names, ends(box), grid, None, Limits(seconds=100, boxes=60_000))
+    bound = bound_grid(expr, names, ends(box), grid, None, Limits(seconds=100, boxes=12_000))
     found = attack(expr, names, box, grid, seed, 8000)
     assert found <= bound.value, str(expr)
     assert bound.value <= 3 * found + 1e-8, str(expr)
@@ -131,3 +131,37 @@ def test_a_sharp_table_of_many_tokens():
     bound = bound_1d(parse("sin(3*x)"), "x", arb(0), arb(1), table, 0.01)
     found = attack(parse("sin(3*x)"), ["x"], [(0.0, 1.0)], table)
     assert bound.closed and found <= bound.value <= 1.5 * found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spoilt_tables_are_bounded_too(seed):
+    """Whatever the weights are: large and small changes of slopes, offsets, values and the affine part."""
+    rng = np.random.default_rng(seed)
+    expr = random_formula(4000 + seed, ["x"])
+    table = fit_table(expr, -1.0, 1.0, int(rng.integers(8, 20)))
+    arrays = [table.slopes.copy(), table.offsets.copy(), table.values.copy()]
+    for array in arrays:
+        some = rng.random(len(array)) < 0.4
+        array[some] *= 1 + rng.normal(size=some.sum()) * 10 ** rng.uniform(-4, 1)
+    spoilt = Table(*arrays, float(rng.normal()), float(rng.normal()))
+    bound = bound_1d(expr, "x", arb(-1), arb(1), spoilt, None, Limits(boxes=1500, seconds=100))
+    found = attack(expr, ["x"], [(-1.0, 1.0)], spoilt, seed, 3000)
+    assert found <= bound.value <= 3 * found + 1e-10, str(expr)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_spoilt_grids_are_bounded_too(seed):
+    rng = np.random.default_rng(seed)
+    expr = random_formula(4500 + seed, ["x", "y"])
+    box = [(-1.0, 1.0), (0.0, 1.5)]
+    grid = fit_grid(expr, ["x", "y"], box, [int(v) for v in rng.integers(8, 12, 2)], rcond=1e-4)
+    size = 10 ** rng.uniform(-4, -0.5)
+    axes = [
+        Axis(*(v * (1 + size * (rng.random(len(v)) < 0.3)) for v in (axis.slopes, axis.offsets)))
+        for axis in grid.axes
+    ]
+    values = grid.values * (1 + size * rng.normal(size=grid.values.shape))
+    spoilt = Grid(tuple(axes), values, (0.1, -0.2), 0.3)
+    bound = bound_grid(expr, ["x", "y"], ends(box), spoilt, None, Limits(seconds=100, boxes=40_000))
+    found = attack(expr, ["x", "y"], box, spoilt, seed, 6000)
+    assert found <= bound.value <= 3 * found + 1e-8, str(expr)

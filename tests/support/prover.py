@@ -15,7 +15,7 @@ from transformula.certificates.grid_models import Grid
 from transformula.certificates.table_bounds import Table
 from transformula.formulas import parse
 from transformula.formulas.enclosures import enclose, precision
-from transformula.formulas.expression import Expr
+from transformula.formulas.expression import Expr, variables_of
 from transformula.taylor.results import Floats
 
 
@@ -230,8 +230,8 @@ def attack_model(model: Any, seed: int = 0, points: int = 4000, keep: int = 6) -
     return max(found)
 
 
-def random_formula(seed: int, variables: Sequence[str]) -> Expr:
-    """A random formula that is defined everywhere, kinks included."""
+def random_formula(seed: int, variables: Sequence[str], smooth: bool = False) -> Expr:
+    """A random formula that is defined everywhere; kinks and infinite slopes included unless ``smooth``."""
     rng = random.Random(seed)
 
     def build(depth: int) -> str:
@@ -248,11 +248,12 @@ def random_formula(seed: int, variables: Sequence[str]) -> Expr:
             f"cosh(atan({a}))", f"tan(sin({a}))", f"acos(cos({a})/2)", f"(3/2+sin({a}))**({b}/4)",
             f"({a})**3", f"sqrt(abs({a}))", f"({a})**2", f"abs({a})**(7/10)",
         ]  # fmt: skip
+        if smooth:
+            forms = [f for f in forms if not f.startswith(("abs(", "min(", "max(", "sqrt(abs("))]
         return rng.choice(forms)
 
     while True:
         text = build(rng.choice([2, 3, 3, 4]))
         expr = parse(text, variables)
-        used = {str(n) for n in variables if n in text}
-        if used == set(variables):
+        if variables_of(expr) == set(variables):
             return expr

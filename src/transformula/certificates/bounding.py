@@ -19,6 +19,8 @@ from transformula.taylor.results import DEFAULT_LIMITS, Bound, Limits
 
 Ends = tuple[arb, arb]
 MAX_AXES = 4
+#: Pieces of an interval that a proof may examine: a bound that is not tight by then will not be soon.
+MAX_PIECES = 6_000
 
 
 def bound_table(
@@ -31,6 +33,7 @@ def bound_table(
     """Prove a bound, or raise `NotProvenError` naming the place where none was found."""
     limits = replace(limits, progress=lambda done, left: report("proving", done, left))
     if isinstance(table, Table):
+        limits = replace(limits, boxes=max(MAX_PIECES, 40 * len(table.slopes)))
         bound = bound_1d(expr, names[0], *ends[0], table, limits=limits)
     else:
         bound = bound_grid(expr, names, ends, table, limits=limits)

@@ -6,6 +6,7 @@ weights achieve, and only then looks at the claim. It imports no construction.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,18 @@ CLAIM_MARGIN = 1.001
 
 
 def certify(
-    construction: str, weights: Weights, target: Target, packed: Packed, eps: float | None
+    construction: str,
+    weights: Weights,
+    target: Target,
+    packed: Packed,
+    eps: float | None,
+    plan: Mapping[str, Any] | None = None,
 ) -> Certificate:
     """Prove and write down the claim; refuse if it does not meet the tolerance.
 
     Without a tolerance the proven bound itself becomes the claim.
     """
-    proven = prove(construction, weights, target)
+    proven = prove(construction, weights, target, plan)
     proof = Proof(proven.approximation * CLAIM_MARGIN, proven.rounding * CLAIM_MARGIN, proven.details)
     if eps is not None and proof.bound > eps:
         raise NotProvenError(_shortfall(proof, eps, weights.dtype), best_bound=proof.bound)
@@ -110,7 +116,7 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
     if certificate.dtype != weights.dtype or certificate.rounding_model != describe(weights.dtype):
         reasons.append("the certificate's rounding model is not that of the weights' dtype")
     try:
-        proof = prove(certificate.construction, weights, target)
+        proof = prove(certificate.construction, weights, target, stored_plan(description))
     except TransformulaError as error:
         return Verification(False, eps=certificate.eps, reasons=(*reasons, str(error)))
     reasons += _unmet(certificate, proof)
@@ -122,6 +128,12 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
         certificate.eps,
         tuple(reasons),
     )
+
+
+def stored_plan(description: dict[str, Any]) -> Mapping[str, Any]:
+    """The hints model.json holds for the proof; a circuit needs some, and believes none."""
+    plan = description.get("plan")
+    return plan if isinstance(plan, dict) else {}
 
 
 def _unmet(certificate: Certificate, proof: Proof) -> list[str]:

@@ -13,6 +13,9 @@ from transformula.certificates.rounding import FloatFormat
 from transformula.formulas.boxes import Box
 from transformula.transformers.one_layer import TableHead
 
+#: exp(−SILENT) is below every format's smallest number: in floats such a token's weight is zero.
+SILENT = 760.0
+
 
 def head_leak(head: TableHead, ranges: Sequence[arb], column: int) -> arb:
     """Bound of |softmax over all tokens − softmax over the head's own tokens| applied to the values.
@@ -27,10 +30,12 @@ def head_leak(head: TableHead, ranges: Sequence[arb], column: int) -> arb:
     foreign = head.foreign_gates + (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * reach).sum(
         axis=1
     )
-    # the sums above have a few roundings; a unit of slack in the exponent covers them many times over
-    slack = 1e-9 * (1 + float(np.abs(own)) + float(np.abs(foreign).max()))
+    # the sums above have a few roundings each, relative to what they add up
+    largest = (np.abs(head.offsets) + np.abs(head.slopes) * reach).sum(axis=1).max()
+    slack = 1e-14 * (1 + float(largest) + 2 * float(np.abs(head.foreign_gates).max()))
+    slack += 1e-14 * float(np.abs(foreign - head.foreign_gates).max())
     gap = own - float(foreign.max()) - slack
-    if not gap > math.log(len(head.foreign_gates) + 1.0):
+    if not gap > SILENT:
         raise RefutedError("a head is not kept to its own table: the gate is too weak")
     share = arb(len(head.foreign_gates)) * (-arb(float(gap))).exp()
     spread = float(np.abs(head.values[:, column]).max() + np.abs(head.foreign_values[:, column]).max())

@@ -86,7 +86,7 @@ class _TableFacts:
             weights.dtype,
             exp_ulps=EXP_ULPS,
             score_roundings=2 * head.axes + 2,
-            sum_roundings=weights.tokens + 1,
+            sum_roundings=head.tokens + 2,  # behind the gate everything is zero in floats
             argument_errors=argument_errors,
         )
         facts = []

@@ -10,7 +10,9 @@ from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.fit import fit_command
 from transformula.cli.output import Output
+from transformula.cli.reproduce import reproduce_command
 from transformula.errors import InputError, TransformulaError
 
 app = typer.Typer(
@@ -65,8 +67,11 @@ def compile_command(
     formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs).")],
     on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
     eps: Annotated[Optional[float], typer.Option(help="Tolerance to prove on the whole box.")] = None,
+    rel: Annotated[
+        Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
+    ] = None,
     construction: Annotated[
-        str, typer.Option(help="Which theorem: auto, polynomial, lookup or partition.")
+        str, typer.Option(help="Which theorem: auto, polynomial, lookup, partition or circuit.")
     ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
     multi_head: Annotated[
@@ -90,7 +95,7 @@ def compile_command(
     start = time.perf_counter()
     text = formulas[0] if len(formulas) == 1 else formulas
     with progress_bar(quiet=json):
-        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape))
+        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
     if out is not None:
         model.save(out)
     facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
@@ -154,14 +159,28 @@ def eval_command(
 
 
 @app.command()
-def show(folder: Folder, json: Json = False) -> None:
-    """Show a model: its claim, its blocks and tokens, and its size against the theorem's bounds."""
+def show(
+    folder: Folder,
+    svg: Annotated[Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file.")] = None,
+    json: Json = False,
+) -> None:
+    """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
     from transformula.cli.describe import describe
     from transformula.model import Model
 
-    Output(json).sections(describe(Model.load(folder)))
+    model = Model.load(folder)
+    if svg is not None:
+        from transformula.cli.circuit_view import circuit_svg
+
+        try:
+            svg.write_text(circuit_svg(model), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"can not write {svg}: {error.strerror or error}") from None
+    Output(json).sections(describe(model))
 
 
+app.command("fit")(fit_command)
+app.command("reproduce")(reproduce_command)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from transformula.cli.circuit_view import circuit_lines, table_lines
 from transformula.model import Model
 from transformula.transformers.weights import block_matrices
 
@@ -46,6 +47,10 @@ def describe(model: Model) -> dict[str, dict[str, Any]]:
         sections["size against Fang et al."] = _theorem(model)
     else:
         sections["size"] = {key: facts[key] for key in ("parameters", "nonzeros")}
+    if model.construction == "circuit":
+        sections["circuit"] = {"wires": circuit_lines(model)}
+    elif model.construction in ("lookup", "partition"):
+        sections["tables"] = {"tables": table_lines(model)}
     return sections
 
 

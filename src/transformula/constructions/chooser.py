@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, NamedTuple
 
-from transformula.errors import FormulaError, InputError, NotProvenError
+from transformula.errors import FormulaError, InputError, NotProvenError, TransformulaError
+from transformula.formulas.additive import decompose
 from transformula.formulas.enclosures import enclose, precision
 from transformula.formulas.formula import Formula
 from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
 from transformula.transformers.weights import Weights
 
-CONSTRUCTIONS = ("polynomial", "lookup", "partition")
+CONSTRUCTIONS = ("polynomial", "lookup", "partition", "circuit")
 #: Tolerance of the approximating constructions where none is given.
 DEFAULT_EPS = 1e-6
+#: Up to this many forms a grid is small; beyond it a circuit is smaller.
+MAX_GRID_FORMS = 2
 _BITS = 128
 
 Construct = Callable[[Formula, float, str, "tuple[int, int] | None"], Iterator[Weights]]
+
+
+class Candidate(NamedTuple):
+    """Weights to try: their construction, and hints for its proof (only circuits have any)."""
+
+    construction: str
+    weights: Weights
+    plan: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -32,17 +44,17 @@ class Options:
     shape: tuple[int, int] | None = None
 
 
-def candidates(formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
+def candidates(formula: Formula, options: Options) -> Iterator[Candidate]:
     """Weights to try, cheapest first, each with the name of its construction."""
     if options.construction != "auto":
         yield from _by_name(options.construction, formula, options)
     elif _exact_will_do(formula, options):
         yield from _by_name("polynomial", formula, options)
     else:
-        yield from _one_layer(formula, options)
+        yield from _approximations(formula, options)
 
 
-def _by_name(name: str, formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
+def _by_name(name: str, formula: Formula, options: Options) -> Iterator[Candidate]:
     if name == "polynomial":
         _check_polynomial(options)
         found = _polynomials(formula, options)
@@ -50,24 +62,45 @@ def _by_name(name: str, formula: Formula, options: Options) -> Iterator[tuple[st
         if options.multi_head:
             raise InputError("--multi-head belongs to the polynomial construction")
         _check_defined(formula)
+        if name == "circuit":
+            yield from _circuits(formula, options)
+            return
         module = import_module(f"transformula.constructions.{name}")
         construct: Construct = getattr(module, f"construct_{name}")
         found = construct(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape)
-    yield from ((name, weights) for weights in found)
+    yield from (Candidate(name, weights) for weights in found)
 
 
-def _one_layer(formula: Formula, options: Options) -> Iterator[tuple[str, Weights]]:
-    """Solved tables need orders of magnitude fewer tokens; sharp cells are the last resort."""
-    shortfall: NotProvenError | None = None
-    try:
-        yield from _by_name("lookup", formula, options)
-    except NotProvenError as error:
-        shortfall = error
-    try:  # only reached while nothing has been proven
-        yield from _by_name("partition", formula, options)
-    except NotProvenError:
-        if shortfall is not None:
-            raise shortfall from None
+def _circuits(formula: Formula, options: Options) -> Iterator[Candidate]:
+    from transformula.constructions.circuit import construct_circuit
+
+    if options.shape is not None or options.layers == 1:
+        raise InputError("a circuit has several layers and one position: use lookup or partition here")
+    for weights, plan in construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype):
+        yield Candidate("circuit", weights, plan)
+
+
+def _approximations(formula: Formula, options: Options) -> Iterator[Candidate]:
+    """Solved tables on few forms, circuits on many; sharp cells are the last resort."""
+    order = ["lookup", "circuit", "partition"]
+    if _widest_part(formula) > MAX_GRID_FORMS:
+        order = ["circuit", "lookup", "partition"]
+    if options.shape is not None or options.layers == 1:
+        order.remove("circuit")
+    shortfalls: list[TransformulaError] = []
+    for name in order:  # the next is only reached while nothing has been proven
+        try:
+            yield from _by_name(name, formula, options)
+        except (NotProvenError, InputError) as error:
+            shortfalls.append(error)
+    if shortfalls:
+        raise shortfalls[0]
+
+
+def _widest_part(formula: Formula) -> int:
+    """The most linear forms any summand depends on."""
+    splits = (decompose(expr, formula.box.variables) for expr in formula.outputs)
+    return max((len(part.forms) for split in splits for part in split.parts), default=0)
 
 
 def _check_defined(formula: Formula) -> None:

@@ -50,6 +50,7 @@ def construct_lookup(
 
 def _fit(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str) -> FittedPart:
     names = [f"u{k + 1}" for k in range(len(ranges))]
+    _check_format(part, names, ranges, eps, dtype)
     try:
         with one_thread():
             if len(ranges) == 1:
@@ -57,6 +58,22 @@ def _fit(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: s
             return _fit_many(part, names, ranges, eps, dtype)
     except CannotFit as failure:
         raise NotProvenError(_advice(part, failure, eps, dtype), best_bound=failure.best_error) from None
+
+
+def _check_format(
+    part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float, dtype: str
+) -> None:
+    """Refuse at once what no table can reach: values of this size are rounded more coarsely than eps."""
+    mesh = np.meshgrid(*(np.linspace(low, high, 9) for low, high in ranges), indexing="ij")
+    sizes = np.abs(evaluate(part.expr, names, mesh))
+    coarse = float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
+    if eps < coarse:
+        other = " or use float64" if dtype == "float32" else ""
+        raise NotProvenError(
+            f"eps = {eps:.2g} is below what {dtype} can hold for {part.original}, whose values are rounded "
+            f"by {coarse:.2g}: ask for a larger eps{other}",
+            best_bound=coarse,
+        )
 
 
 def _advice(part: Part, failure: CannotFit, eps: float, dtype: str) -> str:

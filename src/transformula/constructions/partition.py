@@ -65,11 +65,7 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
     axes, values = _sampled(part, names, ranges, eps)
     cuts = [_equal_variation(axes[k], values, k, eps / dimension) for k in range(dimension)]
     tokens = math.prod(len(middles) for _, middles in cuts)
-    if tokens > MAX_TOKENS:
-        raise NotProvenError(
-            f"the partition would need about {tokens:.2g} tokens, more than {MAX_TOKENS:.0g}: "
-            "ask for a larger eps, or use --construction lookup"
-        )
+    _check_count(tokens)
     scores = [
         _sharp_scores(thresholds, ends, dtype, tokens)
         for (thresholds, _), ends in zip(cuts, ranges, strict=True)
@@ -81,20 +77,30 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
     return FittedPart(slopes, offsets, sampled.astype(dtype).astype(float))
 
 
+def _check_count(tokens: float) -> None:
+    if tokens > MAX_TOKENS:
+        raise NotProvenError(
+            f"the partition would need about {tokens:.2g} tokens, more than {MAX_TOKENS:.0g}: "
+            "ask for a larger eps, or use --construction lookup"
+        )
+
+
 def _sampled(
     part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float
 ) -> tuple[list[Floats], Floats]:
     """The function on a mesh that is refined, axis by axis, where it jumps by much of a cell."""
     axes = [np.linspace(low, high, _MESH[len(ranges)]) for low, high in ranges]
-    for _ in range(_REFINEMENTS):
+    for left in reversed(range(_REFINEMENTS)):
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):
             raise NotProvenError(f"{part.original} is undefined or unbounded on the box: narrow the box")
-        steep = [_steps(values, k) > 0.2 * eps / len(ranges) for k in range(len(ranges))]
+        steps = [_steps(values, k) for k in range(len(ranges))]
+        _check_count(math.prod(max(1.0, float(s.sum()) * len(ranges) / (2 * eps)) for s in steps))
+        steep = [s > 0.2 * eps / len(ranges) for s in steps]
         finer = math.prod(len(a) + int(s.sum()) for a, s in zip(axes, steep, strict=True))
-        if not any(s.any() for s in steep) or finer > _MAX_MESH:
+        if not any(s.any() for s in steep) or finer > _MAX_MESH or not left:
             break
-        axes = [np.sort(np.append(a, (a[:-1] + a[1:])[s] / 2)) for a, s in zip(axes, steep, strict=True)]
+        axes = [np.unique(np.append(a, (a[:-1] + a[1:])[s] / 2)) for a, s in zip(axes, steep, strict=True)]
     return axes, values
 
 
@@ -123,6 +129,11 @@ def _sharp_scores(
     """Slopes and offsets of one axis, in the dtype."""
     edges = np.concatenate([[ends[0]], thresholds, [ends[1]]])
     widths = np.diff(edges)
+    if not np.all(widths > 0):
+        raise NotProvenError(
+            f"the function is so steep near {edges[np.argmin(widths)]:.6g} that a cell would be narrower "
+            "than two floats: ask for a larger eps, or narrow the box"
+        )
     far = math.log(max(tokens, 2)) + FAR_BITS[dtype] * math.log(2)
     widening = min(0.1, WIDENING[dtype] * max(1.0, len(widths) / _BLUNTER_BEYOND))
     gaps = far / (widening * np.minimum(widths[:-1], widths[1:]))

@@ -20,6 +20,8 @@ from transformula.transformers.weights import FloatArray
 
 #: A grid in more dimensions has too many tokens for any tolerance worth having.
 MAX_FORMS = 4
+#: Largest whole number in a linear form: beyond it the form would leave float32's range.
+MAX_COEFFICIENT = 10**30
 _BITS = 320
 
 
@@ -49,7 +51,7 @@ def one_layer_spec(
         form, constant = _rational(split.affine)
         size = 1.0
         for kink in split.kinks:
-            c = _midpoint(kink.coefficient)
+            c = midpoint(kink.coefficient)
             inside, shift = _rational(kink.inside)
             relus.append(ReluSpec(output, 2 * c, inside, shift, _reach(inside, shift, formula.box)))
             form = tuple(a - c * b for a, b in zip(form, inside, strict=True))
@@ -80,6 +82,11 @@ def _check_forms(part: Part, formula: Formula) -> None:
             f"a summand of the formula depends on {len(part.forms)} variables at once ({', '.join(names)}); "
             f"one layer takes at most {MAX_FORMS}: a grid would need too many tokens"
         )
+    if any(abs(v) > MAX_COEFFICIENT for form in part.forms for v in form):
+        raise InputError(
+            f"the coefficients in {part.original} differ by more than 30 orders of magnitude: "
+            "rescale the variables"
+        )
 
 
 def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]], output: int) -> TableSpec:
@@ -88,10 +95,10 @@ def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]],
 
 
 def _rational(affine: Affine) -> tuple[tuple[fmpq, ...], fmpq]:
-    return tuple(to_fmpq(v) for v in affine.form), _midpoint(affine.constant)
+    return tuple(to_fmpq(v) for v in affine.form), midpoint(affine.constant)
 
 
-def _midpoint(constant: Expr) -> fmpq:
+def midpoint(constant: Expr) -> fmpq:
     """The constant's rational value, or a rational within 2^-300 of it."""
     if constant.number is not None:
         return to_fmpq(constant.number)

@@ -73,6 +73,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
     (['-1/3'], True)
     """
     width = len(variables)
+    expr = _without_cancelled(expr, variables)
     affine = Affine((Fraction(0),) * width, ex.number(0))
     kinks: list[Kink] = []
     rest: dict[tuple[Form, ...], Part] = {}
@@ -87,6 +88,16 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
         else:
             _collect(rest, ex.mul(factor, term), variables)
     return Decomposition(affine, tuple(kinks), tuple(rest.values()))
+
+
+def _without_cancelled(expr: Expr, variables: Sequence[str]) -> Expr:
+    """Replace affine sub-expressions whose variables cancel (x − x, 0·y) by their constants."""
+    while True:
+        inner = _maximal_affine(expr, variables)
+        cancelled = {node: affine.constant for node, affine in inner.items() if affine.is_constant}
+        if not cancelled:
+            return expr
+        expr = substitute(expr, cancelled)
 
 
 def _collect(rest: dict[tuple[Form, ...], Part], term: Expr, variables: Sequence[str]) -> None:

@@ -112,8 +112,10 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _check_constants(weights: Weights) -> None:
-    """Embedding, tokens, keys and values are read as floats: no rationals may stand beside them."""
+    """What is read as floats must be floats: no rationals may stand beside them. Memory is not read out."""
     heads = weights.blocks[0].attention.heads
+    read = np.unique(weights.readout.cols // weights.width)
+    _require(bool(np.isin(read, weights.data_tokens).all()), "the readout uses a memory token")
     plain = [weights.embedding, weights.memory, *(m for head in heads for m in (head.key, head.value))]
     _require(all(m.exact is None for m in plain), "a constant holds rationals beside its floats")
 

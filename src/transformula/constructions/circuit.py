@@ -1,0 +1,418 @@
+"""Any formula in many variables: a multi-layer softmax Transformer, one table a nonlinearity.
+
+`formulas.circuits` turns the formula into wires. Here each wire gets its range on the box (proven), each
+table its share of the tolerance, and the weights are laid out:
+
+* *Sensitivity.* S_w bounds how much the output moves for a unit error in wire w: Σ over readers of
+  |coefficient| · sup|f'| · S. With N tables each may err by δ = eps/(N S).
+* *Scales.* All squares share one table on [−1, 1]: the head reads s·u with s a power of two, the wire
+  holds s²u², and readers divide by s². Equal functions on equal ranges share a table too.
+* *Layers.* Block k looks up every table whose arguments are ready after block k − 1, then bends.
+
+The plan (how products were split, what was clamped, the scales) is stored beside the weights as a hint;
+the proof believes none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import fmpq
+
+from transformula.constructions.parts import midpoint
+from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.threads import one_thread
+from transformula.errors import NotProvenError
+from transformula.formulas.circuits import SQUARE, Balance, Circuit, Linear, Wire, build_circuit, domain_ends
+from transformula.formulas.enclosures import enclose
+from transformula.formulas.expression import Expr
+from transformula.formulas.formula import Formula
+from transformula.formulas.numeric import evaluate_accurately
+from transformula.progress import report
+from transformula.taylor.box_ranges import BoxRanges, function_range
+from transformula.taylor.modulus import lipschitz, modulus
+from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+
+
+class Split(NamedTuple):
+    """A way to spend the tolerance.
+
+    ``tables`` is what all tables may use together, ``square`` a square's part against another table's (three
+    digits cost it one token), ``singular`` what an argument's error may cost where f' is unbounded.
+    """
+
+    tables: float
+    square: float
+    singular: float
+
+
+#: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
+SPLITS = (Split(0.8, 0.05, 0.5), Split(0.85, 0.3, 0.8), Split(0.25, 0.05, 0.5), Split(0.06, 0.05, 0.5))
+#: exp(−800) is below the smallest double: behind the gate nothing is left.
+GATE_MARGIN = 800.0
+#: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
+_MARGIN = 1e-3
+#: A table's part of the tolerance where f' is unbounded: the closer it fits, the steeper it gets.
+_SINGULAR_PART = 2.5
+#: A table of a wire that needs more tokens than this is a wire that should not exist.
+_MAX_TOKENS = 120
+#: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
+_FLOOR = {"float64": 120 * 2.0**-53, "float32": 60 * 2.0**-24}
+Interval = tuple[float, float]
+
+
+class PlanningGuide:
+    """Chooses splits and clamps from ranges, and writes the choices down."""
+
+    def __init__(self, ranges: BoxRanges) -> None:
+        self.ranges = ranges
+        self.balances: list[list[str]] = []
+        self.centres: list[str] = []
+        self.clamps: list[list[bool]] = []
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """Centre both factors and weigh them alike: then the squares are as small as they can be."""
+        (a, half_a), (b, half_b) = (_centre(self.ranges.of(e)) for e in (left, right))
+        weight = Fraction(2) ** round(math.log2(half_a / half_b))
+        choice = Balance(a, b, weight)
+        self.balances.append([str(v) for v in choice])
+        return choice
+
+    def centre(self, argument: Expr) -> Fraction:
+        """The middle of the argument's range."""
+        middle, _ = _centre(self.ranges.of(argument))
+        self.centres.append(str(middle))
+        return middle
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """Clamp where the range comes close to the end of the domain."""
+        low, high = self.ranges.of(argument)
+        slack = 0.01 * (high - low)
+        ends = domain_ends(function)
+        choice = (
+            ends[0] is not None and low - slack < ends[0],
+            ends[1] is not None and high + slack > ends[1],
+        )
+        self.clamps.append(list(choice))
+        return choice
+
+
+def _centre(ends: Interval) -> tuple[Fraction, float]:
+    """A short binary number near the middle, and the half-width around it."""
+    low, high = ends
+    half = max((high - low) / 2, 1e-9 * max(abs(low), abs(high)), 1e-300)
+    if not math.isfinite(half):
+        raise NotProvenError("the range of a factor could not be bounded on the box: narrow the box")
+    grain = Fraction(2) ** (math.floor(math.log2(half)) - 4)
+    middle = round(Fraction((low + high) / 2) / grain) * grain
+    return middle, half
+
+
+@dataclass
+class _Node:
+    """What the planner knows about one wire."""
+
+    wire: Wire
+    ends: Interval  # range of the argument
+    size: float  # sup|meaning|
+    slope: float  # sup|f'|, or a stand-in where that is infinite
+    reads: list[tuple[int, float]] = field(default_factory=list)
+    sensitivity: float = 0.0
+    share: float = 0.0
+    singular: bool = False
+    scale: int = 0  # the head reads 2^scale · argument
+    held: int = 0  # the wire holds 2^held · meaning
+
+
+def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tuple[Weights, dict[str, Any]]]:
+    """Weights and their plan, with ever tighter tables."""
+    ranges = BoxRanges(formula.box)
+    guide = PlanningGuide(ranges)
+    circuit = build_circuit(formula.outputs, formula.box.variables, guide)
+    shortfall: NotProvenError | None = None
+    tried = False
+    for split in SPLITS:
+        nodes = _analyse(circuit, ranges, eps, split)
+        try:
+            tables = _fit_tables(nodes, eps, split, dtype)
+        except NotProvenError as error:
+            shortfall = _better(shortfall, error)
+            continue
+        plan = {
+            "balances": guide.balances,
+            "centres": guide.centres,
+            "clamps": guide.clamps,
+            "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
+        }
+        tried = True
+        yield _Layout(circuit, nodes, tables, dtype).weights(), plan
+    if shortfall is not None and not tried:
+        raise shortfall
+
+
+def _better(old: NotProvenError | None, new: NotProvenError) -> NotProvenError:
+    if old is None or (new.best_bound or math.inf) < (old.best_bound or math.inf):
+        return new
+    return old
+
+
+def _analyse(circuit: Circuit, ranges: BoxRanges, eps: float, split: Split) -> dict[int, _Node]:
+    """Ranges forwards, sensitivities backwards."""
+    nodes: dict[int, _Node] = {}
+    for index, wire in enumerate(circuit.wires):
+        if wire.argument is None:
+            continue
+        low, high = ranges.of(wire.argument.meaning)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise NotProvenError(
+                f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
+                place=str(wire.argument.meaning),
+            )
+        if wire.function is not None:
+            least, most = domain_ends(wire.function)
+            low = low if least is None else max(low, float(least))
+            high = high if most is None else min(high, float(most))
+        nodes[index] = _node(wire, (low, high))
+    _sensitivities(circuit, nodes, split.singular * split.tables * eps)
+    _share_out(nodes, split)
+    return nodes
+
+
+def _node(wire: Wire, ends: Interval) -> _Node:
+    low, high = ends
+    assert wire.argument is not None
+    reads = [(k, abs(float(enclose(c)))) for k, c in wire.argument.terms]
+    if wire.function is None:
+        return _Node(wire, ends, max(high, 0.0), 1.0, reads)
+    values = function_range(wire.function, low, high)
+    size = max(abs(values[0]), abs(values[1]))
+    if not math.isfinite(size):
+        raise NotProvenError(
+            f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
+            place=str(wire.meaning),
+        )
+    node = _Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
+    if wire.function == SQUARE:
+        node.scale = -math.ceil(math.log2(max(abs(low), abs(high), 1e-300) / (1 + _MARGIN / 2)))
+        node.held = 2 * node.scale
+    return node
+
+
+def _sensitivities(circuit: Circuit, nodes: dict[int, _Node], allowed: float) -> None:
+    for output in circuit.outputs:
+        for k, factor in output.terms:
+            if k in nodes:
+                nodes[k].sensitivity = max(nodes[k].sensitivity, abs(float(enclose(factor))))
+    for index in sorted(nodes, reverse=True):
+        node = nodes[index]
+        if not math.isfinite(node.slope):
+            node.singular = True
+            node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
+        for k, coefficient in node.reads:
+            if k in nodes:
+                nodes[k].sensitivity += coefficient * node.slope * node.sensitivity
+
+
+def _effective_slope(node: _Node, allowed: float) -> float:
+    """Where f' is unbounded: allowed change over the argument error that causes it."""
+    assert node.wire.function is not None
+    shift = node.ends[1] - node.ends[0]
+    while shift > 1e-300 and modulus(node.wire.function, "u", *node.ends, shift) > allowed:
+        shift /= 1.5
+    return allowed / shift
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    slopes: Any
+    offsets: Any
+    values: Any
+
+
+def _fit_tables(
+    nodes: dict[int, _Node], eps: float, split: Split, dtype: str
+) -> dict[int, tuple[object, _Table]]:
+    """A table for every table wire: (key of the table, table); equal keys share."""
+    wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
+    keys: dict[int, object] = {}
+    tables = [k for k, n in nodes.items() if n.wire.is_table]
+    eps = split.tables * eps
+    moved = _expected_errors(nodes, eps)
+    for k in tables:
+        node = nodes[k]
+        assert node.wire.function is not None
+        goal = node.share * eps / max(node.sensitivity, 1e-300)
+        ends, function = node.ends, node.wire.function
+        goal = max(goal, _FLOOR[dtype] * node.size)
+        if function == SQUARE:
+            goal, ends = goal * 2.0**node.held, (-1.0 - _MARGIN, 1.0 + _MARGIN)
+            goal = max(goal, _FLOOR[dtype])
+        keys[k] = (function, ends)
+        _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
+        wanted[keys[k]] = (function, ends, min(before, goal), max(shift, moved[k]))
+    fitted = {}
+    for done, (key, (function, ends, tightest, shift)) in enumerate(wanted.items()):
+        report("solving", done, len(wanted) - done)
+        fitted[key] = _fit(function, ends, tightest, shift, dtype)
+    return {k: (keys[k], fitted[keys[k]]) for k in tables}
+
+
+def _share_out(nodes: dict[int, _Node], split: Split) -> None:
+    """Each table's share of what the tables may use."""
+    parts = {
+        k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
+        for k, n in nodes.items()
+    }
+    total = sum(part for k, part in parts.items() if nodes[k].wire.is_table) or 1.0
+    for k, node in nodes.items():
+        node.share = parts[k] / total
+
+
+def _expected_errors(nodes: dict[int, _Node], eps: float) -> dict[int, float]:
+    """About how far errors will move each argument: its range is widened by twice that."""
+    errors: dict[int, float] = {}
+    moved: dict[int, float] = {}
+    for k in sorted(nodes):
+        node = nodes[k]
+        moved[k] = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+        own = node.share * eps / max(node.sensitivity, 1e-300) if node.wire.is_table else 0.0
+        errors[k] = own + node.slope * moved[k]
+    return moved
+
+
+def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> _Table:
+    low, high = ends
+    if function != SQUARE:  # the square's table has its margin already
+        least, most = domain_ends(function)
+        room = max(2 * shift, 1e-7 * (high - low))
+        low = low if least is not None and low - room < least else low - room
+        high = high if most is not None and high + room > most else high + room
+    try:
+        with one_thread():
+            table = fit_table(
+                lambda u: evaluate_accurately(function, ["u"], [u]),
+                low,
+                high,
+                goal,
+                dtype,
+                linear=False,
+                max_tokens=_MAX_TOKENS,
+            )
+    except CannotFit as failure:
+        raise NotProvenError(
+            f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
+            f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
+            best_bound=failure.best_error,
+        ) from None
+    return _Table(table.slopes, table.offsets, table.values)
+
+
+class _Layout:
+    """Tokens, slots and matrices of the circuit."""
+
+    def __init__(
+        self, circuit: Circuit, nodes: dict[int, _Node], tables: dict[int, tuple[object, _Table]], dtype: str
+    ) -> None:
+        self.circuit, self.nodes, self.tables, self.dtype = circuit, nodes, tables, dtype
+        self.shared: dict[object, tuple[int, _Table]] = {}
+        for key, table in tables.values():
+            self.shared.setdefault(key, (len(self.shared) + 1, table))
+        names = [f"x.{name}" for name in circuit.variables] + ["one"]
+        names += [f"w{k}" for k in nodes] + ["slope", "offset", "value"]
+        names += [f"gate{g}" for g in range(len(self.shared) + 1)]
+        self.slots = tuple(names)
+        self.index = {name: k for k, name in enumerate(names)}
+        self.tokens = 1 + sum(len(t.slopes) for _, t in self.shared.values())
+
+    def weights(self) -> Weights:
+        """Everything as plain data."""
+        circuit, width = self.circuit, len(self.slots)
+        outputs = len(circuit.outputs)
+        embedding = [(self.index[f"x.{n}"], k, 1) for k, n in enumerate(circuit.variables)]
+        forms = [self._form(output, 0) for output in circuit.outputs]
+        one = self.index["one"]
+        readout = [(o, slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one]
+        bias = [(o, 0, v) for o, form in enumerate(forms) for slot, v in form if slot == one]
+        return Weights(
+            inputs=circuit.variables,
+            slots=self.slots,
+            tokens=self.tokens,
+            embedding=self._matrix((self.tokens * width, len(circuit.variables)), embedding),
+            memory=Matrix.from_dense(self._memory(), self.dtype),
+            blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
+            readout=self._matrix((outputs, self.tokens * width), readout),
+            bias=self._matrix((outputs, 1), bias),
+            dtype=self.dtype,
+        )
+
+    def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
+        return Matrix.of(shape, entries, self.dtype)
+
+    def _form(self, linear: Linear, scale: int) -> list[tuple[int, fmpq]]:
+        """2^scale · linear as coefficients of slots, which may hold multiples of their meanings."""
+        factor = fmpq(2) ** scale
+        entries = []
+        for k, coefficient in linear.terms:
+            name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
+            held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)
+            entries.append((self.index[name], midpoint(coefficient) * factor * held))
+        return [*entries, (self.index["one"], midpoint(linear.constant) * factor)]
+
+    def _memory(self) -> Any:
+        memory = np.zeros((self.tokens, len(self.slots)))
+        memory[0, [self.index["one"], self.index["gate0"]]] = 1
+        start = 1
+        for mark, table in self.shared.values():
+            rows = slice(start, start + len(table.slopes))
+            for name in ("slope", "offset", "value"):
+                memory[rows, self.index[name]] = getattr(table, name + "s")
+            memory[rows, self.index[f"gate{mark}"]] = 1
+            start = rows.stop
+        return memory
+
+    def _block(self, number: int) -> Block:
+        heads = [self._head(k) for k, n in self.nodes.items() if n.wire.time == 2 * number - 1]
+        bends = [k for k, n in self.nodes.items() if n.wire.time == 2 * number]
+        return Block(Attention(tuple(heads)), self._feed_forward(bends) if bends else None)
+
+    def _head(self, k: int) -> Head:
+        node, width, one = self.nodes[k], len(self.slots), self.index["one"]
+        assert node.wire.argument is not None
+        own, _ = self.shared[self.tables[k][0]]
+        query: list[tuple[int, int, Any]] = [(1, one, 1), (2, one, 1)]
+        query += [(0, slot, v) for slot, v in self._form(node.wire.argument, node.scale)]
+        key: list[tuple[int, int, Any]] = [(0, self.index["slope"], 1), (1, self.index["offset"], 1)]
+        key += [(2, self.index[f"gate{g}"], self._gate()) for g in range(len(self.shared) + 1) if g != own]
+        value = [(self.index[f"w{k}"], self.index["value"], 1)]
+        return Head(
+            self._matrix((3, width), query),
+            self._matrix((3, width), key),
+            self._matrix((width, width), value),
+        )
+
+    def _gate(self) -> float:
+        """Low enough that no token of another table scores within `GATE_MARGIN` of a head's own."""
+        far = max(max(map(abs, n.ends)) * 2.0**n.scale for n in self.nodes.values())
+        tables = [t for _, t in self.shared.values()]
+        reach = max(float((np.abs(t.offsets) + 1.01 * far * np.abs(t.slopes)).max()) for t in tables)
+        return -float(np.ceil(2 * reach + GATE_MARGIN))
+
+    def _feed_forward(self, bends: list[int]) -> FeedForward:
+        width = len(self.slots)
+        hidden = []
+        for unit, k in enumerate(bends):
+            argument = self.nodes[k].wire.argument
+            assert argument is not None
+            hidden += [(unit, slot, v) for slot, v in self._form(argument, 0)]
+        output = [(self.index[f"w{k}"], unit, 1) for unit, k in enumerate(bends)]
+        return FeedForward(
+            self._matrix((len(bends), width), hidden),
+            self._matrix((len(bends), 1), []),
+            self._matrix((width, len(bends)), output),
+            self._matrix((width, 1), []),
+        )

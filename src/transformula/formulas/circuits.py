@@ -1,0 +1,381 @@
+"""Any formula as a circuit: sums are wires joined linearly, everything else is a table or a ReLU.
+
+A *wire* is an input, a table f(u) of one argument, or ReLU(u); an argument u is a linear combination of
+earlier wires. The rewriting uses identities only:
+
+* a sub-expression that depends on the inputs through one linear form, or through one inner
+  sub-expression, is one table (exp(−θ²/2) is one);
+* a product of powers has equal bases merged, factors of the same form fused, and the rest multiplied
+  pairwise, least deep first, by  ab = a₀b + b₀a − a₀b₀ + ((a−a₀ + λ(b−b₀))² − (a−a₀ − λ(b−b₀))²) / 4λ
+  with any a₀, b₀ and λ > 0: two tables of the square;
+* |u| = 2 ReLU(u) − u, max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v);
+* u^v = exp(v log u).
+
+Every wire carries its *meaning*, the expression in the inputs that it stands for. The choice of
+a₀, b₀, λ is left to the caller, since it changes accuracy, not truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple, Protocol
+
+from transformula.formulas import expression as ex
+from transformula.formulas.additive import as_affine, as_part, substitute
+from transformula.formulas.expression import Expr, variables_of, walk
+
+ARGUMENT = ex.variable("u")
+SQUARE = ex.power(ARGUMENT, ex.number(2))
+_SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
+
+
+class Balance(NamedTuple):
+    """How to split a product: ab with centres a₀, b₀ and weight λ."""
+
+    left: Fraction
+    right: Fraction
+    weight: Fraction
+
+
+class Guide(Protocol):
+    """Choices that change a circuit's accuracy but not what it computes."""
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """How to split the product of two meanings."""
+
+    def centre(self, argument: Expr) -> Fraction:
+        """The centre c in u² = (u − c)² + 2cu − c²."""
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """Whether errors might carry the argument below or above the function's domain."""
+
+
+class PlainGuide:
+    """Products split evenly, nothing clamped."""
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """Centres 0, weight 1."""
+        return Balance(Fraction(0), Fraction(0), Fraction(1))
+
+    def centre(self, argument: Expr) -> Fraction:
+        """Centre 0."""
+        return Fraction(0)
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """No clamps."""
+        return False, False
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Σ coefficient·wire + constant; the coefficients are constants, rational or not."""
+
+    terms: tuple[tuple[int, Expr], ...]
+    constant: Expr
+    meaning: Expr
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it joins no wires."""
+        return not self.terms
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An input (no argument), a table of ``function`` in u, or a ReLU (no function)."""
+
+    meaning: Expr
+    argument: Linear | None = None
+    function: Expr | None = None
+    time: int = 0  # half-layers: 0 the inputs, 2k − 1 after attention k, 2k after feed-forward k
+
+    @property
+    def is_table(self) -> bool:
+        """Whether attention computes it."""
+        return self.function is not None
+
+
+@dataclass
+class Circuit:
+    """Wires in an order in which they can be computed, and what the outputs are made of."""
+
+    variables: tuple[str, ...]
+    guide: Guide
+    wires: list[Wire] = field(default_factory=list)
+    outputs: list[Linear] = field(default_factory=list)
+    _known: dict[Expr, Linear] = field(default_factory=dict)
+    _made: dict[tuple[Expr | None, Linear], int] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> int:
+        """Blocks needed."""
+        return max((wire.time + 1) // 2 for wire in self.wires)
+
+    def lower(self, expr: Expr) -> Linear:
+        """The expression as a linear combination of wires, which are added where they are missing."""
+        if expr not in self._known:
+            self._known[expr] = self._lower(expr)
+        return self._known[expr]
+
+    def _lower(self, expr: Expr) -> Linear:
+        if not variables_of(expr):
+            return Linear((), expr, expr)
+        if expr.op == "variable":
+            index = self.variables.index(str(expr.value))
+            return Linear(((index, ex.number(1)),), ex.number(0), expr)
+        if expr.op == "add":
+            return self._sum([(ex.number(1), self.lower(a)) for a in expr.args], expr)
+        if expr.op in ("abs", "min", "max"):
+            return self._bend(expr)
+        if expr.op in ("mul", "div", "pow"):
+            return self._product(expr)
+        return self._table_of(expr)
+
+    def _sum(self, parts: Sequence[tuple[Expr, Linear]], meaning: Expr) -> Linear:
+        terms: dict[int, Expr] = {}
+        constant = ex.number(0)
+        for factor, part in parts:
+            constant = ex.add(constant, ex.mul(factor, part.constant))
+            for wire, coefficient in part.terms:
+                term = ex.mul(factor, coefficient)
+                terms[wire] = ex.add(terms[wire], term) if wire in terms else term
+        kept = tuple((wire, c) for wire, c in sorted(terms.items()) if c.number != 0)
+        return Linear(kept, constant, meaning)
+
+    def _table_of(self, expr: Expr) -> Linear:
+        """f of one linear form of the inputs, or of one inner sub-expression."""
+        part = as_part(expr, self.variables)
+        if len(part.forms) == 1:
+            terms = tuple((k, ex.number(v)) for k, v in enumerate(part.forms[0]) if v)
+            inner = ex.add(*(ex.mul(c, ex.variable(self.variables[k])) for k, c in terms))
+            argument = Linear(terms, ex.number(0), inner)
+            function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
+            return self._square(argument) if function in _SQUARES else self._wire(function, argument)
+        inner = _narrowest(expr)
+        function = substitute(expr, {inner: ARGUMENT})
+        if function in _SQUARES:
+            return self._square(self.lower(inner))
+        return self._wire(function, self._clamped(function, self.lower(inner)))
+
+    def _square(self, argument: Linear) -> Linear:
+        """u² = (u − c)² + 2cu − c²: around its centre the square is smaller, hence more accurate."""
+        centre = self.guide.centre(argument.meaning)
+        one, shift, twice = ex.number(1), ex.number(-centre), ex.number(2 * centre)
+        moved = self._sum([(one, argument), (one, Linear((), shift, shift))], ex.add(argument.meaning, shift))
+        corner = ex.number(-(centre**2))
+        parts = [(one, self._wire(SQUARE, moved)), (twice, argument), (one, Linear((), corner, corner))]
+        return self._sum(parts, ex.power(argument.meaning, ex.number(2)))
+
+    def _clamped(self, function: Expr, argument: Linear) -> Linear:
+        """low + ReLU(u − low) never falls below low; what is exact already stays as it is.
+
+        The ends are those of the function's domain, so wherever the formula is defined the clamp does
+        not change the argument's meaning.
+        """
+        wanted = self.guide.clamp(function, argument.meaning)
+        for end, sign, want in zip(domain_ends(function), (1, -1), wanted, strict=True):
+            if end is None or not want:
+                continue
+            shift = Linear((), ex.number(-sign * end), ex.number(-sign * end))
+            distance = self._sum(
+                [(ex.number(sign), argument), (ex.number(1), shift)],
+                ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
+            )
+            back = Linear((), ex.number(end), ex.number(end))
+            argument = self._sum(
+                [(ex.number(sign), self.relu(distance)), (ex.number(1), back)], argument.meaning
+            )
+        return argument
+
+    def _wire(self, function: Expr | None, argument: Linear) -> Linear:
+        key = (function, argument)
+        if key not in self._made:
+            ready = max((self.wires[k].time for k, _ in argument.terms), default=0)
+            # tables come at odd times, ReLUs at even ones
+            time = ready + 1 if (ready % 2 == 0) == (function is not None) else ready + 2
+            if function is None:
+                meaning = ex.call("max", argument.meaning, ex.number(0))
+            else:
+                meaning = substitute(function, {ARGUMENT: argument.meaning})
+            self._made[key] = len(self.wires)
+            self.wires.append(Wire(meaning, argument, function, time))
+        index = self._made[key]
+        return Linear(((index, ex.number(1)),), ex.number(0), self.wires[index].meaning)
+
+    def relu(self, argument: Linear) -> Linear:
+        """ReLU of a linear combination."""
+        return self._wire(None, argument)
+
+    def _bend(self, expr: Expr) -> Linear:
+        one, two = ex.number(1), ex.number(2)
+        args = [self.lower(a) for a in expr.args]
+        if expr.op == "abs":
+            return self._sum([(two, self.relu(args[0])), (ex.number(-1), args[0])], expr)
+        result = args[0]
+        for other in args[1:]:
+            difference = self._sum(
+                [(one, result), (ex.number(-1), other)], ex.add(result.meaning, ex.neg(other.meaning))
+            )
+            meaning = ex.call(expr.op, result.meaning, other.meaning)
+            if expr.op == "max":
+                result = self._sum([(one, other), (one, self.relu(difference))], meaning)
+            else:
+                result = self._sum([(one, result), (ex.number(-1), self.relu(difference))], meaning)
+        return result
+
+    def _product(self, expr: Expr) -> Linear:
+        constant, powers = _factors(expr)
+        powers = _distributed(powers)
+        fused: dict[object, Expr] = {}
+        for base, exponent in powers.items():
+            factor = ex.power(base, ex.number(exponent))
+            part = as_part(factor, self.variables)
+            key = part.forms if len(part.forms) == 1 else factor
+            fused[key] = ex.mul(fused[key], factor) if key in fused else factor
+        factors = [self._factor(f) for f in fused.values()]
+        while len(factors) > 1:
+            factors.sort(key=self._ready)
+            factors = [*factors[2:], self._times(factors[0], factors[1])]
+        product = factors[0] if factors else Linear((), ex.number(1), ex.number(1))
+        return self._sum([(constant, product)], expr)
+
+    def _factor(self, expr: Expr) -> Linear:
+        if expr.op in ("mul", "div", "pow"):
+            if expr.op == "pow" and expr.args[1].number is None:
+                base, exponent = expr.args
+                return self.lower(ex.call("exp", ex.mul(exponent, ex.call("log", base))))
+            return self._table_of(expr)
+        return self.lower(expr)
+
+    def _ready(self, factor: Linear) -> int:
+        return max((self.wires[k].time for k, _ in factor.terms), default=0)
+
+    def _times(self, a: Linear, b: Linear) -> Linear:
+        meaning = ex.mul(a.meaning, b.meaning)
+        left, right, weight = self.guide.balance(a.meaning, b.meaning)
+        if weight <= 0:
+            raise ValueError("the weight of a product must be positive")
+        one, lam = ex.number(1), ex.number(weight)
+        squares = []
+        for sign in (1, -1):
+            shift = ex.number(-left - sign * weight * right)
+            moved = Linear((), shift, shift)
+            signed = ex.mul(ex.number(sign), lam)
+            inside = ex.add(a.meaning, ex.mul(signed, b.meaning), shift)
+            squares.append(self._wire(SQUARE, self._sum([(one, a), (signed, b), (one, moved)], inside)))
+        quarter = ex.number(1 / (4 * weight))
+        corner = ex.number(-left * right)
+        return self._sum(
+            [
+                (ex.number(left), b),
+                (ex.number(right), a),
+                (one, Linear((), corner, corner)),
+                (quarter, squares[0]),
+                (ex.neg(quarter), squares[1]),
+            ],
+            meaning,
+        )
+
+
+def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> Circuit:
+    """Lower every output into one circuit; what they have in common is computed once.
+
+    Examples
+    --------
+    >>> from transformula.formulas import parse
+    >>> circuit = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), PlainGuide())
+    >>> [str(w.function) for w in circuit.wires[2:]], circuit.layers
+    (['u**2', 'u**2', 'sin(u)'], 1)
+    """
+    circuit = Circuit(tuple(variables), guide)
+    circuit.wires = [Wire(ex.variable(name)) for name in variables]
+    circuit.outputs = [circuit.lower(expr) for expr in outputs]
+    return circuit
+
+
+def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
+    """Ends beyond which a function of u is undefined, as far as sqrt, log, asin.. of affine u tell.
+
+    Examples
+    --------
+    >>> from transformula.formulas import parse
+    >>> domain_ends(parse("sqrt(2*u - 1) + u")), domain_ends(parse("acos(u)"))
+    ((Fraction(1, 2), None), (Fraction(-1, 1), Fraction(1, 1)))
+    """
+    low: Fraction | None = None
+    high: Fraction | None = None
+    for node in walk(function):
+        for least, most in _domain(node):
+            inside = as_affine(node.args[0], ("u",))
+            if inside is None or not inside.form[0] or inside.constant.number is None:
+                continue
+            slope, shift = inside.form[0], inside.constant.number
+            ends = [None if end is None else (end - shift) / slope for end in (least, most)]
+            below, above = ends if slope > 0 else ends[::-1]
+            low = below if low is None else low if below is None else max(low, below)
+            high = above if high is None else high if above is None else min(high, above)
+    return low, high
+
+
+def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:
+    """Where the argument of a node must lie, if that is an interval."""
+    if node.op in ("sqrt", "log"):
+        return [(Fraction(0), None)]
+    if node.op == "pow" and node.args[1].number is not None and node.args[1].number.denominator > 1:
+        return [(Fraction(0), None)]
+    return [(Fraction(-1), Fraction(1))] if node.op in ("asin", "acos") else []
+
+
+def _factors(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
+    """The expression as constant · Π base^exponent, equal bases merged."""
+    constant = ex.number(1)
+    powers: dict[Expr, Fraction] = {}
+    stack = [(expr, Fraction(1))]
+    while stack:
+        node, exponent = stack.pop()
+        if not variables_of(node):
+            constant = ex.mul(constant, ex.power(node, ex.number(exponent)))
+        elif node.op == "mul" and exponent.denominator == 1:
+            stack.extend((a, exponent) for a in reversed(node.args))
+        elif node.op == "div" and exponent.denominator == 1:
+            stack += [(node.args[1], -exponent), (node.args[0], exponent)]
+        elif node.op == "pow" and exponent.denominator == 1 and node.args[1].number is not None:
+            stack.append((node.args[0], exponent * node.args[1].number))
+        else:
+            powers[node] = powers.get(node, Fraction(0)) + exponent
+    return constant, {base: e for base, e in powers.items() if e}
+
+
+def _distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
+    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then."""
+    for total, exponent in powers.items():
+        if total.op != "add":
+            continue
+        for base in (b for b, e in powers.items() if b is not total and e == exponent):
+            if any(_factors(term)[1].get(base, 0) < 0 for term in total.args):
+                terms = [_rebuilt(*_factors(ex.mul(base, term))) for term in total.args]
+                rest = {b: e for b, e in powers.items() if b not in (base, total)}
+                merged = ex.add(*terms)
+                rest[merged] = rest.get(merged, Fraction(0)) + exponent
+                return _distributed(rest)
+    return powers
+
+
+def _rebuilt(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
+    return ex.mul(constant, *(ex.power(b, ex.number(e)) for b, e in powers.items()))
+
+
+def _narrowest(expr: Expr) -> Expr:
+    """The deepest sub-expression through which the expression depends on all of its variables."""
+    best = expr
+    for node in walk(expr):  # children first: the first that qualifies is the deepest
+        if node is expr or not node.args or not variables_of(node):
+            continue
+        if not variables_of(substitute(expr, {node: ARGUMENT})) - {"u"}:
+            best = node
+            break
+    if best is expr:  # no inner one: the function's own argument
+        raise ValueError(f"{expr} is not a function of one argument")
+    return best

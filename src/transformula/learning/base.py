@@ -1,0 +1,116 @@
+"""What the polynomial estimators share: names, ranges, text and Transformers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from transformula.formulas.boxes import Box
+from transformula.learning.fitted import Fitted
+from transformula.learning.rows import Floats, Range
+from transformula.learning.writing import Writer, Written, range_box, transformer_of, variable_names, write
+from transformula.model import Model
+
+
+def seed_of(random_state: Any) -> int:
+    """One integer from a scikit-learn random_state: None gives 0, so that fits are repeatable."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return int(random_state)
+
+
+class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
+    """Everything that follows from a fitted polynomial of the inputs."""
+
+    fitted_: Fitted
+    range_: Range
+    target_spread_: Floats
+
+    def _scores(self, X: Any) -> Floats:
+        """Evaluate the polynomials, with a warning far outside the training range."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        far = self.range_.far_outside(X)
+        if far is not None:
+            rows, column = far
+            name = self._names()[column]
+            low, high = self.range_.low[column], self.range_.high[column]
+            warnings.warn(
+                f"{rows} of {len(X)} rows lie far outside the training range (most of all {name}, trained "
+                f"on {low:.6g}..{high:.6g}): a polynomial extrapolates badly there",
+                UserWarning,
+                stacklevel=3,
+            )
+        return self.fitted_.predict(X)
+
+    def _names(self) -> list[str]:
+        return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))
+
+    def _written(self, tolerance: float, box: Box | None = None) -> tuple[list[str], Written]:
+        check_is_fitted(self)
+        if not tolerance > 0:
+            raise ValueError(f"tolerance must be above 0, not {tolerance}")
+        if box is None:
+            reach = np.maximum(np.abs(self.range_.low), np.abs(self.range_.high)).tolist()
+        else:
+            reach = [max(abs(low), abs(high)) for low, high in box.floats()]
+        budget = (tolerance * self.target_spread_).tolist()
+        return write(self.fitted_.exact(), Writer(self._names(), reach, budget))
+
+    def to_formula(self, tolerance: float = 1e-9) -> str | list[str]:
+        """The polynomial as text that `transformula.compile` reads back.
+
+        Parameters
+        ----------
+        tolerance : float
+            How far the text may be from `predict` on the training range, in standard deviations of the
+            targets; a larger one gives fewer digits.
+
+        Returns
+        -------
+        str, or list of str for several outputs (for a classifier, the scores of its classes).
+            Variables are called x1, x2, ... or as the columns the model was fitted on, with characters
+            the parser does not know replaced by ``_``.
+        """
+        texts = self._written(tolerance)[0]
+        return texts[0] if len(texts) == 1 else texts
+
+    def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
+        """Fang's Transformer for the formula: it saves, verifies and exports as compiled ones do.
+
+        Parameters
+        ----------
+        box : str, mapping or Box, optional
+            Where the certificate is to hold; the training range by default. Give every input an interval.
+        tolerance : float
+            As for `to_formula`; the certificate is about that text.
+        dtype : {"float64", "float32"}
+            Format of the weights and of the claim.
+
+        Notes
+        -----
+        The Transformer reads only the variables that occur in the formula, in the order of the columns:
+        see ``model.weights.inputs``.
+        """
+        check_is_fitted(self)
+        names = self._names()
+        full = range_box(names, self.range_) if box is None else self._complete(Box.of(box), names)
+        texts, polynomial = self._written(tolerance, full)
+        return transformer_of(texts, polynomial, full, dtype)
+
+    def _complete(self, given: Box, names: list[str]) -> Box:
+        if unknown := [v for v in given.variables if v not in names]:
+            raise ValueError(f"the box names {unknown[0]}, which is no input: {', '.join(names)}")
+        default = range_box(names, self.range_)
+        place = {name: k for k, name in enumerate(given.variables)}
+        return Box(
+            default.variables,
+            tuple(given.lower[place[n]] if n in place else default.lower[k] for k, n in enumerate(names)),
+            tuple(given.upper[place[n]] if n in place else default.upper[k] for k, n in enumerate(names)),
+        )

@@ -1,0 +1,333 @@
+"""Regression with Fang's model: a polynomial of the inputs, found by one of five solvers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from transformula.learning.base import PolynomialEstimator, seed_of
+from transformula.learning.fitted import Fitted
+from transformula.learning.gradient import Recipe, fit_gradient
+from transformula.learning.rows import Floats, Range, Rows, merge_rows
+from transformula.learning.solvers.exact import ExactFit, Gram
+from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
+from transformula.learning.solving import MOST_EXACT_TERMS, SOLVERS, Settings, choose, solve
+from transformula.learning.training import Plan
+
+MAX_DEGREE = 20
+
+
+def _streams(estimator: Any) -> bool:
+    """Whether the solver's equations add up over batches."""
+    if estimator.solver in ("exact", "auto"):
+        return True
+    raise AttributeError(f"partial_fit needs solver='exact': {estimator.solver!r} sees all rows at once")
+
+
+class PolynomialTransformerRegressor(RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
+    r"""Learn a polynomial, which is a Transformer (Fang et al. 2022, Theorem 3.5), from data.
+
+    The model is :math:`b + \sum_k \sum_{s \le q} \beta_{k,s} (F_k\cdot x)^s`, any polynomial of degree q.
+
+    Parameters
+    ----------
+    degree : int
+        Degree q of the polynomial.
+    solver : {"auto", "exact", "sparse", "lowrank", "sgd", "adam"}
+        ``exact``: least squares over all C(d + q, q) monomials, in an orthonormal basis. ``sparse``:
+        selects few monomials. ``lowrank``: learns few directions, for many variables. ``sgd``, ``adam``:
+        the paper's gradient training. ``auto``: the closed form with the least held-out error.
+    ridge : float, optional
+        ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
+        total weight. Default: none for ``exact``, held out for ``lowrank``.
+    criterion : {"ebic", "bic", "holdout"}
+        ``sparse``: what decides the number of terms.
+    max_terms : int, optional
+        ``sparse``: the most terms.
+    rank : int, optional
+        ``lowrank``: the number of directions; by default as many as lower the held-out error.
+    n_directions : int, optional
+        ``sgd``, ``adam``: tokens; by default the paper's C(d + q + 1, q), 512 at most.
+    epochs, batch_size, learning_rate, start_rate, clip
+        ``sgd``, ``adam``: the one-cycle schedule rises from start_rate to learning_rate and falls; clip is
+        the largest gradient norm. start_rate None is a tenth of learning_rate.
+    early_stopping, validation_fraction, n_iter_no_change
+        ``sgd``, ``adam``: stop after so many epochs without a better held-out loss, and keep the best.
+    standardize : bool
+        ``sgd``, ``adam``: train on standardised inputs and targets. Closed forms always scale inside.
+    checkpoint, checkpoint_every
+        ``sgd``, ``adam``: a file to save to; if it exists, for the same data and settings, training goes on
+        from it and ends with the same numbers as without an interruption.
+    device : str
+        ``sgd``, ``adam``: a torch device.
+    n_jobs : int, optional
+        ``auto``: candidates tried side by side.
+    random_state : int or RandomState, optional
+        Seed of splits, random directions and batches; None is 0.
+    verbose : bool
+        Show a progress bar when a person is watching.
+
+    Attributes
+    ----------
+    solver_ : str
+        The solver that was used.
+    n_terms_ : int
+        Numbers the fitted polynomial consists of.
+    history_ : History or None
+        Losses of gradient training.
+    range_ : Range
+        The training range; far outside it `predict` warns.
+
+    Notes
+    -----
+    Columns with one value carry no information and are left out. With fewer rows than terms ``exact`` warns
+    and takes the solution with the smallest coefficients. NaN, infinities, text and a single row are refused.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> y = X[:, 0] ** 2 - 2 * X[:, 1] * X[:, 2] + 0.5
+    >>> model = PolynomialTransformerRegressor(degree=2).fit(X, y)
+    >>> model.to_formula()
+    '0.5 + x1**2 - 2*x2*x3'
+    >>> model.to_transformer().certificate.approximation
+    0.0
+    """
+
+    def __init__(
+        self,
+        degree: int = 3,
+        solver: str = "auto",
+        *,
+        ridge: float | None = None,
+        criterion: str = "ebic",
+        max_terms: int | None = None,
+        rank: int | None = None,
+        n_directions: int | None = None,
+        epochs: int = 300,
+        batch_size: int = 256,
+        learning_rate: float = 0.02,
+        start_rate: float | None = None,
+        clip: float | None = 1.0,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 20,
+        standardize: bool = True,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 10,
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.degree = degree
+        self.solver = solver
+        self.ridge = ridge
+        self.criterion = criterion
+        self.max_terms = max_terms
+        self.rank = rank
+        self.n_directions = n_directions
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.start_rate = start_rate
+        self.clip = clip
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.standardize = standardize
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
+        """Fit the polynomial.
+
+        Parameters
+        ----------
+        X : (rows, features) numbers.
+        y : (rows,) or (rows, outputs) numbers.
+        sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
+        """
+        check_options(self)
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
+        )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        self._single = np.ndim(y) == 1
+        rows = merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight)
+        self._forget_stream()
+        self._set_range(Range.of(rows.X), rows.Y, rows.weight)
+        columns = self.range_.varying
+        varying = Rows(np.ascontiguousarray(rows.X[:, columns]), rows.Y, rows.weight)
+        settings = self._settings()
+        self.history_ = None
+        solver = self.solver
+        if not columns.any():
+            mean = np.average(rows.Y, axis=0, weights=rows.weight)
+            basis = orthonormal_basis(np.zeros((1, 0)), self.degree)
+            found: Any = ExactFit(all_terms(0, self.degree), basis, mean[None])
+            solver = "exact" if solver == "auto" else solver
+        elif solver in ("sgd", "adam"):
+            found, self.history_ = fit_gradient(varying, self._recipe(), self._plan())
+        else:
+            if solver == "auto":
+                solver, settings = choose(varying, settings)
+            found = solve(solver, varying, settings)
+        self.solver_ = solver
+        self.fitted_ = Fitted(solver, found, columns)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    @available_if(_streams)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
+        """Add a batch of rows, for data larger than memory.
+
+        The normal equations of ``exact`` add up over batches, so the result is that of one fit on all rows
+        (up to rounding: the first batch fixes the basis, so make it a typical one). Needs ``solver="exact"``
+        or ``"auto"``.
+        """
+        check_options(self)
+        if self.solver not in ("exact", "auto"):
+            raise ValueError(
+                f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once"
+            )
+        first = not hasattr(self, "_gram")
+        X, y = validate_data(
+            self, X, y, reset=first, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
+        )
+        w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        self._single = np.ndim(y) == 1
+        Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        here = Range.of(X)
+        if first:
+            count = count_terms(X.shape[1], self.degree)
+            if count > MOST_EXACT_TERMS:
+                raise ValueError(
+                    f"{count} monomials of degree {self.degree} in {X.shape[1]} variables are too many for "
+                    f"partial_fit: at most {MOST_EXACT_TERMS}"
+                )
+            basis = orthonormal_basis(X, self.degree, w)
+            self._gram = Gram(all_terms(X.shape[1], self.degree), basis, Y.shape[1])
+            self._moments = np.zeros((3, Y.shape[1]))
+        else:
+            here = here.union(self.range_)
+        if Y.shape[1] != self._gram.n_outputs:
+            raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {self._gram.n_outputs}")
+        self._gram.add(X, Y, w)
+        ones = np.ones(len(Y)) if w is None else w
+        self._moments += np.array([[ones.sum()] * Y.shape[1], ones @ Y, ones @ Y**2])
+        total, one, two = self._moments
+        self.range_ = here
+        self.target_spread_ = _spread(np.sqrt(np.maximum(two / total - (one / total) ** 2, 0.0)), one / total)
+        coefficients = self._gram.solve(self.ridge or 0.0)
+        found = ExactFit(self._gram.terms, self._gram.basis, coefficients)
+        self.solver_, self.history_ = "exact", None
+        self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
+        return self
+
+    def _forget_stream(self) -> None:
+        for name in ("_gram", "_moments"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
+        self.range_ = inputs
+        mean = np.average(Y, axis=0, weights=weight)
+        self.target_spread_ = _spread(np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight)), mean)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            self.degree,
+            self.ridge,
+            self.criterion,
+            self.max_terms,
+            self.rank,
+            seed_of(self.random_state),
+            self.n_jobs,
+        )
+
+    def _plan(self) -> Plan:
+        return plan_of(self)
+
+    def _recipe(self) -> Recipe:
+        return Recipe(self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device)
+
+    @property
+    def n_terms_(self) -> int:
+        """How many numbers the fitted polynomial consists of."""
+        check_is_fitted(self)
+        return self.fitted_.n_terms
+
+
+def _spread(deviation: Floats, mean: Floats) -> Floats:
+    """Standard deviations, with something positive in place of zero."""
+    return np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
+
+
+def plan_of(estimator: Any) -> Plan:
+    """The training plan an estimator's parameters ask for."""
+    peak = estimator.learning_rate
+    return Plan(
+        optimizer=getattr(estimator, "solver", "adam"),
+        epochs=estimator.epochs,
+        batch_size=estimator.batch_size,
+        start=peak / 10 if estimator.start_rate is None else estimator.start_rate,
+        peak=peak,
+        clip=estimator.clip,
+        patience=estimator.n_iter_no_change if estimator.early_stopping else None,
+        seed=seed_of(estimator.random_state),
+        checkpoint=estimator.checkpoint,
+        every=estimator.checkpoint_every,
+        verbose=estimator.verbose,
+    )
+
+
+def check_options(estimator: Any) -> None:
+    """Refuse options no solver understands, with what they may be."""
+    degree, solver = estimator.degree, estimator.solver
+    if not isinstance(degree, (int, np.integer)) or isinstance(degree, bool) or not 1 <= degree <= MAX_DEGREE:
+        raise ValueError(f"degree must be a whole number from 1 to {MAX_DEGREE}, not {degree!r}")
+    if solver not in SOLVERS:
+        raise ValueError(f"unknown solver {solver!r}: choose {', '.join(SOLVERS)}")
+    if estimator.criterion not in ("ebic", "bic", "holdout"):
+        raise ValueError(f"unknown criterion {estimator.criterion!r}: choose ebic, bic or holdout")
+    for name in ("max_terms", "rank", "n_directions"):
+        value = getattr(estimator, name)
+        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+            raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
+    check_training(estimator)
+
+
+def check_training(estimator: Any) -> None:
+    """Refuse training options that can not work."""
+    for name in ("epochs", "batch_size", "checkpoint_every"):
+        value = getattr(estimator, name)
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
+    for name in ("learning_rate", "start_rate", "clip"):
+        value = getattr(estimator, name)
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value!r}")
+    if not 0 < estimator.validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must be between 0 and 1, not {estimator.validation_fraction!r}"
+        )

@@ -1,0 +1,93 @@
+"""Rows as the solvers want them: identical ones merged, constant columns set aside.
+
+A row that occurs k times and a row of weight k are the same thing to every least-squares problem, but
+not to a random split or to a criterion that counts rows. Merging identical rows (their weights add up)
+and sorting them makes the two the same problem for every solver, bit by bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: Beyond the training range by more than this share of its width, a prediction is called far.
+FAR = 0.5
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Distinct rows with positive weights: X (rows, d), Y (rows, outputs), weight (rows,)."""
+
+    X: Floats
+    Y: Floats
+    weight: Floats
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, index: NDArray[np.intp]) -> Rows:
+        """Some of the rows."""
+        return Rows(self.X[index], self.Y[index], self.weight[index])
+
+
+def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
+    """Drop rows of weight zero, merge identical ones, sort the rest.
+
+    Examples
+    --------
+    >>> rows = merge_rows(np.array([[2.0], [1.0], [2.0]]), np.array([[5.0], [4.0], [5.0]]), None)
+    >>> rows.X.ravel().tolist(), rows.weight.tolist()
+    ([1.0, 2.0], [1.0, 2.0])
+    """
+    w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
+    if np.any(w < 0):
+        raise ValueError("sample_weight has negative entries: weights must be zero or more")
+    if not w.sum() > 0:
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit")
+    keep = w > 0
+    table = np.hstack([X[keep], Y[keep]]) + 0.0  # −0.0 and 0.0 are one number
+    w = w[keep]
+    order = np.lexsort(table.T[::-1])
+    table, w = table[order], w[order]
+    new = np.ones(len(table), dtype=bool)
+    new[1:] = np.any(table[1:] != table[:-1], axis=1)
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(w, starts)
+    table = table[starts]
+    return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
+
+
+@dataclass(frozen=True)
+class Range:
+    """The training range of every column, kept to warn about extrapolation and as the default box."""
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Range:
+        """The smallest box around the rows."""
+        return cls(X.min(axis=0), X.max(axis=0))
+
+    def union(self, other: Range) -> Range:
+        """The smallest box around both."""
+        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    @property
+    def varying(self) -> NDArray[np.bool_]:
+        """Columns with more than one value."""
+        return self.high - self.low > 1e-12 * np.maximum(np.abs(self.low), np.abs(self.high))
+
+    def far_outside(self, X: Floats) -> tuple[int, int] | None:
+        """How many rows are far outside, and the worst column; None where none is."""
+        width = np.where(self.varying, self.high - self.low, np.inf)
+        with np.errstate(over="ignore"):
+            beyond = np.maximum(self.low - X, X - self.high) / width
+        rows = np.count_nonzero(beyond.max(axis=1) > FAR)
+        if not rows:
+            return None
+        return int(rows), int(beyond.max(axis=0).argmax())

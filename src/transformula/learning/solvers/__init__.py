@@ -1,0 +1,1 @@
+"""Numerical solvers: data to polynomials, by linear algebra instead of gradient descent."""

@@ -1,0 +1,228 @@
+r"""Polynomial features without the feature matrix.
+
+A polynomial of degree q in d variables is written in a product basis
+
+    phi_alpha(x) = prod_i phi_{alpha_i}^{(i)}(x_i),      |alpha| <= q,
+
+where each feature i has its own univariate family given by a three-term recurrence in the
+standardised variable t = (x - shift) * scale:
+
+    phi_0 = 1,     phi_{k+1}(t) = ((t - a_k) phi_k(t) - b_k phi_{k-1}(t)) * s_k.
+
+Two families are used. `orthonormal_basis` takes a, b, s from the data (the discrete Stieltjes
+procedure), so that each feature's family is orthonormal under its own empirical distribution: the
+Gram matrix of independent features is then close to the identity whatever their scale.
+`power_basis` has a = b = 0 and s = 1: plain monomials.
+
+Terms are ordered so that the terms whose last variable is v with power k are contiguous and are
+all the earlier terms of degree <= q - k, times phi_k(x_v). One gather and one product build
+each group, and rows are visited in blocks, so memory stays at (terms x block).
+
+Every number in a basis is a float64, hence a dyadic rational: `to_monomials` converts
+coefficients to powers of the original variables in exact rational arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+_BLOCK_ENTRIES = 2**21  # of a block of features: 16 MiB, long enough for BLAS
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All exponents of total degree at most `degree`, with the recipe that builds them.
+
+    Attributes
+    ----------
+    exponents : (p, d) small integers, row 0 is the constant term.
+    groups : for each (variable, power), the rows it fills and the rows it multiplies.
+    """
+
+    degree: int
+    exponents: NDArray[np.int8]
+    groups: tuple[tuple[int, int, slice, Ints], ...]
+
+    def __len__(self) -> int:
+        return len(self.exponents)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """One univariate three-term recurrence for each feature (see the module's docstring)."""
+
+    shift: Floats  # (d,)
+    scale: Floats  # (d,)
+    a: Floats  # (d, q)
+    b: Floats  # (d, q)
+    s: Floats  # (d, q)
+
+
+def count_terms(n_features: int, degree: int) -> int:
+    """Count the monomials of degree at most `degree`: C(d + q, q).
+
+    Examples
+    --------
+    >>> count_terms(10, 5)
+    3003
+    """
+    return comb(n_features + degree, degree)
+
+
+def all_terms(n_features: int, degree: int) -> Terms:
+    """List every exponent of total degree at most `degree`.
+
+    Examples
+    --------
+    >>> all_terms(2, 2).exponents.tolist()
+    [[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [0, 2]]
+    """
+    count = count_terms(n_features, degree)
+    exponents = np.zeros((count, n_features), dtype=np.int8)
+    total = np.zeros(count, dtype=np.intp)
+    groups: list[tuple[int, int, slice, Ints]] = []
+    stop = 1
+    for variable in range(n_features):
+        earlier = stop
+        for power in range(1, degree + 1):
+            parents = np.flatnonzero(total[:earlier] <= degree - power)
+            rows = slice(stop, stop + len(parents))
+            exponents[rows] = exponents[parents]
+            exponents[rows, variable] = power
+            total[rows] = total[parents] + power
+            groups.append((variable, power, rows, parents))
+            stop = rows.stop
+    return Terms(degree, exponents, tuple(groups))
+
+
+def power_basis(shift: Floats, scale: Floats, degree: int) -> Basis:
+    """Make the basis of plain powers of (x - shift) * scale."""
+    zero = np.zeros((len(shift), degree))
+    return Basis(np.asarray(shift, float), np.asarray(scale, float), zero, zero, zero + 1.0)
+
+
+def orthonormal_basis(X: Floats, degree: int, weight: Floats | None = None) -> Basis:
+    """Fit each feature's orthonormal polynomials to its empirical distribution.
+
+    A feature with m distinct values has only m - 1 non-trivial degrees; beyond them the recurrence
+    goes on with unit normalisation, so that later batches with new values stay well defined.
+    """
+    w = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
+    shift = w @ X
+    spread = np.sqrt(w @ (X - shift) ** 2)
+    constant = spread <= 1e-12 * np.maximum(np.abs(shift), 1e-300)
+    scale = 1.0 / np.where(constant, 1.0, spread)
+    t = (X - shift) * scale
+    a, b, s = (np.zeros((X.shape[1], degree)) for _ in range(3))
+    previous, current = np.zeros_like(t), np.ones_like(t)
+    norm = np.zeros(X.shape[1])
+    for k in range(degree):
+        a[:, k] = w @ (t * current**2)
+        b[:, k] = norm
+        new = (t - a[:, k]) * current - b[:, k] * previous
+        norm = np.sqrt(w @ new**2)
+        norm = np.where(norm > 1e-8, norm, 0.0)
+        s[:, k] = 1.0 / np.where(norm > 0.0, norm, 1.0)
+        previous, current = current, new * s[:, k]
+    return Basis(shift, scale, a, b, s)
+
+
+def univariate_values(basis: Basis, X: Floats) -> Floats:
+    """Evaluate every feature's family: an array of shape (q + 1, d, rows)."""
+    degree = basis.a.shape[1]
+    t = np.ascontiguousarray(((X - basis.shift) * basis.scale).T)
+    values = np.empty((degree + 1, *t.shape))
+    values[0] = 1.0
+    for k in range(degree):
+        values[k + 1] = (t - basis.a[:, k, None]) * values[k]
+        if k:
+            values[k + 1] -= basis.b[:, k, None] * values[k - 1]
+        values[k + 1] *= basis.s[:, k, None]
+    return values
+
+
+def evaluate_terms(terms: Terms, basis: Basis, X: Floats, out: Floats | None = None) -> Floats:
+    """Evaluate every term at every row of X: an array of shape (p, rows)."""
+    values = univariate_values(basis, X)
+    if out is None:
+        out = np.empty((len(terms), len(X)))
+    out[0] = 1.0
+    for variable, power, rows, parents in terms.groups:
+        np.take(out, parents, axis=0, out=out[rows], mode="clip")
+        out[rows] *= values[power, variable]
+    return out
+
+
+def evaluate_some(exponents: NDArray[np.int8], basis: Basis, X: Floats) -> Floats:
+    """Evaluate the few given terms at every row of X: an array of shape (rows, k)."""
+    values = univariate_values(basis, X)
+    out = np.ones((len(exponents), len(X)))
+    for row, alpha in zip(out, exponents, strict=True):
+        for variable in np.flatnonzero(alpha):
+            row *= values[alpha[variable], variable]
+    return out.T
+
+
+def blocks(n_rows: int, n_terms: int) -> Iterator[slice]:
+    """Cut the rows so that a block of features has a bounded size."""
+    step = int(np.clip(_BLOCK_ENTRIES // n_terms, 16, 4096))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def _univariate_powers(basis: Basis, feature: int) -> list[list[Fraction]]:
+    """Write phi_0 .. phi_q of one feature in exact powers of its original variable."""
+    shift, scale = Fraction(float(basis.shift[feature])), Fraction(float(basis.scale[feature]))
+    family: list[list[Fraction]] = [[Fraction(1)]]
+    for k in range(basis.a.shape[1]):
+        a, b, s = (Fraction(float(c[feature, k])) for c in (basis.a, basis.b, basis.s))
+        new = [Fraction(0)] * (k + 2)
+        for j, c in enumerate(family[k]):
+            new[j + 1] += scale * c * s
+            new[j] -= (scale * shift + a) * c * s
+        if k and b:
+            for j, c in enumerate(family[k - 1]):
+                new[j] -= b * c * s
+        family.append(new)
+    return family
+
+
+def to_monomials(
+    exponents: NDArray[np.int8], coefficients: Floats, basis: Basis
+) -> dict[tuple[int, ...], Fraction]:
+    """Convert one output's coefficients to monomials of the original variables, exactly.
+
+    Parameters
+    ----------
+    exponents : (p, d) terms.
+    coefficients : (p,) their coefficients in `basis`.
+
+    Returns
+    -------
+    dict
+        Exponents to exact coefficients; the polynomial is identical to the basis form.
+    """
+    current = {
+        tuple(map(int, alpha)): Fraction(float(c))
+        for alpha, c in zip(exponents, coefficients, strict=True)
+        if c
+    }
+    for feature in range(exponents.shape[1]):
+        family = _univariate_powers(basis, feature)
+        converted: dict[tuple[int, ...], Fraction] = {}
+        for alpha, c in current.items():
+            for power, factor in enumerate(family[alpha[feature]]):
+                if factor:
+                    key = (*alpha[:feature], power, *alpha[feature + 1 :])
+                    converted[key] = converted.get(key, Fraction(0)) + c * factor
+        current = converted
+    ordered = sorted(current, key=lambda alpha: (sum(alpha), [-k for k in alpha]))
+    return {alpha: current[alpha] for alpha in ordered if current[alpha]}

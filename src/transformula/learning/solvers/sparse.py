@@ -1,0 +1,309 @@
+r"""Least squares with few monomials: which terms, and what coefficients.
+
+Forward selection (orthogonal least squares, the stronger form of orthogonal matching pursuit) adds
+the term that lowers the residual sum of squares most, over *all* C(d + q, q) terms:
+
+    gain_j = <phi_j, r>^2 / |phi_j - projection on the chosen|^2.
+
+Correlations and norms of every term are updated from one column of the Gram matrix a step (a
+pivoted Cholesky factorisation), and columns are computed on demand, several likely ones in one pass
+over the data, so that neither Phi nor Phi'Phi is ever stored.
+
+The number of terms k minimises the extended Bayesian information criterion (Chen & Chen 2008)
+
+    n log(RSS / n) + k log n + 2 k log p,
+
+then terms are removed backwards, always the one whose loss is least, as long as the criterion
+falls; selection resumes from true residuals until the set is stable. `criterion="holdout"` chooses
+k by the cross-validated error instead: better for prediction where no small formula is true.
+
+Powers are taken of x / rms(x), which keeps the monomials of the original variables, and also of
+(x - mean) / std where the means matter; the lower criterion wins.
+
+Limits: strongly correlated terms may be exchanged for each other, and the number of terms
+that can be told from noise falls with the number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq, qr, solve_triangular
+
+from transformula.learning.solvers.features import (
+    Basis,
+    Floats,
+    Terms,
+    all_terms,
+    blocks,
+    evaluate_some,
+    evaluate_terms,
+    power_basis,
+)
+
+_COLUMNS_A_PASS = 16
+_COLLINEAR = 1e-9  # a term with less than this share of its variance outside the chosen is refused
+_EXACT = 1e-26  # a share of the variance that is rounding: the criterion stops rewarding it
+
+
+@dataclass(frozen=True)
+class SparseFit:
+    """A polynomial with few terms for each output.
+
+    Attributes
+    ----------
+    basis : the powers used; `features.to_monomials` converts exactly.
+    exponents : for each output, (k, d); row 0 is the constant.
+    coefficients : for each output, (k,).
+    criterion : for each output, the criterion reached.
+    """
+
+    basis: tuple[Basis, ...]
+    exponents: tuple[NDArray[np.int8], ...]
+    coefficients: tuple[Floats, ...]
+    criterion: tuple[float, ...]
+
+    def predict(self, X: Floats) -> Floats:
+        """Evaluate the polynomials: (rows, outputs)."""
+        triples = zip(self.exponents, self.basis, self.coefficients, strict=True)
+        return np.column_stack([evaluate_some(e, b, X) @ c for e, b, c in triples])
+
+
+class _Columns:
+    """Standardised term columns, reached only through blocked passes and a cache.
+
+    A column is sqrt(w) (phi_j - mean_j) / norm_j, of unit length; the constant term and columns
+    without variance have length zero and are never chosen.
+    """
+
+    def __init__(self, terms: Terms, basis: Basis, X: Floats, weight: Floats) -> None:
+        self.terms, self.basis, self.X, self.root = terms, basis, X, np.sqrt(weight)
+        self.total = weight.sum()
+        first, second = np.zeros(len(terms)), np.zeros(len(terms))
+        for rows in blocks(len(X), len(terms)):
+            phi = evaluate_terms(terms, basis, X[rows])
+            first += phi @ weight[rows]
+            phi *= phi
+            second += phi @ weight[rows]
+        self.mean = first / self.total
+        variance = second - self.total * self.mean**2
+        usable = variance > 1e-12 * second
+        usable[0] = False
+        self.inverse_norm = np.where(usable, 1.0, 0.0) / np.sqrt(np.where(usable, variance, 1.0))
+        self._cache: dict[int, Floats] = {}
+
+    def values(self, chosen: list[int]) -> Floats:
+        """The chosen columns themselves: (rows, k)."""
+        phi = evaluate_some(self.terms.exponents[chosen], self.basis, self.X)
+        unit = (phi - self.mean[chosen]) * self.inverse_norm[chosen]
+        return np.asarray(unit * self.root[:, None])
+
+    def correlate(self, V: Floats) -> Floats:
+        """Inner products of every column with the columns of V (rows, m), which sqrt(w) annuls."""
+        out = np.zeros((len(self.terms), V.shape[1]))
+        weighted = V * self.root[:, None]
+        for rows in blocks(len(self.X), len(self.terms)):
+            out += evaluate_terms(self.terms, self.basis, self.X[rows]) @ weighted[rows]
+        out -= self.mean[:, None] * weighted.sum(axis=0)
+        return np.asarray(out * self.inverse_norm[:, None])
+
+    def gram(self, j: int, likely: NDArray[np.intp] | None = None) -> Floats:
+        """Column j of the Gram matrix; a miss computes the likely next ones in the same pass."""
+        if j not in self._cache:
+            wanted = [j] + [int(i) for i in (() if likely is None else likely) if i != j]
+            wanted = [i for i in wanted if i not in self._cache][:_COLUMNS_A_PASS]
+            for i, column in zip(wanted, self.correlate(self.values(wanted)).T, strict=True):
+                self._cache[i] = np.ascontiguousarray(column)
+        return self._cache[j]
+
+
+def fit_sparse(
+    X: Floats,
+    Y: Floats,
+    degree: int,
+    *,
+    weight: Floats | None = None,
+    criterion: str = "ebic",
+    max_terms: int | None = None,
+    center: str = "auto",
+    seed: int = 0,
+) -> SparseFit:
+    """Select monomials of degree at most `degree` and fit them by least squares.
+
+    Parameters
+    ----------
+    X, Y : (rows, d) inputs and (rows, outputs) targets.
+    weight : (rows,) non-negative sample weights.
+    criterion : "ebic", "bic" or "holdout".
+    max_terms : the most terms to select (default: a third of the rows, 200 at most).
+    center : powers of "origin" (x), "mean" (x - mean), or "auto".
+    seed : for the held-out rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> fit = fit_sparse(X, X[:, :1] ** 3 - 2 * X[:, 1:2] * X[:, 2:3], degree=3)
+    >>> fit.exponents[0][1:].tolist()
+    [[3, 0, 0, 0], [0, 1, 1, 0]]
+    """
+    w = np.ones(len(X)) if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
+    X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+    limit = max(1, min(200, len(X) // 3)) if max_terms is None else max_terms
+    terms = all_terms(X.shape[1], degree)
+    best: list[tuple[float, Basis, list[int], Floats]] = []
+    for shift in _origins(X, w, center):
+        square = w @ (X - shift) ** 2 / w.sum()
+        basis = power_basis(shift, 1.0 / np.sqrt(np.where(square > 0, square, 1.0)), degree)
+        columns = _Columns(terms, basis, X, w)
+        found = []
+        for y in Y.T:
+            if criterion == "holdout":
+                score, chosen = _select_by_holdout(columns, y, w, limit, seed)
+            else:
+                price = log(len(X)) + (2.0 * log(len(terms)) if criterion == "ebic" else 0.0)
+                score, chosen = _select_by_price(columns, y, w, limit, price)
+            found.append((score, basis, chosen, _coefficients(columns, chosen, y, w)))
+        best = [min(o, f, key=_first) for o, f in zip(best, found, strict=True)] if best else found
+    return SparseFit(
+        tuple(b for _, b, _, _ in best),
+        tuple(terms.exponents[[0, *chosen]] for _, _, chosen, _ in best),
+        tuple(c for _, _, _, c in best),
+        tuple(s for s, _, _, _ in best),
+    )
+
+
+def _first(found: tuple[float, Basis, list[int], Floats]) -> float:
+    return found[0]
+
+
+def _origins(X: Floats, w: Floats, center: str) -> list[Floats]:
+    """The points the powers are taken about."""
+    mean = w @ X / w.sum()
+    zero = np.zeros_like(mean)
+    if center == "auto":
+        far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
+        return [zero, mean] if far else [zero]
+    return [{"origin": zero, "mean": mean}[center]]
+
+
+def _centered(y: Floats, w: Floats) -> Floats:
+    return np.asarray((y - (w @ y) / w.sum()) * np.sqrt(w))
+
+
+def _forward(
+    columns: _Columns, residual: Floats, start: list[int], limit: int, price: float, patience: int
+) -> list[int]:
+    """Add terms to `start` while n log RSS + k price falls, or within `patience` steps."""
+    n, total = len(residual), float(residual @ residual)
+    correlation = columns.correlate(residual[:, None])[:, 0]
+    free = (columns.inverse_norm > 0).astype(float)
+    directions: list[Floats] = []
+    chosen: list[int] = []
+    rss, best, best_size = total, n * log(max(total, 1e-300)) + len(start) * price, len(start)
+
+    while len(chosen) < limit and total > 0:
+        gain = np.where(free > _COLLINEAR, correlation**2 / np.maximum(free, _COLLINEAR), 0.0)
+        forced = len(chosen) < len(start)
+        j = start[len(chosen)] if forced else int(np.argmax(gain))
+        if not forced and (gain[j] <= 1e-13 * total or rss <= 1e-11 * total):
+            break
+        likely = np.argpartition(-gain, min(_COLUMNS_A_PASS, len(gain) - 1))[:_COLUMNS_A_PASS]
+        direction = columns.gram(j, likely).copy()
+        for old in directions:
+            direction -= old[j] * old
+        direction /= np.sqrt(max(free[j], _COLLINEAR))
+        step = correlation[j] / np.sqrt(max(free[j], _COLLINEAR))
+        correlation -= step * direction
+        free = np.maximum(free - direction**2, 0.0)
+        free[j] = 0.0
+        directions.append(direction)
+        chosen.append(j)
+        rss = max(rss - step**2, 1e-16 * total)
+        value = n * log(rss) + len(chosen) * price
+        if value < best or len(chosen) <= len(start):
+            best, best_size = value, len(chosen)
+        elif len(chosen) - best_size >= patience:
+            break
+    return chosen[:best_size]
+
+
+def _backward(
+    columns: _Columns, chosen: list[int], target: Floats, price: float
+) -> tuple[float, list[int], Floats]:
+    """Drop the least useful terms while the criterion falls; also returns the residual."""
+    n, kept = len(target), list(chosen)
+    floor = _EXACT * max(float(target @ target), 1e-300)
+    while kept:
+        values = columns.values(kept)
+        q, r = qr(values, mode="economic")
+        coefficients = solve_triangular(r, q.T @ target)
+        residual = target - values @ coefficients
+        rss = max(float(residual @ residual), floor)
+        inverse = solve_triangular(r, np.eye(len(kept)))
+        loss = coefficients**2 / np.sum(inverse**2, axis=1)
+        change = n * np.log1p(loss / rss) - price
+        least = int(np.argmin(change))
+        if change[least] >= 0:
+            return n * log(rss / n) + len(kept) * price, kept, residual
+        # Several clearly useless terms leave together; doubtful ones one at a time.
+        useless = {kept[i] for i in np.flatnonzero(change < -0.9 * price)} or {kept[least]}
+        kept = [j for j in kept if j not in useless]
+    return n * log(max(float(target @ target), 1e-300) / n), [], target
+
+
+def _select_by_price(
+    columns: _Columns, y: Floats, w: Floats, limit: int, price: float
+) -> tuple[float, list[int]]:
+    target = _centered(y, w)
+    kept: list[int] = []
+    score, residual = np.inf, target
+    for _ in range(4):
+        grown = _forward(columns, residual, kept, limit, price, patience=8)
+        new_score, new_kept, residual = _backward(columns, grown, target, price)
+        if new_score >= score - 1e-9 * abs(new_score) or set(new_kept) == set(kept):
+            if new_score < score:
+                score, kept = new_score, new_kept
+            break
+        score, kept = new_score, new_kept
+    return score, kept
+
+
+def _select_by_holdout(
+    columns: _Columns, y: Floats, w: Floats, limit: int, seed: int, folds: int = 5
+) -> tuple[float, list[int]]:
+    """Choose the path's length by the cross-validated error, then take that path on all rows."""
+    fold = np.random.default_rng(seed).permutation(len(y)) % min(folds, len(y))
+    errors: list[Floats] = []
+    for held in range(min(folds, len(y)) if len(y) <= 20_000 else 1):
+        inside, outside = fold != held, fold == held
+        part = _Columns(columns.terms, columns.basis, columns.X[inside], w[inside])
+        path = _forward(part, _centered(y[inside], w[inside]), [], limit, 0.0, limit)
+        error = [float(w[outside] @ (y[outside] - w[inside] @ y[inside] / w[inside].sum()) ** 2)]
+        if path:  # one factorisation serves every length: the path is nested
+            q, r = qr(part.values(path), mode="economic")
+            right = q.T @ _centered(y[inside], w[inside])
+            phi = evaluate_some(columns.terms.exponents[path], columns.basis, columns.X[outside])
+            unit = (phi - part.mean[path]) * part.inverse_norm[path]
+            steps = solve_triangular(r, unit.T, trans="T").T * right  # (held-out rows, path)
+            miss = (y[outside] - w[inside] @ y[inside] / w[inside].sum())[:, None]
+            miss = miss - np.cumsum(steps, axis=1)
+            error += [float(e) for e in w[outside] @ miss**2]
+        errors.append(np.array(error))
+    shortest = min(map(len, errors))
+    total = np.sum([e[:shortest] for e in errors], axis=0)
+    size = int(np.argmin(total))
+    path = _forward(columns, _centered(y, w), [], size, 0.0, patience=limit) if size else []
+    return float(total[size]), path
+
+
+def _coefficients(columns: _Columns, chosen: list[int], y: Floats, w: Floats) -> Floats:
+    """Least squares on the chosen terms: the constant first, in the basis of `columns`."""
+    mean = float((w @ y) / w.sum())
+    if not chosen:
+        return np.array([mean])
+    slopes = lstsq(columns.values(chosen), _centered(y, w), check_finite=False)[0]
+    slopes = slopes * columns.inverse_norm[chosen]
+    return np.concatenate([[mean - columns.mean[chosen] @ slopes], slopes])

@@ -1,0 +1,291 @@
+r"""Gradient training: one-cycle learning rate, clipped gradients, checkpoints that resume bit by bit.
+
+The learning rate of step k of K is a function of k alone (Smith & Topin's one cycle: cosine from
+``start`` to ``peak`` in the first 30 % of the steps, cosine down to ``start``/1000 in the rest), and the
+order of the rows is a function of the seed and the epoch alone. A checkpoint therefore holds only the
+parameters, the optimiser's moments, the best parameters so far and the losses; training continued from
+it takes exactly the steps the uninterrupted one would have taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+_RISE = 0.3  # of the steps
+_FINAL = 1e-3  # of the starting rate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train.
+
+    Attributes
+    ----------
+    optimizer : "sgd" (momentum 0.9) or "adam".
+    start, peak : the learning rate at the beginning and at the top of its cycle.
+    clip : the largest norm of a gradient; None leaves gradients alone.
+    patience : epochs without a better validation loss before stopping; needs validation rows.
+    checkpoint : where to save; an existing file of the same data and plan is continued.
+    every : epochs between two checkpoints.
+    """
+
+    optimizer: str = "adam"
+    epochs: int = 200
+    batch_size: int = 256
+    start: float = 1e-3
+    peak: float = 1e-2
+    clip: float | None = 1.0
+    momentum: float = 0.9
+    patience: int | None = None
+    seed: int = 0
+    checkpoint: Path | None = None
+    every: int = 10
+    verbose: bool = False
+
+    def rate(self, step: int, steps: int) -> float:
+        """The one-cycle learning rate.
+
+        Examples
+        --------
+        >>> plan = Plan(start=0.1, peak=1.0)
+        >>> [round(plan.rate(k, 100), 3) for k in (0, 15, 30, 99)]
+        [0.1, 0.55, 1.0, 0.001]
+        """
+        rise = max(1.0, _RISE * steps)
+        if step <= rise:
+            return self.start + (self.peak - self.start) * (1 - math.cos(math.pi * step / rise)) / 2
+        low = self.start * _FINAL
+        return low + (self.peak - low) * (1 + math.cos(math.pi * (step - rise) / (steps - rise))) / 2
+
+
+@dataclass
+class History:
+    """Mean losses of every epoch; ``validation`` is empty without validation rows."""
+
+    training: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+
+
+@dataclass(frozen=True)
+class Batchable:
+    """Inputs, targets and weights of mean 1, on the device of the module."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Tensor) -> Batchable:
+        """Some of the rows."""
+        return Batchable(self.x[index], self.y[index], self.weight[index])
+
+
+def squared_error(prediction: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean of squared errors."""
+    return (weight[:, None] * (prediction - y) ** 2).mean()
+
+
+def cross_entropy(scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean of −log softmax(scores) at the labels."""
+    return (weight * nn.functional.cross_entropy(scores, labels[:, 0].long(), reduction="none")).mean()
+
+
+def train(
+    module: nn.Module,
+    data: Batchable,
+    loss: Loss,
+    plan: Plan,
+    validation: Batchable | None = None,
+    on_epoch: Callable[[int, History], None] | None = None,
+) -> History:
+    """Train a module in place; with validation rows it ends with its best parameters.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoint belongs to other data, another model or another plan.
+    FloatingPointError
+        If the loss is no longer a finite number.
+    """
+    optimizer = _optimizer(module, plan)
+    state = _Run(History(), None, _fingerprint(module, data, plan))
+    first = _resume(module, optimizer, state, plan)
+    steps_an_epoch = math.ceil(len(data) / plan.batch_size)
+    with _Bar(plan, first) as bar, _few_threads(module, plan.batch_size):
+        for epoch in range(first, plan.epochs):
+            if plan.patience is not None and epoch - state.history.best_epoch > plan.patience > 0 and epoch:
+                break
+            shuffle = torch.Generator().manual_seed(plan.seed * 1_000_003 + epoch)
+            order = torch.randperm(len(data), generator=shuffle).to(data.x.device)
+            total = 0.0
+            for k in range(steps_an_epoch):
+                part = data.take(order[k * plan.batch_size : (k + 1) * plan.batch_size])
+                rate = plan.rate(epoch * steps_an_epoch + k, plan.epochs * steps_an_epoch)
+                total += _step(module, optimizer, part, loss, rate, plan.clip) * len(part)
+            _record(state, module, total / len(data), validation, loss, epoch)
+            if plan.checkpoint is not None and ((epoch + 1) % plan.every == 0 or epoch + 1 == plan.epochs):
+                _save(module, optimizer, state, epoch + 1, plan.checkpoint)
+            bar.advance(state.history)
+            if on_epoch is not None:
+                on_epoch(epoch, state.history)
+    if state.best is not None:
+        module.load_state_dict(state.best)
+    return state.history
+
+
+@dataclass
+class _Run:
+    history: History
+    best: dict[str, Tensor] | None
+    fingerprint: str
+
+
+#: Below this many parameters times rows, several threads only wait for each other.
+_ONE_THREAD = 50_000_000
+
+
+@contextmanager
+def _few_threads(module: nn.Module, batch: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if batch * sum(p.numel() for p in module.parameters()) < _ONE_THREAD:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _optimizer(module: nn.Module, plan: Plan) -> torch.optim.Optimizer:
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if plan.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=plan.start, momentum=plan.momentum)
+    if plan.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=plan.start)
+    raise ValueError(f"unknown optimizer {plan.optimizer!r}: choose sgd or adam")
+
+
+def _step(
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    part: Batchable,
+    loss: Loss,
+    rate: float,
+    clip: float | None,
+) -> float:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.zero_grad(set_to_none=True)
+    value = loss(module(part.x), part.y, part.weight)
+    value.backward()  # type: ignore[no-untyped-call]
+    if clip is not None:
+        nn.utils.clip_grad_norm_(module.parameters(), clip)
+    optimizer.step()
+    number = float(value.detach())
+    if not math.isfinite(number):
+        raise FloatingPointError(
+            "the training loss is no longer a finite number: lower learning_rate or clip, or the degree"
+        )
+    return number
+
+
+def _record(
+    state: _Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int
+) -> None:
+    history = state.history
+    history.training.append(mean)
+    if validation is None:
+        return
+    with torch.no_grad():
+        history.validation.append(float(loss(module(validation.x), validation.y, validation.weight)))
+    if history.best_epoch < 0 or history.validation[-1] < history.validation[history.best_epoch]:
+        history.best_epoch = epoch
+        state.best = {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+def _fingerprint(module: nn.Module, data: Batchable, plan: Plan) -> str:
+    digest = hashlib.sha256()
+    settings = {k: v for k, v in vars(plan).items() if k not in ("checkpoint", "every", "verbose")}
+    digest.update(repr(sorted(settings.items(), key=lambda item: item[0])).encode())
+    digest.update(repr([(n, tuple(p.shape)) for n, p in module.named_parameters()]).encode())
+    for tensor in (data.x, data.y, data.weight):
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _save(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, epochs: int, path: Path) -> None:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = path.with_name(f".{path.name}.part")
+    torch.save(
+        {
+            "fingerprint": state.fingerprint,
+            "epochs": epochs,
+            "module": module.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "best": state.best,
+            "history": vars(state.history),
+        },
+        staging,
+    )
+    staging.replace(path)
+
+
+def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, plan: Plan) -> int:
+    """Load the checkpoint if there is one; returns the epochs it has behind it."""
+    if plan.checkpoint is None or not Path(plan.checkpoint).exists():
+        return 0
+    try:
+        saved: dict[str, Any] = torch.load(plan.checkpoint, weights_only=True, map_location="cpu")
+        same = saved["fingerprint"] == state.fingerprint
+    except Exception as error:
+        raise ValueError(f"{plan.checkpoint} is not a checkpoint of this library: {error}") from None
+    if not same:
+        raise ValueError(
+            f"{plan.checkpoint} belongs to other data or other settings: delete it or name another file"
+        )
+    module.load_state_dict(saved["module"])
+    optimizer.load_state_dict(saved["optimizer"])
+    state.best, state.history = saved["best"], History(**saved["history"])
+    return int(saved["epochs"])
+
+
+class _Bar:
+    """A progress bar on stderr, only where it was asked for and a person is watching."""
+
+    def __init__(self, plan: Plan, first: int) -> None:
+        self.bar: Any = None
+        self.plan, self.first = plan, first
+        if plan.verbose and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self.bar = Progress(console=Console(stderr=True))
+
+    def __enter__(self) -> _Bar:
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task("training", total=self.plan.epochs, completed=self.first)
+        return self
+
+    def advance(self, history: History) -> None:
+        if self.bar is not None:
+            text = f"loss {history.training[-1]:.4g}"
+            self.bar.update(self.task, advance=1, description=text)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

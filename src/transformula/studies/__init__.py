@@ -1,0 +1,42 @@
+"""The papers' experiments, one file each: ``transformula reproduce NAME``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from transformula.studies.report import Report, Run
+
+__all__ = ["STUDIES", "Report", "Run", "run_study"]
+
+#: Name → (module, what it shows).
+STUDIES = {
+    "fang-f1": ("fang_f1", "Fang, Figure 2: 41 parameters learn x1² + x2² where two ReLU networks fail"),
+    "fang-f2": (
+        "fang_f2",
+        "Fang, Table 1 and Figure 3: f2* by the paper's training, beside two ReLU networks",
+    ),
+    "fang-closed-form": (
+        "fang_closed_form",
+        "f1* and f2* by least squares: the statistical limit in seconds",
+    ),
+    "sine-sum": ("sine_sum", "Gumaan VI-A: sin x1 + sin x2, trained error against heads and width"),
+    "existence-vs-training": ("existence", "Gumaan VI-C: one architecture, constructed against trained"),
+    "sorting": ("sorting", "Gumaan VI-A: sorting by one layer, constructed, memorised and trained"),
+    "memorization": ("memorization", "Gumaan VI-A: any finite map, proven against trained"),
+    "distillation": ("distillation", "Gumaan VI-B: a deep Transformer into one wide layer"),
+    "rates": ("rates", "Gumaan, Theorem 1: error against tokens in 1 to 3 dimensions, with slopes"),
+}
+
+
+def run_study(name: str, seed: int = 0, size: str = "normal") -> Report:
+    """Run one study.
+
+    Parameters
+    ----------
+    name : one of `STUDIES`.
+    seed : of the data and of training.
+    size : "quick", "normal" or "full".
+    """
+    module = import_module(f"transformula.studies.{STUDIES[name][0]}")
+    report: Report = module.study(Run(name, seed, size))
+    return report

@@ -1,0 +1,130 @@
+"""Gumaan VI-B: a deep Transformer distilled into one wide layer, error against width."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transformula.learning import OneLayerTransformerRegressor
+from transformula.learning.training import Batchable, Plan, squared_error, train
+from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
+
+INPUTS = 4
+
+
+class Teacher(nn.Module):
+    """A small encoder of the usual kind: a token an input, layer norm, attention, ReLU, mean, readout."""
+
+    def __init__(self, layers: int, width: int, heads: int, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.embed = nn.Linear(1, width, dtype=torch.float64)
+        self.position = nn.Parameter(torch.randn(INPUTS, width, dtype=torch.float64))
+        block = nn.TransformerEncoderLayer(
+            width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=True, dtype=torch.float64
+        )
+        self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
+        self.readout = nn.Linear(width, 1, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Samples × inputs to samples × 1."""
+        out: Tensor = self.readout(self.blocks(self.embed(x[:, :, None]) + self.position).mean(dim=1))
+        return out
+
+
+def target(x: Any) -> Any:
+    """What the teacher is trained on: products and a kink, so that depth has something to do."""
+    return np.sin(2 * x[:, 0] * x[:, 1]) + np.abs(x[:, 2] - x[:, 3]) + 0.5 * x[:, 0] * x[:, 2] * x[:, 3]
+
+
+def study(run: Run) -> Report:
+    """Train a teacher of several layers, then students of one layer on its outputs."""
+    layers, width = 4, 32
+    rng = np.random.default_rng(run.seed)
+    X = rng.uniform(-1, 1, size=(run.pick(1500, 4000), INPUTS))
+    X_new, X_test = rng.uniform(-1, 1, size=(2 * len(X), INPUTS)), rng.uniform(-1, 1, size=(2000, INPUTS))
+    teacher, losses, teaching = _teach(X, target(X), layers, width, run)
+    wisdom = {name: _predict(teacher, rows) for name, rows in (("new", X_new), ("test", X_test))}
+    spread = float(np.var(wisdom["test"]))
+    teacher_error = float(np.mean((wisdom["test"] - target(X_test)) ** 2))
+    rows: list[list[Any]] = []
+    for size in run.pick((4, 16), (2, 4, 8, 16, 32, 64)):
+        start = time.perf_counter()
+        student = OneLayerTransformerRegressor(
+            heads=2,
+            width=size,
+            key_width=max(2, size // 2),
+            memory_tokens=size,
+            hidden=4 * size,
+            epochs=run.pick(15, 40),
+            learning_rate=0.01,
+            random_state=run.seed,
+        ).fit(X_new, wisdom["new"])
+        seconds = time.perf_counter() - start
+        answers = student.predict(X_test)
+        copy = float(np.mean((answers - wisdom["test"]) ** 2))
+        true = float(np.mean((answers - target(X_test)) ** 2))
+        rows.append([size, _count(student.weights_), copy, 1 - copy / spread, true, seconds])
+    parameters = sum(p.numel() for p in teacher.parameters())
+    findings = [
+        f"The teacher ({layers} layers, width {width}, {parameters} parameters) has a test error of "
+        f"{teacher_error:.2g} against the function it learned.",
+        f"One layer copies it with a mean squared error of {rows[0][2]:.2g} at width {rows[0][0]} and "
+        f"{rows[-1][2]:.2g} at width {rows[-1][0]} ({100 * rows[-1][3]:.1f} % of its variance).",
+        f"Against the function itself the widest student has {rows[-1][4]:.2g}, the teacher "
+        f"{teacher_error:.2g}.",
+    ]
+    return Report(
+        run,
+        "distillation: a deep Transformer into one wide layer",
+        "Gumaan VI-B: 'it might be possible to distill a deep Transformer into a single-layer Transformer "
+        "with a very large internal dimension'.",
+        f"Teacher: torch encoder, {layers} layers, width {width}, 4 heads, trained on {len(X)} rows of a "
+        f"function of {INPUTS} variables. Students: one data token, 2 heads, memory tokens = width, "
+        f"4 · width hidden units, trained on the teacher's answers at {len(X_new)} new rows; 2000 test rows, "
+        f"seed {run.seed}.",
+        [
+            Table(
+                "Students of one layer",
+                ["width", "parameters", "MSE to teacher", "R² to teacher", "MSE to function", "seconds"],
+                rows,
+            )
+        ],
+        findings,
+        {"students": rows, "teacher_mse": teacher_error, "teacher_loss": losses[-1], "teacher_s": teaching},
+        _figure(rows, teacher_error),
+    )
+
+
+def _teach(X: Any, y: Any, layers: int, width: int, run: Run) -> tuple[Teacher, list[float], float]:
+    start = time.perf_counter()
+    teacher = Teacher(layers, width, 4, run.seed)
+    ones = torch.ones(len(X), dtype=torch.float64)
+    data = Batchable(torch.from_numpy(X), torch.from_numpy(y)[:, None], ones)
+    plan = Plan(epochs=run.pick(6, 25), batch_size=128, start=3e-4, peak=3e-3, seed=run.seed)
+    history = train(teacher, data, squared_error, plan)
+    return teacher, history.training, time.perf_counter() - start
+
+
+def _predict(teacher: Teacher, X: Any) -> Any:
+    with torch.no_grad():
+        return teacher(torch.from_numpy(X)).numpy()[:, 0]
+
+
+def _count(weights: Any) -> int:
+    return int(weights.nonzeros + weights.memory.nonzeros)
+
+
+def _figure(rows: list[list[Any]], teacher: float) -> Any:
+    figure, axes = new_figure()
+    axes.loglog([r[0] for r in rows], [r[2] for r in rows], "o-", label="student to teacher")
+    axes.loglog([r[0] for r in rows], [r[4] for r in rows], "s-", label="student to function")
+    axes.axhline(teacher, color="grey", linestyle="--", label="teacher to function")
+    axes.set(xlabel="width of the one layer", ylabel="mean squared error")
+    name_ticks(axes, [r[0] for r in rows])
+    axes.legend()
+    return figure

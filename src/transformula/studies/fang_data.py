@@ -1,0 +1,134 @@
+"""The data, the networks and the training of Fang et al., section 5 and appendix A."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from transformula.learning.training import Batchable, History, Plan, squared_error, train
+
+Floats = NDArray[np.float64]
+
+
+def f1(x: Floats) -> Floats:
+    """f1* = x1² + x2²."""
+    return np.asarray(x[:, 0] ** 2 + x[:, 1] ** 2)
+
+
+def f2(x: Floats) -> Floats:
+    """f2* = x1⁵ + 3x2⁴ + 2x3³ + 5x3x4 + 3x5² + 2x6x7x8 + 2x9, in ten variables."""
+    return np.asarray(
+        x[:, 0] ** 5
+        + 3 * x[:, 1] ** 4
+        + 2 * x[:, 2] ** 3
+        + 5 * x[:, 2] * x[:, 3]
+        + 3 * x[:, 4] ** 2
+        + 2 * x[:, 5] * x[:, 6] * x[:, 7]
+        + 2 * x[:, 8]
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Training rows with unit noise; test rows whose targets have none."""
+
+    X: Floats
+    y: Floats
+    X_test: Floats
+    f_test: Floats
+
+
+def f1_sample(seed: int, rows: int = 9000) -> Sample:
+    """Rows from N(0, diag(100, 100)), 1000 more for the test."""
+    rng = np.random.default_rng(seed)
+    X = 10.0 * rng.normal(size=(rows + 1000, 2))
+    y = f1(X) + rng.normal(size=len(X))
+    return Sample(X[:rows], y[:rows], X[rows:], f1(X[rows:]))
+
+
+def f2_sample(seed: int, rows: int = 45_000) -> Sample:
+    """Rows from N(0, I) in ten dimensions, 5000 more for the test."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows + 5000, 10))
+    y = f2(X) + rng.normal(size=len(X))
+    return Sample(X[:rows], y[:rows], X[rows:], f2(X[rows:]))
+
+
+def relu_network(widths: Sequence[int], seed: int) -> nn.Sequential:
+    """Linear layers with ReLU between them (appendix A.1), in double precision."""
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = []
+    for inner, outer in pairwise(widths):
+        layers += [nn.Linear(inner, outer, dtype=torch.float64), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def parameter_count(module: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in module.parameters())
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One model after the paper's training."""
+
+    name: str
+    parameters: int
+    history: History
+    test_error: float
+    test_curve: list[float]
+    seconds: float
+
+    def epochs_to_convergence(self, change: float = 0.01) -> int | None:
+        """The paper's criterion: the first epoch whose training error moved by less than ``change``."""
+        losses = self.history.training
+        for epoch in range(1, len(losses)):
+            if abs(losses[epoch] - losses[epoch - 1]) < change:
+                return epoch + 1
+        return None
+
+
+def paper_plan(epochs: int, batch_size: int, seed: int) -> Plan:
+    """SGD, one cycle from 0.0001 to 0.001 and back, gradients clipped to norm 1."""
+    return Plan("sgd", epochs, batch_size, start=1e-4, peak=1e-3, clip=1.0, seed=seed)
+
+
+def train_model(
+    name: str,
+    module: nn.Module,
+    sample: Sample,
+    plan: Plan,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float64,
+    every: int = 0,
+) -> Trained:
+    """Train as the paper does, on unscaled rows; the test error is against the noiseless target."""
+
+    def tensor(values: Floats) -> Tensor:
+        return torch.from_numpy(values).to(device=device, dtype=dtype)
+
+    module = module.to(device=device, dtype=dtype)
+    ones = torch.ones(len(sample.y), device=device, dtype=dtype)
+    data = Batchable(tensor(sample.X), tensor(sample.y)[:, None], ones)
+    inputs, truth = tensor(sample.X_test), tensor(sample.f_test)[:, None]
+    curve: list[float] = []
+
+    def error() -> float:
+        with torch.no_grad():
+            return float(((module(inputs) - truth) ** 2).mean())
+
+    def watch(epoch: int, _: History) -> None:
+        if every and epoch % every == 0:
+            curve.append(error())
+
+    start = time.perf_counter()
+    history = train(module, data, squared_error, plan, on_epoch=watch)
+    seconds = time.perf_counter() - start
+    return Trained(name, parameter_count(module), history, error(), curve, seconds)

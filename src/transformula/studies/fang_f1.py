@@ -1,0 +1,136 @@
+"""Fang et al., Figure 2: f1* = x1² + x2² by 41 trained parameters, beside two ReLU networks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from transformula.learning import PolynomialTransformerRegressor
+from transformula.learning.fang_module import FangModule, paper_directions
+from transformula.studies.fang_data import (
+    Floats,
+    Sample,
+    Trained,
+    f1,
+    f1_sample,
+    paper_plan,
+    relu_network,
+    train_model,
+)
+from transformula.studies.report import Report, Run, Table
+
+PAPER = {"attention": 0.02, "NN_depth": 134.23, "NN_width": 10237.27}
+NETWORKS = {"NN_depth": (2, 4, 4, 4, 1), "NN_width": (2, 10, 1)}
+CLIPS = (1.0, 10.0, 100.0)
+LIMITS = {"attention": 0.02, "closed form": 0.002}
+
+
+def study(run: Run) -> Report:
+    """Train the three models of the paper on the same rows, and solve the same model in closed form."""
+    epochs, seeds, clips = 600, run.pick(1, 5), run.pick(CLIPS[-1:], CLIPS)
+    rows: list[list[Any]] = []
+    errors: dict[str, list[float]] = {}
+    surfaces: dict[str, Floats] = {}
+    grid = _grid()
+    for seed in range(run.seed, run.seed + seeds):
+        sample = f1_sample(seed)
+        for name in PAPER:
+            done, clip, module = _best_clip(name, sample, epochs, seed, clips)
+            errors.setdefault(name, []).append(done.test_error)
+            if seed == run.seed:
+                training = done.history.training[-1]
+                rows.append(
+                    [name, done.parameters, clip, training, done.test_error, PAPER[name], done.seconds]
+                )
+                with torch.no_grad():
+                    surfaces[name] = module(torch.from_numpy(grid)).numpy()[:, 0]
+        for name, solver in (("closed form, exact", "exact"), ("closed form, sparse", "sparse")):
+            row, predicted = _closed_form(name, solver, sample, grid)
+            errors.setdefault(name, []).append(row[4])
+            if seed == run.seed:
+                rows.append(row)
+                surfaces[name] = predicted
+    columns = ["model", "parameters", "clip", "training MSE", "noiseless test MSE", "the paper", "seconds"]
+    over = [[n, len(e), float(np.median(e)), float(np.max(e))] for n, e in errors.items()]
+    findings = [
+        f"The paper's training reaches {errors['attention'][0]:.2g} (the paper: 0.02) with 41 parameters, "
+        f"and {max(errors['attention']):.2g} in the worst of {seeds} seeds.",
+        f"The closed forms reach {errors['closed form, exact'][0]:.2g} and "
+        f"{errors['closed form, sparse'][0]:.2g}; the statistical limit of 6 coefficients is "
+        f"6/9000 = {6 / 9000:.2g}.",
+        f"The ReLU networks stay at {errors['NN_depth'][0]:.3g} and {errors['NN_width'][0]:.3g}: with so few "
+        "pieces they can not bend like a paraboloid.",
+        "The paper states no clipping norm: each model was trained with "
+        + ", ".join(f"{c:g}" for c in clips)
+        + ", and the run with the least training error is shown.",
+    ]
+    return Report(
+        run,
+        "fang-f1: 41 parameters learn x1² + x2²",
+        "Fang et al. (Figure 2) train 41 parameters of an attention model on f1* = x1² + x2² with unit noise "
+        "and compare ReLU networks of about the same size: NN_depth (2-4-4-4-1) and NN_width (2-10-1).",
+        f"9000 training rows from N(0, 100 I), 1000 test rows without noise; SGD with momentum 0.9, {epochs} "
+        "epochs, batches of 5000, one-cycle learning rate 0.0001 to 0.001, clipped gradients, inputs not "
+        f"scaled. Seed {run.seed} in the first table, {seeds} seeds in the second.",
+        [
+            Table(f"Seed {run.seed}", columns, rows),
+            Table("Over seeds", ["model", "seeds", "median test MSE", "worst test MSE"], over),
+        ],
+        findings,
+        {"test_mse": errors, "paper": PAPER, "limits": LIMITS},
+        _figure(surfaces, {n: e[0] for n, e in errors.items()}),
+    )
+
+
+def _best_clip(
+    name: str, sample: Sample, epochs: int, seed: int, clips: tuple[float, ...]
+) -> tuple[Trained, float, nn.Module]:
+    """Train with several clipping norms (the paper states none); the least training error counts."""
+    tried = []
+    for clip in clips:
+        module: nn.Module
+        if name == "attention":
+            module = FangModule(2, 1, 2, paper_directions(2, 2), seed)
+        else:
+            module = relu_network(NETWORKS[name], seed)
+        plan = replace(paper_plan(epochs, 5000, seed), clip=clip)
+        tried.append((train_model(name, module, sample, plan), clip, module))
+    return min(tried, key=lambda found: found[0].history.training[-1])
+
+
+def _closed_form(name: str, solver: str, sample: Sample, grid: Floats) -> tuple[list[Any], Floats]:
+    start = time.perf_counter()
+    model = PolynomialTransformerRegressor(degree=2, solver=solver).fit(sample.X, sample.y)
+    seconds = time.perf_counter() - start
+    training = float(np.mean((model.predict(sample.X) - sample.y) ** 2))
+    test = float(np.mean((model.predict(sample.X_test) - sample.f_test) ** 2))
+    return [name, model.n_terms_, None, training, test, None, seconds], model.fitted_.predict(grid)
+
+
+def _grid(points: int = 41, reach: float = 30.0) -> Floats:
+    axis = np.linspace(-reach, reach, points)
+    return np.stack([m.ravel() for m in np.meshgrid(axis, axis)], axis=1)
+
+
+def _figure(surfaces: dict[str, Floats], errors: dict[str, float]) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = _grid()
+    side = int(np.sqrt(len(grid)))
+    shown = [("target", f1(grid)), *((n, surfaces[n]) for n in ("attention", "NN_depth", "NN_width"))]
+    for k, (name, values) in enumerate(shown):
+        axes: Any = figure.add_subplot(1, 4, k + 1, projection="3d")
+        columns = [c.reshape(side, side) for c in (*grid.T, values)]
+        axes.plot_surface(*columns, cmap="viridis", linewidth=0)
+        axes.set_zlim(0, 1900)
+        axes.set(xlabel="x1", ylabel="x2")
+        axes.set_title(name if name not in errors else f"{name}, MSE {errors[name]:.3g}")
+    return figure

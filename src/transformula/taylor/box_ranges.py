@@ -1,0 +1,80 @@
+"""Proven ranges of many expressions on one box: the better of interval and Taylor bounds, remembered."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import arb
+
+from transformula.formulas.boxes import Box
+from transformula.formulas.enclosures import enclose, precision, round_up
+from transformula.formulas.expression import Expr, variables_of
+from transformula.taylor.cells import enclose_range
+from transformula.taylor.ranges import UndefinedError, enclose_ends
+
+_BITS = 96
+_TOLERANCE = 2e-3
+_MAX_BOXES = 6_000
+
+
+class BoxRanges:
+    """Ranges on a fixed box, as floats rounded outwards."""
+
+    def __init__(self, box: Box) -> None:
+        with precision(_BITS):
+            self.ends = {
+                name: (enclose(low), enclose(high))
+                for name, low, high in zip(box.variables, box.lower, box.upper, strict=True)
+            }
+        self.known: dict[Expr, tuple[float, float]] = {}
+
+    def of(self, expr: Expr) -> tuple[float, float]:
+        """An interval that contains the expression's values on the box; infinite if none is found."""
+        if expr not in self.known:
+            self.known[expr] = self._of(expr)
+        return self.known[expr]
+
+    def _of(self, expr: Expr) -> tuple[float, float]:
+        with precision(_BITS):
+            try:
+                values = {n: (a.lower(), b.upper()) for n, (a, b) in self.ends.items()}
+                low, high = enclose_ends(expr, values)
+                plain = -round_up(-low), round_up(high)
+            except UndefinedError:
+                plain = -math.inf, math.inf
+            names = sorted(variables_of(expr))
+            if not names or _each_once(expr):
+                return plain  # every variable occurs once: interval arithmetic is already exact
+            lower = np.array([-round_up(-self.ends[n][0]) for n in names])
+            upper = np.array([round_up(self.ends[n][1]) for n in names])
+            tight = enclose_range(expr, names, lower, upper, _TOLERANCE, _MAX_BOXES)
+        return max(plain[0], tight[0]), min(plain[1], tight[1])
+
+
+def function_range(function: Expr, low: float, high: float) -> tuple[float, float]:
+    """Range of a function of u on an interval, as floats rounded outwards."""
+    with precision(_BITS):
+        try:
+            a, b = enclose_ends(function, {"u": (arb(low), arb(high))})
+            plain = -round_up(-a), round_up(b)
+        except UndefinedError:
+            plain = -math.inf, math.inf
+        if _each_once(function):
+            return plain
+        tight = enclose_range(function, ["u"], np.array([low]), np.array([high]), _TOLERANCE, 1_000)
+    return max(plain[0], tight[0]), min(plain[1], tight[1])
+
+
+def _each_once(expr: Expr) -> bool:
+    """Whether no variable occurs twice."""
+    seen: set[Expr] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if node.op == "variable":
+            if node in seen:
+                return False
+            seen.add(node)
+        stack.extend(node.args)
+    return True

@@ -1,0 +1,115 @@
+"""Sizes and tolerances of named circuits: a regression in tokens, layers or tightness fails here."""
+
+import pytest
+
+import transformula as tf
+from support.circuit_models import CASES
+from transformula.errors import InputError, TransformulaError
+
+#: name: layers, memory tokens (with slack for another machine's libraries)
+SIZES = {
+    "I.9.18": (3, 12),
+    "I.6.2b": (4, 18),
+    "I.12.2": (3, 21),
+    "I.18.4": (2, 13),
+    "I.27.6": (3, 22),
+    "I.50.26": (4, 25),
+    "test_5": (3, 18),
+    "friedman1": (2, 24),
+    "otl_circuit": (4, 27),
+}
+SINGLE = ("I.9.18", "I.12.2", "I.18.4", "test_5", "friedman1")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_named_cases(name, circuits):
+    model, (layers, tokens) = circuits(name), SIZES[name]
+    assert model.construction == "circuit"
+    assert model.certificate.eps == float(CASES[name]["eps"]) >= model.certificate.bound > 0
+    assert model.layers <= layers and model.memory_tokens <= tokens
+    size = len(model.packed.arrays) + len(model.packed.description)
+    assert size < 300_000
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_float32_at_a_thousandth_of_the_largest_value(name, circuits):
+    model = circuits(name, "float32")
+    assert model.weights.dtype == "float32" and model.certificate.rounding > 0
+    assert model.certificate.bound <= model.certificate.eps
+    assert model.layers <= SIZES[name][0] and model.memory_tokens <= SIZES[name][1]
+
+
+def test_gravity_has_three_layers_and_few_tokens(circuits):
+    model = circuits("I.9.18")
+    assert model.layers == 3 and model.memory_tokens <= 12 and len(model.box.variables) == 9
+
+
+def test_auto_takes_a_circuit_for_many_variables():
+    formula, box = "x1*x2*exp(-x3)/(1 + x4)", "x1..x4=0..1"
+    model = tf.compile(formula, on=box, eps=1e-3)
+    assert model.construction == "circuit" and model.memory_tokens < 40
+    assert tf.compile("sin(x) + y*exp(y)", on="x=0..1, y=0..1", eps=1e-5).construction == "lookup"
+
+
+def test_squares_share_one_table(circuits):
+    """All the products of the gravity formula read one table of the square."""
+    weights = circuits("I.9.18").weights
+    gates = [s for s in weights.slots if s.startswith("gate")]
+    heads = sum(len(b.attention.heads) for b in weights.blocks)
+    assert len(gates) == 3 and heads >= 8  # the data token's mark, the square and the reciprocal
+
+
+@pytest.mark.parametrize(
+    ("formula", "box", "words"),
+    [
+        ("x*y/(x - y)", "x=0..2, y=1..3", "x - y"),
+        ("log(x*y*z)", "x=-1..1, y=1..2, z=1..2", "log"),
+        ("sqrt(x*y - z)", "x=0..1, y=0..1, z=0..1", "sqrt"),
+        ("acos(x*y*z)", "x=0..2, y=0..2, z=0..1", "acos"),
+    ],
+)
+def test_refusals_name_the_place(formula, box, words):
+    with pytest.raises(TransformulaError) as refused:
+        tf.compile(formula, on=box, eps=1e-4, construction="circuit")
+    assert words in str(refused.value)
+
+
+def test_options_that_do_not_fit_a_circuit():
+    for options in ({"layers": 1}, {"multi_head": True}, {"shape": (2, 1)}):
+        formula = ["x*y", "x - y"] if "shape" in options else "x*y"
+        with pytest.raises(InputError):
+            tf.compile(formula, on="x=0..1, y=0..1", construction="circuit", **options)
+
+
+class TestRelative:
+    """rel: the tolerance as a part of the largest |f|."""
+
+    def test_it_is_absolute_in_the_certificate(self):
+        model = tf.compile("100*exp(x)*y", on="x=0..1, y=0..2", rel=1e-4)
+        assert 0.0543 < model.certificate.eps <= 1e-4 * 200 * 2.718281828459045236
+
+    def test_the_smallest_output_decides(self):
+        model = tf.compile(["1000*sin(x)", "cos(x)/4"], on="x=0..pi", rel=1e-3)
+        assert 0.99 * 0.25e-3 < model.certificate.eps <= 0.25e-3
+
+    def test_an_exact_construction_meets_it_too(self):
+        model = tf.compile("1000*x**2", on="x=-1..1", rel=1e-9)
+        assert model.construction == "polynomial" and 0.99e-6 < model.certificate.eps <= 1e-6
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"rel": 1e-3, "eps": 1e-3}, "either eps or rel"),
+            ({"rel": 0}, "above 0"),
+            ({"rel": float("nan")}, "above 0"),
+            ({"rel": "1e-3"}, "above 0"),
+            ({"rel": -1e-3}, "above 0"),
+        ],
+    )
+    def test_bad_values(self, options, words):
+        with pytest.raises(InputError, match=words):
+            tf.compile("sin(x)", on="x=0..1", **options)
+
+    def test_a_formula_that_is_zero(self):
+        with pytest.raises(InputError, match="give eps"):
+            tf.compile("x - x", on="x=0..1", rel=1e-3)

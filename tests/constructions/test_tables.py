@@ -1,0 +1,63 @@
+"""The solvers behind the tables: what they return does what they say, in the dtype asked for."""
+
+import numpy as np
+import pytest
+
+from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.grids import fit_grid
+
+
+def _softmax(slopes, offsets, x):
+    scores = slopes * x[:, None] + offsets
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+FUNCTIONS = {
+    "sine": (np.sin, 0.0, 6.0, 1e-4),
+    "runge": (lambda x: 1 / (1 + 25 * x**2), -1.0, 1.0, 1e-3),
+    "root": (lambda x: np.sqrt(np.maximum(x, 0)), 0.0, 1.0, 1e-2),
+    "bend": (np.abs, -1.0, 1.0, 1e-2),
+    "logistic": (lambda x: 1 / (1 + np.exp(-30 * x)), -1.0, 1.0, 1e-5),
+    "line": (lambda x: 3 * x - 1, -1.0, 1.0, 1e-6),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_variable(name, dtype):
+    function, low, high, eps = FUNCTIONS[name]
+    eps = eps if dtype == "float64" else max(eps, 1e-3)
+    table = fit_table(function, low, high, eps, dtype)
+    for stored in (table.slopes, table.offsets, table.values):
+        assert np.array_equal(stored.astype(dtype).astype(float), stored)
+    x = np.linspace(low, high, 3001)
+    values = _softmax(table.slopes, table.offsets, x) @ table.values + float(table.linear) * x
+    assert np.abs(values - function(x)).max() <= eps * 1.01
+
+
+def test_tighter_tolerances_take_more_tokens_but_not_many():
+    counts = [len(fit_table(np.sin, 0.0, 6.0, eps, "float64").slopes) for eps in (1e-2, 1e-5, 1e-7)]
+    assert counts == sorted(counts) and counts[-1] <= 10  # spectral: digits cost tokens, not powers of them
+
+
+def test_the_same_task_gives_the_same_table():
+    first, second = (fit_table(np.exp, -1.0, 1.0, 1e-6, "float64") for _ in range(2))
+    assert np.array_equal(first.slopes, second.slopes) and np.array_equal(first.values, second.values)
+
+
+def test_two_variables():
+    def function(x, y):
+        return np.exp(-x * y)
+
+    grid = fit_grid(function, (0.0, 0.0), (1.0, 2.0), 1e-3, "float64")
+    x, y = np.random.default_rng(0).uniform(0, [[1], [2]], size=(2, 4000))
+    u, v = (_softmax(a, b, p) for a, b, p in zip(grid.slopes, grid.offsets, (x, y), strict=True))
+    values = np.einsum("ni,nj,ij->n", u, v, grid.values.reshape(u.shape[1], v.shape[1]))
+    assert np.abs(values - function(x, y)).max() <= 1.01e-3
+
+
+def test_what_can_not_be_fitted_comes_with_the_best_error():
+    with pytest.raises(CannotFit) as error:
+        fit_table(lambda x: np.sin(1 / (x * x + 1e-9)), -1.0, 1.0, 1e-3, "float64")
+    assert error.value.best_error > 1e-3

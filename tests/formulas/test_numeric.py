@@ -1,0 +1,49 @@
+"""Floats for the solver: NumPy and Arb agree, and undefined places are not numbers."""
+
+import numpy as np
+import pytest
+
+from support.prover import numpy_function, random_formula
+from transformula.formulas import numeric, parse
+from transformula.formulas.numeric import evaluate, evaluate_accurately
+
+EVERYTHING = [
+    "sin(x) + cos(x)*tan(x/3)", "asin(x/3) - acos(x/4) + atan(x)", "sinh(x)/cosh(x) - tanh(x)",
+    "exp(x) + log(x + 3)", "sqrt(x + 2)*abs(x)", "min(x, 1/3, x**2) + max(x, -x)", "pi*x - E/(x + 5)",
+    "(x + 2)**(1/3) + (x + 3)**x", "3", "x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", EVERYTHING)
+def test_numpy_and_arb_agree(text):
+    x = np.linspace(-1, 1, 101)
+    expr = parse(text, ("x",))
+    fast, accurate = evaluate(expr, ["x"], [x]), evaluate_accurately(expr, ["x"], [x])
+    assert fast.shape == accurate.shape == x.shape
+    np.testing.assert_allclose(fast, accurate, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_formulas_against_another_evaluator(seed):
+    x, y = np.random.default_rng(seed).uniform(-1, 1, (2, 50))
+    expr = random_formula(seed, ["x", "y"])
+    wanted = numpy_function(expr, ["x", "y"])(x, y)
+    np.testing.assert_allclose(evaluate(expr, ["x", "y"], [x, y]), wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_undefined_places_are_not_numbers():
+    values = evaluate(parse("1/x + sqrt(x)"), ["x"], [np.array([-1.0, 0.0, 4.0])])
+    assert np.isnan(values[0]) and not np.isfinite(values[1]) and values[2] == 2.25
+
+
+def test_many_points_are_left_to_numpy(monkeypatch):
+    monkeypatch.setattr(numeric, "ACCURATE_POINTS", 3)
+    x = np.array([0.1, 0.2, 0.3, 0.4])
+    expr = parse("sin(x)")
+    assert np.array_equal(evaluate_accurately(expr, ["x"], [x]), evaluate(expr, ["x"], [x]))
+
+
+def test_shapes_are_kept():
+    x, y = np.meshgrid(np.arange(3.0), np.arange(2.0), indexing="ij")
+    assert np.array_equal(evaluate(parse("x + 10*y"), ["x", "y"], [x, y]), x + 10 * y)
+    assert evaluate_accurately(parse("x + 10*y"), ["x", "y"], [x, y]).shape == (3, 2)

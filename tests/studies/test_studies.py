@@ -1,0 +1,107 @@
+"""Every study runs at its quick size and says what it should."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from transformula.cli.app import app
+from transformula.errors import InputError
+from transformula.studies import STUDIES, run_study
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def reports():
+    cache = {}
+
+    def get(name):
+        if name not in cache:
+            cache[name] = run_study(name, seed=0, size="quick")
+        return cache[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
+    report = reports(name)
+    paths = {p.suffix: p for p in report.save(tmp_path)}
+    facts = json.loads(paths[".json"].read_text())
+    assert facts["study"] == name and facts["seed"] == 0 and facts["tables"]
+    assert paths[".png"].read_bytes().startswith(b"\x89PNG")
+    page = paths[".md"].read_text()
+    assert all(sentence in page for sentence in report.findings)
+    assert f"transformula reproduce {name}" in page
+    {
+        "fang-f1": _fang_f1,
+        "fang-f2": _fang_f2,
+        "fang-closed-form": _fang_closed_form,
+        "existence-vs-training": _existence,
+        "memorization": _memorization,
+        "sorting": _sorting,
+        "rates": _rates,
+        "distillation": _distillation,
+        "sine-sum": _sine_sum,
+    }[name](report)
+
+
+def _fang_f1(report):
+    errors = report.facts["test_mse"]
+    assert max(errors["attention"]) <= 0.02
+    assert max(errors["closed form, exact"] + errors["closed form, sparse"]) <= 0.002
+    assert min(errors["NN_depth"] + errors["NN_width"]) > 50
+
+
+def _fang_f2(report):
+    attention, depth, width = report.tables[0].rows
+    assert attention[4] < 0.1 * depth[4] and attention[4] < 0.1 * width[4]
+
+
+def _fang_closed_form(report):
+    assert report.facts["seven_terms"]
+
+
+def _existence(report):
+    assert min(report.facts["gaps"]) > 3
+
+
+def _memorization(report):
+    assert all(r[3] <= r[4] <= 1e-6 for r in report.facts["rows"] if r[1] == "memorised")
+
+
+def _sorting(report):
+    built = [r for r in report.facts["rows"] if r[0] != "trained"]
+    assert all(r[4] <= r[5] for r in built)
+
+
+def _rates(report):
+    slopes = report.facts["partition_slopes"]
+    assert np.allclose([slopes[1], slopes[2], slopes[3]], [-1, -0.5, -1 / 3], atol=0.12)
+    assert max(report.facts["lookup_decay"].values()) < -0.5
+
+
+def _distillation(report):
+    students = report.facts["students"]
+    assert students[-1][2] < students[0][2]
+
+
+def _sine_sum(report):
+    assert report.facts["proven"] <= 1e-6
+    assert report.facts["rows"][-1][4] <= report.facts["proven"]
+
+
+def test_the_command_lists_and_refuses():
+    listed = runner.invoke(app, ["reproduce", "--list", "--json"])
+    assert set(json.loads(listed.stdout)) == set(STUDIES)
+    for arguments in (["nothing"], ["rates", "--quick", "--full"]):
+        assert isinstance(runner.invoke(app, ["reproduce", *arguments]).exception, InputError)
+
+
+def test_the_command_writes_a_folder(tmp_path):
+    done = runner.invoke(app, ["reproduce", "rates", "--quick", "--out", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert facts["size"] == "quick" and len(facts["files"]) == 3
