@@ -10,7 +10,7 @@ from typing import Any
 from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
 from transformula.certificates.rules import Target
 from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates
-from transformula.errors import InputError, NotProvenError
+from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.formulas.formula import Formula
 from transformula.formulas.peaks import peak
 from transformula.formulas.samples import Samples
@@ -83,7 +83,16 @@ def compile(
         eps = _absolute(rel, eps, parsed)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     shortfall: NotProvenError | None = None
-    for name, weights, plan in candidates(parsed, options):
+    found = candidates(parsed, options)
+    while True:
+        try:
+            name, weights, plan = next(found)
+        except StopIteration:
+            break
+        except TransformulaError:
+            if shortfall is None:
+                raise
+            break  # what was almost proven says more than why the rest could not even be built
         try:
             return _package(name, weights, parsed, options, plan)
         except NotProvenError as error:

@@ -16,6 +16,7 @@ Rounding is carried the same way: a computed argument that is off moves T by at 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,6 +41,7 @@ from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.taylor.box_ranges import BoxRanges, function_range
 from transformula.taylor.modulus import modulus
+from transformula.taylor.ranges import check_defined_on
 from transformula.transformers.circuit import (
     CircuitHead,
     CircuitWeights,
@@ -52,15 +54,31 @@ from transformula.transformers.weights import Weights
 _BITS = 128
 
 
+_RATIONAL = re.compile(r"-?\d{1,400}(/\d{1,400})?", re.ASCII)
+_MAX_EXPONENT = 400
+
+
+def _rational(text: object) -> Fraction:
+    if not isinstance(text, str) or not _RATIONAL.fullmatch(text):
+        raise ValueError(f"{text!r} is not a rational number")
+    return Fraction(text)
+
+
+def _exponent(value: object) -> int:
+    if not isinstance(value, int) or abs(value) > _MAX_EXPONENT:
+        raise ValueError(f"{value!r} is not the exponent of a scale")
+    return value
+
+
 class ReplayGuide:
     """The stored choices, in the order in which they were made."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:
-            self.balances = [Balance(*map(Fraction, choice)) for choice in plan["balances"]][::-1]
-            self.centres = [Fraction(c) for c in plan["centres"]][::-1]
+            self.balances = [Balance(*map(_rational, choice)) for choice in plan["balances"]][::-1]
+            self.centres = [_rational(c) for c in plan["centres"]][::-1]
             self.clamps = [(bool(low), bool(high)) for low, high in plan["clamps"]][::-1]
-            self.scales = {int(k): (int(s), int(h)) for k, (s, h) in plan["scales"].items()}
+            self.scales = {int(k): (_exponent(s), _exponent(h)) for k, (s, h) in plan["scales"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise RefutedError("the plan beside the weights can not be read") from None
 
@@ -109,6 +127,8 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
     except NotCircuitError as reason:
         raise RefutedError(f"the weights are not a table circuit: {reason}") from None
     guide = ReplayGuide(plan)
+    with precision(_BITS):
+        check_defined_on(formula)
     circuit = build_circuit(formula.outputs, formula.box.variables, guide)
     with precision(_BITS):
         walker = _Walker(weights, network, formula, guide)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from transformula.errors import FormulaError, InputError, NotProvenError, TransformulaError
 from transformula.formulas.additive import decompose
-from transformula.formulas.enclosures import enclose, precision
+from transformula.formulas.enclosures import precision
 from transformula.formulas.formula import Formula
 from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
 from transformula.transformers.weights import Weights
@@ -105,13 +105,10 @@ def _widest_part(formula: Formula) -> int:
 
 def _check_defined(formula: Formula) -> None:
     """Refuse a formula that is undefined or unbounded on its box, by sub-expression and place."""
-    from transformula.taylor.ranges import check_defined
+    from transformula.taylor.ranges import check_defined_on
 
     with precision(_BITS):
-        ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
-        box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
-        for expr in formula.outputs:
-            check_defined(expr, box)
+        check_defined_on(formula)
 
 
 def _exact_will_do(formula: Formula, options: Options) -> bool:

@@ -73,7 +73,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
     (['-1/3'], True)
     """
     width = len(variables)
-    expr = _without_cancelled(expr, variables)
+    expr = without_cancelled(expr, variables)
     affine = Affine((Fraction(0),) * width, ex.number(0))
     kinks: list[Kink] = []
     rest: dict[tuple[Form, ...], Part] = {}
@@ -90,7 +90,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
     return Decomposition(affine, tuple(kinks), tuple(rest.values()))
 
 
-def _without_cancelled(expr: Expr, variables: Sequence[str]) -> Expr:
+def without_cancelled(expr: Expr, variables: Sequence[str]) -> Expr:
     """Replace affine sub-expressions whose variables cancel (x − x, 0·y) by their constants."""
     while True:
         inner = _maximal_affine(expr, variables)

@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from transformula.formulas import expression as ex
-from transformula.formulas.additive import as_affine, as_part, substitute
+from transformula.formulas.additive import as_affine, as_part, substitute, without_cancelled
 from transformula.formulas.expression import Expr, variables_of, walk
 
 ARGUMENT = ex.variable("u")
@@ -291,7 +291,7 @@ def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guid
     """
     circuit = Circuit(tuple(variables), guide)
     circuit.wires = [Wire(ex.variable(name)) for name in variables]
-    circuit.outputs = [circuit.lower(expr) for expr in outputs]
+    circuit.outputs = [circuit.lower(without_cancelled(expr, circuit.variables)) for expr in outputs]
     return circuit
 
 

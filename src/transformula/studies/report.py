@@ -1,13 +1,17 @@
-"""What a study hands back: tables, numbers and one figure, written as JSON, PNG and a page."""
+"""What a study hands back: tables, numbers and one figure, written as JSON, PNG, Markdown and HTML."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import os
 import platform
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -84,16 +88,48 @@ class Report:
         }
 
     def save(self, folder: Path) -> list[Path]:
-        """Write NAME.json, NAME.png and NAME.md."""
+        """Write NAME.json, NAME.png, NAME.md and NAME.html, each whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.run.name}.json"]
-        paths[0].write_text(json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        if self.figure is not None:
-            paths.append(folder / f"{self.run.name}.png")
-            self.figure.savefig(paths[-1], dpi=110)
-        paths.append(folder / f"{self.run.name}.md")
-        paths[-1].write_text(self.page(), encoding="utf-8")
+        picture = self._picture()
+        contents = {
+            "json": (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode(),
+            "png": picture,
+            "md": self.page().encode(),
+            "html": self.html(picture).encode(),
+        }
+        paths = []
+        for ending, content in contents.items():
+            if content:
+                paths.append(folder / f"{self.run.name}.{ending}")
+                staging = paths[-1].with_suffix(f".{ending}.part")
+                staging.write_bytes(content)
+                os.replace(staging, paths[-1])
         return paths
+
+    def _picture(self) -> bytes:
+        if self.figure is None:
+            return b""
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, dpi=110, format="png")
+        return buffer.getvalue()
+
+    def html(self, picture: bytes) -> str:
+        """The study as one self-contained page: no network, no scripts."""
+        parts = [f"<h1>{escape(self.title)}</h1>", f"<p>{escape(self.question)}</p>"]
+        parts.append(f"<p><em>Setting.</em> {escape(self.setting)}</p>")
+        for table in self.tables:
+            head = "".join(f"<th>{escape(c)}</th>" for c in table.columns)
+            rows = ("".join(f"<td>{escape(_cell(v))}</td>" for v in row) for row in table.rows)
+            body = "".join(f"<tr>{row}</tr>" for row in rows)
+            parts.append(f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{body}</table>")
+        parts.append("<ul>" + "".join(f"<li>{escape(s)}</li>" for s in self.findings) + "</ul>")
+        if picture:
+            data = base64.b64encode(picture).decode()
+            parts.append(f'<img alt="{escape(self.title)}" src="data:image/png;base64,{data}">')
+        style = "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+        style += "td,th{padding:.2em .8em;text-align:right}img{max-width:100%}"
+        title = f"<meta charset=utf-8><title>{escape(self.title)}</title><style>{style}</style>"
+        return f"<!doctype html>\n<html lang=en>{title}<body>{''.join(parts)}</body></html>\n"
 
     def page(self) -> str:
         """The study as a Markdown page."""

@@ -20,8 +20,9 @@ from functools import reduce
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.formulas.enclosures import to_fmpq
+from transformula.formulas.enclosures import enclose, to_fmpq
 from transformula.formulas.expression import Expr, walk
+from transformula.formulas.formula import Formula
 
 Range = tuple[arb, arb]
 
@@ -259,6 +260,14 @@ def check_defined(expr: Expr, box: Mapping[str, Range]) -> None:
         low, high = piece[name]
         stack.append({**piece, name: (low, middle[name])})
         stack.append({**piece, name: (middle[name], high)})
+
+
+def check_defined_on(formula: Formula) -> None:
+    """Refuse a formula that is undefined or unbounded somewhere on its box."""
+    ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
+    box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
+    for expr in formula.outputs:
+        check_defined(expr, box)
 
 
 def _failure(expr: Expr, piece: Mapping[str, Range], strict: bool) -> UndefinedError | None:
