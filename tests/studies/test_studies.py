@@ -32,6 +32,8 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
     facts = json.loads(paths[".json"].read_text())
     assert facts["study"] == name and facts["seed"] == 0 and facts["tables"]
     assert paths[".png"].read_bytes().startswith(b"\x89PNG")
+    html = paths[".html"].read_text()
+    assert html.startswith("<!doctype html>") and "data:image/png;base64," in html and "http" not in html
     page = paths[".md"].read_text()
     assert all(sentence in page for sentence in report.findings)
     assert f"transformula reproduce {name}" in page
@@ -104,4 +106,4 @@ def test_the_command_writes_a_folder(tmp_path):
     done = runner.invoke(app, ["reproduce", "rates", "--quick", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
-    assert facts["size"] == "quick" and len(facts["files"]) == 3
+    assert facts["size"] == "quick" and len(facts["files"]) == 4

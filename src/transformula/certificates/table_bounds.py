@@ -167,7 +167,8 @@ class _Prover:
     def _first_marks(self) -> list[float]:
         """Where neighbouring tokens hand over, as fractions of the interval."""
         low, width = float(self.lower), float(self.width)
-        inside = (self.tokens.transitions() - low) / width
+        with np.errstate(divide="ignore", invalid="ignore"):  # an interval of one point has no inside
+            inside = (self.tokens.transitions() - low) / width
         inside = np.unique(inside[(inside > 1e-9) & (inside < 1 - 1e-9)])
         marks = [0.0]
         for mark in inside.tolist():
