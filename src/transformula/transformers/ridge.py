@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from flint import fmpq
+from threadpoolctl import threadpool_limits
 
 from transformula.errors import ModelFileError
 from transformula.transformers.weights import (
@@ -285,11 +286,9 @@ def _as_float(value: fmpq, dtype: str) -> Any:
     return np.dtype(dtype).type(int(value.p) / int(value.q))
 
 
-#: Tokens in a block of the sweep, and floats of T in a block: small enough for the cache of one core,
-#: and for a matrix product that BLAS does not split over threads of its own.
-BLOCK_TOKENS = 128
-BLOCK_FLOATS = 1 << 16
-BLAS_FLOATS = 650_000
+#: Tokens in a block of the sweep, and floats of T in a block: small enough for the cache of one core.
+BLOCK_TOKENS = 256
+BLOCK_FLOATS = 1 << 17
 #: Below this many floats of T a second thread is not worth starting.
 THREAD_FLOATS = 1 << 22
 
@@ -299,8 +298,7 @@ def run_fast(fast: FastRidge, x: FloatArray) -> FloatArray:
     x = np.ascontiguousarray(x, dtype=fast.directions.dtype)
     outputs, tokens = fast.coefficients.shape[1:]
     out = np.zeros((outputs, len(x)), dtype=x.dtype)
-    floats = min(BLOCK_FLOATS, BLAS_FLOATS // x.shape[1])
-    step = max(64, floats // min(max(tokens, 1), BLOCK_TOKENS))
+    step = max(64, BLOCK_FLOATS // min(max(tokens, 1), BLOCK_TOKENS))
     threads = _cores() if len(x) * tokens > THREAD_FLOATS else 1
     share = -(-len(x) // threads) or 1
     pieces = [slice(start, min(start + share, len(x))) for start in range(0, len(x), share)]
@@ -312,7 +310,8 @@ def run_fast(fast: FastRidge, x: FloatArray) -> FloatArray:
         for piece in pieces:
             work(piece)
     else:
-        with ThreadPoolExecutor(threads) as pool:
+        # BLAS must not start threads of its own beside ours
+        with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, pieces))
     return (out + fast.bias[:, None]).T
 
