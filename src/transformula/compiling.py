@@ -96,7 +96,7 @@ def compile(
         try:
             return _package(name, weights, parsed, options, plan)
         except NotProvenError as error:
-            shortfall = _better(shortfall, error)
+            shortfall = error.unless_closer(shortfall)
     assert shortfall is not None, "a construction yields candidates or raises"
     raise shortfall
 
@@ -203,12 +203,6 @@ def _package(
         eps = DEFAULT_EPS
     certificate = certify(name, weights, target, packed, eps, plan)
     return Model(name, target, weights, packed, certificate, options.shape)
-
-
-def _better(old: NotProvenError | None, new: NotProvenError) -> NotProvenError:
-    if old is None or (new.best_bound or math.inf) < (old.best_bound or math.inf):
-        return new
-    return old
 
 
 def load(folder: str | Path) -> Model:

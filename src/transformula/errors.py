@@ -6,6 +6,8 @@ be proven (or does not verify).
 
 from __future__ import annotations
 
+import math
+
 
 class TransformulaError(Exception):
     """Root of the family: catch this to catch everything the library refuses on purpose."""
@@ -50,3 +52,9 @@ class NotProvenError(TransformulaError):
         super().__init__(message)
         self.best_bound = best_bound
         self.place = place
+
+    def unless_closer(self, earlier: NotProvenError | None) -> NotProvenError:
+        """This refusal, or an earlier one whose best bound was at least as small."""
+        if earlier is None or (self.best_bound or math.inf) < (earlier.best_bound or math.inf):
+            return self
+        return earlier

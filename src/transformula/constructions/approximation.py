@@ -21,10 +21,11 @@ from transformula.constructions.polynomial import weights_from_terms
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.boxes import Box
+from transformula.formulas.enclosures import to_fmpq
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate
-from transformula.transformers.weights import Weights
+from transformula.transformers.weights import Weights, to_rational
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
@@ -72,20 +73,16 @@ class _Fit:
         for generator, (low, high) in zip(context.gens(), box.floats(), strict=True):
             a, b = Fraction(low), Fraction(high)
             scale, shift = 2 / (b - a), -(a + b) / (b - a)
-            t = generator * _rational(scale) + context.constant(_rational(shift))
+            t = generator * to_fmpq(scale) + context.constant(to_fmpq(shift))
             chebyshev.append(_chebyshev_polynomials(t, context, self.degree))
         total = context.constant(0)
         for alpha, value in zip(self.exponents, self.coefficients.tolist(), strict=True):
             if value:
-                term = context.constant(fmpq(*value.as_integer_ratio()))
+                term = context.constant(to_rational(value))
                 for k, e in enumerate(alpha):
                     term = term * chebyshev[k][e] if e else term
                 total += term
         return dict(total.to_dict())
-
-
-def _rational(value: Fraction) -> fmpq:
-    return fmpq(value.numerator, value.denominator)
 
 
 def _chebyshev_polynomials(t: fmpq_mpoly, context: fmpq_mpoly_ctx, degree: int) -> list[fmpq_mpoly]:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import fmpq
 
+from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.threads import one_thread
@@ -53,8 +54,6 @@ class Split(NamedTuple):
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
 SPLITS = (Split(0.8, 0.05, 0.5), Split(0.85, 0.3, 0.8), Split(0.25, 0.05, 0.5), Split(0.06, 0.05, 0.5))
-#: exp(−800) is below the smallest double: behind the gate nothing is left.
-GATE_MARGIN = 800.0
 #: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
 _MARGIN = 1e-3
 #: A table's part of the tolerance where f' is unbounded: the closer it fits, the steeper it gets.
@@ -141,7 +140,7 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
         try:
             tables = _fit_tables(nodes, eps, split, dtype)
         except NotProvenError as error:
-            shortfall = _better(shortfall, error)
+            shortfall = error.unless_closer(shortfall)
             continue
         plan = {
             "balances": guide.balances,
@@ -153,12 +152,6 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
         yield _Layout(circuit, nodes, tables, dtype).weights(), plan
     if shortfall is not None and not tried:
         raise shortfall
-
-
-def _better(old: NotProvenError | None, new: NotProvenError) -> NotProvenError:
-    if old is None or (new.best_bound or math.inf) < (old.best_bound or math.inf):
-        return new
-    return old
 
 
 def _analyse(circuit: Circuit, ranges: BoxRanges, eps: float, split: Split) -> dict[int, _Node]:

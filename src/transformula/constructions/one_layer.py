@@ -13,14 +13,14 @@ mark of its table. Output o is Σ tables + affine(x) + Σ kinks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flint import fmpq
 
 from transformula.formulas.additive import Form
+from transformula.formulas.enclosures import to_fmpq
 from transformula.transformers.weights import (
     Attention,
     Block,
@@ -29,6 +29,7 @@ from transformula.transformers.weights import (
     Head,
     Matrix,
     Weights,
+    to_rational,
 )
 
 #: exp(−800) is below the smallest double: behind the gate nothing is left.
@@ -72,17 +73,11 @@ class OneLayerSpec:
     shape: tuple[int, int] | None = None
     reach: float = 0.0  # bound of |affine| + |tables| on the box, for every output; needed for sequences
     dtype: str = "float64"
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def assemble(spec: OneLayerSpec) -> Weights:
     """Lay out tokens and slots, and fill in the matrices."""
     return _Assembler(spec).weights()
-
-
-def pack_rational(value: Fraction) -> fmpq:
-    """A Python fraction for a weight."""
-    return fmpq(value.numerator, value.denominator)
 
 
 class _Assembler:
@@ -154,7 +149,7 @@ class _Assembler:
             ]
             for k, form in enumerate(table.forms):
                 query += [
-                    (2 * k, self.index[f"x.{name}"], pack_rational(v))
+                    (2 * k, self.index[f"x.{name}"], to_fmpq(v))
                     for name, v in zip(spec.inputs, form, strict=True)
                 ]
                 query.append((2 * k + 1, self.index["one"], 1))
@@ -194,14 +189,13 @@ class _Assembler:
     def _feed_forward(self) -> FeedForward | None:
         spec, width = self.spec, len(self.slots)
         units: list[tuple[Entries, Any, Entries]] = []
-        output_bias: Entries = []
         for relu in spec.relus:
             reads, bias, slot = self._inside(relu.form), relu.constant, f"y{relu.output + 1}"
             if spec.shape:
                 p, c = divmod(relu.output, spec.shape[1])
                 limit = _power_of_two(relu.reach)
                 reads.append((0, self.index[f"position{p + 1}"], limit))
-                bias, slot = bias - to_exact(limit), f"out{c + 1}"
+                bias, slot = bias - to_rational(limit), f"out{c + 1}"
             units.append((reads, bias, [(self.index[slot], 0, relu.coefficient)]))
         if spec.shape:
             limit = _power_of_two(spec.reach)
@@ -210,7 +204,7 @@ class _Assembler:
                 out = self.index[f"out{c + 1}"]
                 reads = self._inside(form)
                 reads += [(0, self.index[f"y{o + 1}"], 1), (0, self.index[f"position{p + 1}"], 2 * limit)]
-                units.append((reads, constant - to_exact(limit), [(out, 0, 1)]))
+                units.append((reads, constant - to_rational(limit), [(out, 0, 1)]))
                 # − R e_p: a unit that is R at position p and 0 elsewhere
                 units.append(([(0, self.index[f"position{p + 1}"], limit)], 0, [(out, 0, -1)]))
         if not units:
@@ -222,7 +216,7 @@ class _Assembler:
             self._matrix((len(units), width), hidden),
             self._matrix((len(units), 1), bias_entries),
             self._matrix((width, len(units)), output),
-            self._matrix((width, 1), output_bias),
+            self._matrix((width, 1), []),
         )
 
     def _inside(self, form: Sequence[fmpq]) -> Entries:
@@ -234,8 +228,3 @@ class _Assembler:
 def _power_of_two(bound: float) -> float:
     """A power of two above a bound: exact in every format."""
     return float(2.0 ** np.ceil(np.log2(max(bound, 2.0**-100) * 1.0001)))
-
-
-def to_exact(value: float) -> fmpq:
-    """A float as a rational."""
-    return fmpq(*value.as_integer_ratio())

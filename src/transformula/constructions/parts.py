@@ -12,7 +12,7 @@ from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSp
 from transformula.errors import InputError
 from transformula.formulas.additive import Affine, Form, Part, decompose
 from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import enclose, precision, to_fmpq
+from transformula.formulas.enclosures import enclose, midpoint_rational, precision, to_fmpq
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.progress import report
@@ -103,8 +103,7 @@ def midpoint(constant: Expr) -> fmpq:
     if constant.number is not None:
         return to_fmpq(constant.number)
     with precision(_BITS):
-        mantissa, exponent = enclose(constant).mid().man_exp()
-    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+        return midpoint_rational(enclose(constant))
 
 
 def _reach(form: Sequence[fmpq], constant: fmpq, box: Box) -> float:

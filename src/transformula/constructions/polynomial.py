@@ -29,7 +29,7 @@ from transformula.constructions.directions import ridge_sums
 from transformula.constructions.ridge_sum import Direction, RidgeSum, primitive
 from transformula.errors import FormulaError, InputError
 from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import enclose, precision
+from transformula.formulas.enclosures import enclose, midpoint_rational, precision
 from transformula.formulas.expression import walk
 from transformula.formulas.formula import Formula
 from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
@@ -96,13 +96,8 @@ def _check_work(ridge_sum: RidgeSum) -> None:
 
 def _rational_terms(terms: dict[tuple[int, ...], fmpq | arb]) -> dict[tuple[int, ...], fmpq]:
     """Each coefficient, or the midpoint of the tiny ball around an irrational one."""
-    rational = {e: v if isinstance(v, fmpq) else _midpoint(v) for e, v in terms.items()}
+    rational = {e: v if isinstance(v, fmpq) else midpoint_rational(v) for e, v in terms.items()}
     return {e: v for e, v in rational.items() if v != 0}
-
-
-def _midpoint(value: arb) -> fmpq:
-    mantissa, exponent = value.mid().man_exp()
-    return fmpq(mantissa) * fmpq(2) ** int(exponent)
 
 
 def _hints(formula: Formula) -> list[Direction]:

@@ -38,6 +38,12 @@ def to_fraction(value: fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
+def midpoint_rational(ball: arb) -> fmpq:
+    """The exact rational in the middle of a ball."""
+    mantissa, exponent = ball.mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+
+
 def enclose(expr: Expr, values: Mapping[str, arb] | None = None) -> arb:
     """A ball that contains the expression's value for every choice of inputs in the given balls.
 
