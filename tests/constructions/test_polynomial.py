@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import transformula as tf
 from support.polynomials import dense, polynomials, text_of
-from transformula.cli.describe import describe
+from transformula.viewing.describe import describe
 from transformula.errors import FormulaError, InputError, NotProvenError
 from transformula.transformers.weights import block_matrices
 

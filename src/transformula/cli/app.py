@@ -88,7 +88,7 @@ def compile_command(
     for formula in formulas:
         if formula.startswith("--"):
             raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
-    from transformula.cli.describe import summary
+    from transformula.viewing.describe import summary
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
 
@@ -165,12 +165,12 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
-    from transformula.cli.describe import describe
+    from transformula.viewing.describe import describe
     from transformula.model import Model
 
     model = Model.load(folder)
     if svg is not None:
-        from transformula.cli.circuit_view import circuit_svg
+        from transformula.viewing.circuit_view import circuit_svg
 
         try:
             svg.write_text(circuit_svg(model), encoding="utf-8")

@@ -109,7 +109,7 @@ def fit_command(
     table = read_table(data, target, list(drop or []))
     facts, model = _fit(table, degree, solver, test, seed)
     if out is not None:
-        from transformula.cli.describe import summary
+        from transformula.viewing.describe import summary
 
         built = model.to_transformer()
         built.save(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from transformula.cli.circuit_view import circuit_lines, table_lines
+from transformula.viewing.circuit_view import circuit_lines, table_lines
 from transformula.model import Model
 from transformula.transformers.weights import block_matrices
 

@@ -1,0 +1,1 @@
+"""Plots, the HTML report, the notebook card and the web explorer."""
