@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 import transformula as tf
 from support.polynomials import dense, polynomials, text_of
-from transformula.viewing.describe import describe
 from transformula.errors import FormulaError, InputError, NotProvenError
 from transformula.transformers.weights import block_matrices
+from transformula.viewing.describe import describe
 
 
 def _counts(model):

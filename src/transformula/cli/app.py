@@ -88,9 +88,9 @@ def compile_command(
     for formula in formulas:
         if formula.startswith("--"):
             raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
-    from transformula.viewing.describe import summary
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
+    from transformula.viewing.describe import summary
 
     start = time.perf_counter()
     text = formulas[0] if len(formulas) == 1 else formulas
@@ -165,8 +165,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
-    from transformula.viewing.describe import describe
     from transformula.model import Model
+    from transformula.viewing.describe import describe
 
     model = Model.load(folder)
     if svg is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from transformula.viewing.circuit_view import circuit_lines, table_lines
 from transformula.model import Model
 from transformula.transformers.weights import block_matrices
+from transformula.viewing.circuit_view import circuit_lines, table_lines
 
 
 def summary(model: Model) -> dict[str, Any]:
