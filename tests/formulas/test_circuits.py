@@ -39,6 +39,9 @@ class WildGuide:
     def clamp(self, function, argument):
         return bool(self.rng.integers(2)), bool(self.rng.integers(2))
 
+    def exchange(self, factors, others, last, inner):
+        return bool(self.rng.integers(2))
+
 
 def _circuit(text, names, guide=None):
     texts = [text] if isinstance(text, str) else text
@@ -95,6 +98,17 @@ def test_kinks_are_relus_and_not_tables():
     assert _tables(circuit) == [] and _bends(circuit) >= 4
 
 
+@pytest.mark.parametrize("text", ["tanh(exp(x*u) + u)", "exp(x*u)*u", "sin(u*x)/(2 + u)", "cos(u1*x) + u*u1"])
+def test_a_variable_may_have_the_name_of_an_argument(text):
+    """Tables are functions of u: that must never be the u of the formula."""
+    names = ["x", "u", "u1"]
+    circuit = _circuit(text, names)
+    x = np.random.default_rng(0).uniform(0.2, 1, (40, 3))
+    expected = evaluate(parse(text, names), names, list(x.T))
+    found = linear_value(circuit.outputs[0], wire_values(circuit, x))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_sums_are_free():
     assert _circuit("x + y/3 - pi*x + 2", ["x", "y"]).layers == 0
     assert len(_circuit("x + y/3 - pi*x + 2", ["x", "y"]).wires) == 2
@@ -140,6 +154,9 @@ def _check(exprs, names, box, guide, samples=60, seed=0):
             linear_value(linear, values)[fine], wanted[fine], rtol=1e-7, atol=1e-9 * scale
         )
     for wire in circuit.wires[len(names) :]:
+        if wire.product is not None:  # no slot of its own: there as soon as its squares are
+            assert wire.time == max(circuit.wires[k].time for k, _ in wire.product.squares)
+            continue
         readers = [circuit.wires[k].time for k, _ in wire.argument.terms]
         assert wire.time % 2 == (1 if wire.is_table else 0) and all(t < wire.time for t in readers)
     return circuit, x, values

@@ -61,6 +61,9 @@ def wire_values(circuit: Circuit, x: np.ndarray) -> list[np.ndarray]:
     """Every wire at samples × inputs, computed as the circuit says: linear forms, functions, ReLUs."""
     values = [x[:, k] for k in range(len(circuit.variables))]
     for wire in circuit.wires[len(values) :]:
+        if wire.product is not None:
+            values.append(linear_value(wire.product.sum, values))
+            continue
         u = linear_value(wire.argument, values)
         values.append(np.maximum(u, 0) if wire.function is None else evaluate(wire.function, ["u"], [u]))
     return values

@@ -10,20 +10,22 @@ network look right. Wire i holds 2^{h_i} M_i up to an error, M_i its meaning on 
   models; a moved argument changes f by its modulus of continuity; foreign tokens leak next to nothing.
 * *ReLU* does not enlarge an error. The readout is one more linear combination.
 
-Rounding is carried the same way: a computed argument that is off moves T by at most sup|T'| times that.
+Rounding is carried the same way: a computed argument that is off by r moves T as it moves f, but for at most
+r·sup|T' − f'|. This first walk multiplies the largest slopes, wherever they are. With the errors it found,
+`taylor.error_flow` then follows the errors made at each wire to the outputs on small parts of the box.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, fmpq, fmpz
 
 from transformula.certificates.bounding import bound_table
 from transformula.certificates.leaks import SILENT
@@ -31,17 +33,29 @@ from transformula.certificates.proof import Proof, RefutedError
 from transformula.certificates.rounding import EXP_ULPS, FORMATS, FloatFormat
 from transformula.certificates.softmax_rounding import Arithmetic, rounding_bound
 from transformula.certificates.table_bounds import Table
-from transformula.certificates.table_slopes import table_slope
+from transformula.certificates.table_slopes import slope_gap, table_slope
 from transformula.errors import NotProvenError
 from transformula.formulas import expression as ex
 from transformula.formulas.additive import substitute
-from transformula.formulas.circuits import ARGUMENT, Balance, Linear, Wire, build_circuit, domain_ends
+from transformula.formulas.circuits import (
+    ARGUMENT,
+    SQUARE,
+    Balance,
+    Circuit,
+    Linear,
+    Wire,
+    build_circuit,
+)
 from transformula.formulas.enclosures import enclose, precision, round_up
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
-from transformula.taylor.box_ranges import BoxRanges, function_range
-from transformula.taylor.modulus import modulus
+from transformula.taylor.box_ranges import BoxRanges
+from transformula.taylor.error_flow import NO_FUZZ, ErrorFlow, Fuzz, worst_parts
+from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
+from transformula.taylor.modulus import lipschitz, modulus
 from transformula.taylor.ranges import check_defined_on
+from transformula.taylor.results import Floats
+from transformula.taylor.wire_ranges import WireRanges
 from transformula.transformers.circuit import (
     CircuitHead,
     CircuitWeights,
@@ -52,7 +66,8 @@ from transformula.transformers.circuit import (
 from transformula.transformers.weights import Weights
 
 _BITS = 128
-
+#: Points at which the circuit is compared with the formula before anything is proven.
+_NET = 5
 
 _RATIONAL = re.compile(r"-?\d{1,400}(/\d{1,400})?", re.ASCII)
 _MAX_EXPONENT = 400
@@ -78,6 +93,7 @@ class ReplayGuide:
             self.balances = [Balance(*map(_rational, choice)) for choice in plan["balances"]][::-1]
             self.centres = [_rational(c) for c in plan["centres"]][::-1]
             self.clamps = [(bool(low), bool(high)) for low, high in plan["clamps"]][::-1]
+            self.exchanges = [bool(choice) for choice in plan["exchanges"]][::-1]
             self.scales = {int(k): (_exponent(s), _exponent(h)) for k, (s, h) in plan["scales"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise RefutedError("the plan beside the weights can not be read") from None
@@ -100,12 +116,20 @@ class ReplayGuide:
             raise RefutedError("the plan does not say whether an argument is clamped")
         return self.clamps.pop()
 
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Whether the next product was written with other factors."""
+        if not self.exchanges:
+            raise RefutedError("the plan does not say whether factors are exchanged")
+        return self.exchanges.pop()
+
 
 @dataclass(frozen=True)
 class _Value:
     """A slot: it holds 2^held · meaning up to ``error``; |meaning| ≤ size; computed within ``rounding``.
 
-    ``ends`` enclose what it holds in exact arithmetic: a ReLU is never negative, whatever its error.
+    ``ends`` enclose what it holds in exact arithmetic: a ReLU is never negative, whatever its error. ``made``
+    and ``rounded`` are what the wire itself adds to error and rounding, at its argument and at its value;
+    ``function`` is a table's on the range of its argument.
     """
 
     held: int
@@ -113,6 +137,9 @@ class _Value:
     error: arb
     rounding: arb
     ends: tuple[arb, arb]
+    made: Fuzz = NO_FUZZ
+    rounded: Fuzz = NO_FUZZ
+    function: Cells | None = None
 
     @property
     def reach(self) -> arb:
@@ -130,11 +157,12 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
     with precision(_BITS):
         check_defined_on(formula)
     circuit = build_circuit(formula.outputs, formula.box.variables, guide)
+    _check_lowering(circuit, formula)
     with precision(_BITS):
-        walker = _Walker(weights, network, formula, guide)
+        walker = _Walker(weights, network, formula, circuit, guide)
         for block, (heads, units) in enumerate(network.blocks, start=1):
             for time, found in ((2 * block - 1, heads), (2 * block, units)):
-                expected = [k for k, w in enumerate(circuit.wires) if w.time == time]
+                expected = [k for k, w in enumerate(circuit.wires) if w.time == time and not w.product]
                 slots = [weights.slots[item.slot] for item in found]
                 if sorted(slots) != sorted(f"w{k}" for k in expected):
                     raise RefutedError(f"block {block} does not compute the wires of the formula")
@@ -146,30 +174,57 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
         results = [
             walker.output(linear, form) for linear, form in zip(circuit.outputs, network.readout, strict=True)
         ]
-    approximation = max(round_up(error) for error, _ in results)
-    rounding = max(round_up(wrong) for _, wrong in results)
+    approximation = max(error for error, _ in results)
+    rounding = max(wrong for _, wrong in results)
     return Proof(approximation, rounding, {"wires": len(circuit.wires), "pieces": walker.pieces})
+
+
+def _check_lowering(circuit: Circuit, formula: Formula) -> None:
+    """Refuse if the wires, at a few points of the box, do not give what the formula gives.
+
+    No part of the proof, which rests on the identities of `formulas.circuits`: a net below them.
+    """
+    box = formula.box
+    for point in range(1, _NET + 1):
+        with precision(4 * _BITS):
+            shares = [arb((point * (k + 1) * 0.6180339887498949) % 1) for k in range(box.dimension)]
+            ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
+            inputs = [a + share * (b - a) for share, (a, b) in zip(shares, ends, strict=True)]
+            found = circuit.evaluate(inputs)
+            meant = [enclose(e, dict(zip(box.variables, inputs, strict=True))) for e in formula.outputs]
+        for value, wanted in zip(found, meant, strict=True):
+            if value.is_finite() and wanted.is_finite() and not value.overlaps(wanted):
+                raise RefutedError(
+                    "the circuit made of the formula does not compute the formula: please report"
+                )
 
 
 class _Walker:
     """Carries bounds from wire to wire."""
 
     def __init__(
-        self, weights: Weights, network: CircuitWeights, formula: Formula, guide: ReplayGuide
+        self,
+        weights: Weights,
+        network: CircuitWeights,
+        formula: Formula,
+        circuit: Circuit,
+        guide: ReplayGuide,
     ) -> None:
-        self.weights, self.network, self.guide = weights, network, guide
+        self.weights, self.network, self.circuit, self.guide = weights, network, circuit, guide
         self.form: FloatFormat = FORMATS[weights.dtype]
-        self.ranges = BoxRanges(formula.box)
+        self.ranges = WireRanges(circuit, BoxRanges(formula.box))
         self.pieces = 0
         self.values: dict[int, _Value] = {}
         for k in range(formula.box.dimension):
             size = formula.box.magnitude(k)
             ends = enclose(formula.box.lower[k]).lower(), enclose(formula.box.upper[k]).upper()
             wrong = size * self.form.unit_roundoff + self.form.tiny
-            self.values[k] = _Value(0, size, arb(0), wrong, ends)
+            rounded = Fuzz(0.0, round_up(wrong))
+            self.values[k] = _Value(0, size, arb(0), wrong, ends, rounded=rounded)
         self.slot_of = {k: slot for slot, k in network.inputs.items()}
         self._proved: dict[object, arb] = {}
-        self._rounded: dict[object, tuple[float, float]] = {}
+        self._rounded: dict[object, tuple[float, float, float]] = {}
+        self._cells: dict[object, Cells] = {}
 
     def wire(self, wire: Wire, index: int, item: CircuitHead | Unit) -> _Value:
         """What a head or a hidden unit makes of its argument."""
@@ -177,14 +232,23 @@ class _Walker:
         assert wire.argument is not None
         if isinstance(item, Unit):
             scale = held = 0
-        error, rounding = self._argument(wire.argument, item.form, scale)
+        error, rounding, made, rounded = self._argument(wire.argument, item.form, scale)
         actual = self._actual(item.form)
         self.slot_of[index] = item.slot
         if isinstance(item, Unit):
-            size = arb(max(self.ranges.of(wire.argument.meaning)[1], 0.0))
+            size = arb(self.ranges.values[index][1])
             bent = actual[0].max(arb(0)), actual[1].max(arb(0))
-            return _Value(0, size, error, rounding * (1 + self.form.unit_roundoff), bent)
-        return self._table(wire, item, actual, scale, held, error, rounding)
+            extra = round_up(rounding * self.form.unit_roundoff)
+            fresh = Fuzz(round_up(made)), Fuzz(round_up(rounded), extra)
+            return _Value(0, size, error, rounding + arb(extra), bent, *fresh)
+        assert wire.function is not None
+        if not math.isfinite(lipschitz(wire.function, "u", *self.ranges.arguments[index])):
+            # how far the argument is off decides everything: follow it
+            factor = arb(2) ** scale
+            followed = self._followed(wire.argument)
+            error = error.min(made + factor * followed[0])
+            rounding = rounding.min(rounded + factor * followed[1])
+        return self._table(wire, index, item, actual, scale, held, (error, rounding, made, rounded))
 
     def _actual(self, form: Mapping[int, fmpq]) -> tuple[arb, arb]:
         """Ends of a linear combination of slots, from what they really hold."""
@@ -196,13 +260,15 @@ class _Walker:
                 low, high = low + arb(c) * a, high + arb(c) * b
         return low.lower(), high.upper()
 
-    def _argument(self, linear: Linear, form: Mapping[int, fmpq], scale: int) -> tuple[arb, arb]:
-        """(error, rounding) of a linear combination of slots against 2^scale · what is meant."""
-        factor = arb(2) ** scale
+    def _argument(self, linear: Linear, form: Mapping[int, fmpq], scale: int) -> tuple[arb, arb, arb, arb]:
+        """A linear combination of slots against 2^scale · what is meant: its error and rounding, and what
+        part of each does not come from the slots."""
+        linear, factor = self.circuit.in_slots(linear), arb(2) ** scale
         meant = {self.slot_of[k]: (self.values[k], enclose(c) * factor) for k, c in linear.terms}
         error = abs(arb(form.get(self.network.one, fmpq(0))) - enclose(linear.constant) * factor)
-        total = abs(arb(form.get(self.network.one, fmpq(0))))
-        rounding, count = arb(0), 1
+        brought = rounding = arb(0)
+        constant = form.get(self.network.one, fmpq(0))
+        sizes = [(self._roundings(constant), abs(arb(constant)))] if constant else []
         for slot in form.keys() | meant.keys():
             if slot == self.network.one:
                 continue
@@ -210,26 +276,35 @@ class _Walker:
                 raise RefutedError(f"{self.weights.slots[slot]} is read where it should not be")
             value, wanted = meant[slot]
             c = arb(form.get(slot, fmpq(0)))
-            error += abs(c) * value.error + abs(c * arb(2) ** value.held - wanted) * value.size
+            error += abs(c * arb(2) ** value.held - wanted) * value.size
+            brought += abs(c) * value.error
             rounding += abs(c) * value.rounding
-            total += abs(c) * (value.reach + value.rounding)
-            count += 1
-        # each coefficient is within 2u of its rational, each product and sum within u
-        rounding += self.form.gamma(count + 4) * total + 2 * count * self.form.tiny
-        return error.upper(), rounding.upper()
+            sizes.append((self._roundings(form.get(slot, fmpq(0))), abs(c) * (value.reach + value.rounding)))
+        adds = max(len(sizes) - 1, 0)
+        rounded = sum((self.form.gamma(adds + own) * size for own, size in sizes), arb(0))
+        rounded += 2 * len(sizes) * self.form.tiny
+        return (error + brought).upper(), (rounding + rounded).upper(), error.upper(), rounded.upper()
+
+    def _roundings(self, coefficient: fmpq) -> int:
+        """Of a coefficient that is stored as a float, and of the product with it: none for a power of two."""
+        if _is_power_of_two(coefficient.p) and _is_power_of_two(coefficient.q):
+            return 0
+        short = _is_power_of_two(coefficient.q) and int(coefficient.p).bit_length() <= self.form.digits
+        return 1 if short else 3
 
     def _table(
         self,
         wire: Wire,
+        index: int,
         head: CircuitHead,
         actual: tuple[arb, arb],
         scale: int,
         held: int,
-        error: arb,
-        rounding: arb,
+        argument: tuple[arb, arb, arb, arb],
     ) -> _Value:
+        error, rounding, made, rounded = argument
         assert wire.function is not None and wire.argument is not None
-        low, high = _inside_domain(wire, self.ranges.of(wire.argument.meaning))
+        low, high = self.ranges.arguments[index]
         if not (math.isfinite(low) and math.isfinite(high)):
             raise NotProvenError(
                 f"the range of {wire.argument.meaning} could not be bounded", place=str(wire.argument.meaning)
@@ -252,13 +327,37 @@ class _Walker:
                 f"{wire.meaning} could not be bounded: its argument is off by {shift:.2g}",
                 place=str(wire.meaning),
             )
-        values = function_range(wire.function, low, high)
+        values = self.ranges.values[index]
         size = arb(max(abs(values[0]), abs(values[1])))
-        computed = self._softmax_rounding(head, wide, rounding) + leak
-        total = (self._proved[key] + arb(change) + leak).upper()
+        cells = self._function(wire.function, scale, wide, rounding)
+        own = (self._proved[key] + leak).upper()
+        steepest = cells.steepest * 2.0 ** (held - scale)
+        fresh, computed = self._softmax_rounding(head, function, steepest, wide, rounding, own)
+        total = (own + arb(change)).upper()
         factor = arb(2) ** held
         ends = (arb(values[0]) * factor - total).lower(), (arb(values[1]) * factor + total).upper()
-        return _Value(held, size, total, computed.upper(), ends)
+        back, unit = 2.0**-scale, arb(2) ** -held
+        return _Value(
+            held,
+            size,
+            total,
+            (computed + leak).upper(),
+            ends,
+            Fuzz(round_up(made * back), round_up(own * unit)),
+            Fuzz(round_up(rounded * back), round_up((fresh + leak) * unit)),
+            cells,
+        )
+
+    def _function(self, function: Expr, scale: int, wide: tuple[float, float], rounding: arb) -> Cells:
+        """The wire's function on the range of its argument, exact or computed."""
+        off = round_up(rounding)
+        low = math.nextafter(wide[0] - off, -math.inf) * 2.0**-scale
+        high = math.nextafter(wide[1] + off, math.inf) * 2.0**-scale
+        if function == SQUARE:
+            return SquareCells(low, high)
+        if (function, low, high) not in self._cells:
+            self._cells[function, low, high] = FunctionCells(function, low, high)
+        return self._cells[function, low, high]
 
     def _leak(self, head: CircuitHead, wide: tuple[float, float]) -> arb:
         """Share of the weight outside the head's own table, times the spread of values."""
@@ -274,9 +373,20 @@ class _Walker:
         spread = math.nextafter(float(np.abs(head.values).max()) + value, math.inf)
         return (arb(others) * (-arb(gap)).exp() * arb(spread)).upper()
 
-    def _softmax_rounding(self, head: CircuitHead, wide: tuple[float, float], rounding: arb) -> arb:
-        """Of the softmax itself, and of an argument that is off by ``rounding``."""
-        key = (wide, head.table, round_up(rounding))
+    def _softmax_rounding(
+        self,
+        head: CircuitHead,
+        function: Expr,
+        steepest: float,
+        wide: tuple[float, float],
+        rounding: arb,
+        error: arb,
+    ) -> tuple[arb, arb]:
+        """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
+
+        T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| · |û − u|, and up to twice the table's error.
+        """
+        key = (function, wide, head.table, round_up(rounding))
         if key not in self._rounded:
             table = Table(head.slopes.astype(float), head.offsets.astype(float), head.values.astype(float))
             off = round_up(rounding)
@@ -284,37 +394,69 @@ class _Walker:
             arithmetic = Arithmetic.of(
                 self.weights.dtype,
                 exp_ulps=EXP_ULPS,
-                score_roundings=4,
-                sum_roundings=len(head.slopes) + 2,  # behind the gate everything is zero in floats
+                score_roundings=2,  # u·slope + offset, each read as it is
+                sum_roundings=len(head.slopes),  # behind the gate everything is zero in floats
             )
             bound = rounding_bound(table, [(arb(reach[0]), arb(reach[1]))], arithmetic)
-            self._rounded[key] = bound, table_slope(table, *reach)
-        bound, slope = self._rounded[key]
+            if math.isfinite(steepest):
+                gap = slope_gap(table, function, *reach, 0.02 * steepest)
+                self._rounded[key] = bound, steepest, gap
+            else:
+                self._rounded[key] = bound, table_slope(table, *reach), math.inf
+        bound, slope, gap = self._rounded[key]
         if not (math.isfinite(bound) and math.isfinite(slope)):
             raise NotProvenError(f"the scores of a table are too large for {self.weights.dtype}")
-        return arb(bound) + arb(slope) * rounding
+        if not math.isfinite(steepest):  # the table's own slope says how far an argument carries
+            return arb(bound) + 2 * error, arb(bound) + arb(slope) * rounding
+        bent = (2 * error).min(arb(gap) * rounding) if math.isfinite(gap) else 2 * error
+        return arb(bound) + bent, arb(bound) + bent + arb(slope) * rounding
 
-    def output(self, linear: Linear, form: Mapping[int, fmpq]) -> tuple[arb, arb]:
-        """Error and rounding of the readout."""
-        return self._argument(linear, form, 0)
+    def output(self, linear: Linear, form: Mapping[int, fmpq]) -> tuple[float, float]:
+        """Error and rounding of an output: the walk's, or better ones followed through parts of the box."""
+        error, rounding, made, rounded = self._argument(linear, form, 0)
+        followed = self._followed(linear)
+        return (
+            min(round_up(error), round_up(made + followed[0])),
+            min(round_up(rounding), round_up(rounded + followed[1])),
+        )
+
+    def _followed(self, linear: Linear) -> tuple[arb, arb]:
+        """What reaches an output of the errors and roundings made at the wires, at worst."""
+        made = {k: v.made for k, v in self.values.items()}
+        rounded = {k: v.rounded for k, v in self.values.items()}
+        ends: dict[int, tuple[float, float]] = {}
+        whole_error: dict[int, float] = {}
+        whole_rounding: dict[int, float] = {}
+        for k, value in self.values.items():
+            unit = arb(2) ** -value.held
+            low, high = (value.ends[0] - value.rounding) * unit, (value.ends[1] + value.rounding) * unit
+            ends[k] = -round_up(-low), round_up(high)
+            whole_error[k] = round_up(value.error * unit)
+            whole_rounding[k] = round_up(value.rounding * unit)
+        flow = ErrorFlow(
+            self.circuit,
+            {k: v.function for k, v in self.values.items() if v.function is not None},
+            {k: Fuzz(made[k].argument + rounded[k].argument, made[k].value + rounded[k].value) for k in made},
+            ends,
+        )
+
+        def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+            paths = flow.on(lower, upper, linear)
+            return paths.carry(made, whole_error), paths.carry(rounded, whole_rounding)
+
+        if not linear.terms:
+            return arb(0), arb(0)
+        inputs = [self.values[k].ends for k in range(len(self.circuit.variables))]
+        lower = np.array([-round_up(-low) for low, _ in inputs])
+        upper = np.array([round_up(high) for _, high in inputs])
+        parts = worst_parts(lambda a, b: np.add(*both(a, b)), lower, upper)
+        error, rounding = both(*parts)
+        return arb(float(error.max())), arb(float(rounding.max()))
 
 
-def _inside_domain(wire: Wire, ends: tuple[float, float]) -> tuple[float, float]:
-    """The range cut to the function's domain: elsewhere the formula is not defined."""
-    assert wire.function is not None
-    least, most = domain_ends(wire.function)
-    low = ends[0] if least is None else max(ends[0], _below(least))
-    high = ends[1] if most is None else min(ends[1], _above(most))
-    return low, high
-
-
-def _below(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
-
-
-def _above(value: Fraction) -> float:
-    return -_below(-value)
+def _is_power_of_two(value: fmpz) -> bool:
+    magnitude = abs(int(value))
+    return magnitude & (magnitude - 1) == 0
 
 
 def _widened(meant: tuple[float, float], shift: float, actual: tuple[arb, arb]) -> tuple[float, float]:

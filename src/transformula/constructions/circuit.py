@@ -16,9 +16,10 @@ the proof believes none of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from transformula.constructions.parts import midpoint
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
+from transformula.formulas.boxes import Box
 from transformula.formulas.circuits import SQUARE, Balance, Circuit, Linear, Wire, build_circuit, domain_ends
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
@@ -36,7 +38,10 @@ from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.progress import report
 from transformula.taylor.box_ranges import BoxRanges, function_range
+from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
+from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
+from transformula.taylor.wire_ranges import WireRanges
 from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 
 
@@ -61,7 +66,7 @@ _SINGULAR_PART = 2.5
 #: A table of a wire that needs more tokens than this is a wire that should not exist.
 _MAX_TOKENS = 120
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
-_FLOOR = {"float64": 120 * 2.0**-53, "float32": 60 * 2.0**-24}
+_FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 Interval = tuple[float, float]
 
 
@@ -73,6 +78,7 @@ class PlanningGuide:
         self.balances: list[list[str]] = []
         self.centres: list[str] = []
         self.clamps: list[list[bool]] = []
+        self.exchanges: list[bool] = []
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
@@ -99,6 +105,19 @@ class PlanningGuide:
         )
         self.clamps.append(list(choice))
         return choice
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Exchange them where the others' sizes multiply to less than half: then less cancels."""
+        ends = self.ranges.of(inner)
+        size = _largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
+        after = math.prod(_largest(self.ranges.of(f)) for f in others) * size
+        choice = after < 0.5 * math.prod(_largest(self.ranges.of(f)) for f in factors)
+        self.exchanges.append(choice)
+        return choice
+
+
+def _largest(ends: Interval) -> float:
+    return max(abs(ends[0]), abs(ends[1]))
 
 
 def _centre(ends: Interval) -> tuple[Fraction, float]:
@@ -136,7 +155,7 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
     shortfall: NotProvenError | None = None
     tried = False
     for split in SPLITS:
-        nodes = _analyse(circuit, ranges, eps, split)
+        nodes = _analyse(circuit, formula.box, ranges, eps, split)
         try:
             tables = _fit_tables(nodes, eps, split, dtype)
         except NotProvenError as error:
@@ -146,6 +165,7 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
             "balances": guide.balances,
             "centres": guide.centres,
             "clamps": guide.clamps,
+            "exchanges": guide.exchanges,
             "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
         }
         tried = True
@@ -154,36 +174,32 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
         raise shortfall
 
 
-def _analyse(circuit: Circuit, ranges: BoxRanges, eps: float, split: Split) -> dict[int, _Node]:
+def _analyse(circuit: Circuit, box: Box, ranges: BoxRanges, eps: float, split: Split) -> dict[int, _Node]:
     """Ranges forwards, sensitivities backwards."""
     nodes: dict[int, _Node] = {}
+    reach = WireRanges(circuit, ranges)
     for index, wire in enumerate(circuit.wires):
         if wire.argument is None:
             continue
-        low, high = ranges.of(wire.argument.meaning)
+        low, high = reach.arguments[index]
         if not (math.isfinite(low) and math.isfinite(high)):
             raise NotProvenError(
                 f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
                 place=str(wire.argument.meaning),
             )
-        if wire.function is not None:
-            least, most = domain_ends(wire.function)
-            low = low if least is None else max(low, float(least))
-            high = high if most is None else min(high, float(most))
-        nodes[index] = _node(wire, (low, high))
-    _sensitivities(circuit, nodes, split.singular * split.tables * eps)
+        nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
+    _sensitivities(circuit, box, nodes, split.singular * split.tables * eps)
     _share_out(nodes, split)
     return nodes
 
 
-def _node(wire: Wire, ends: Interval) -> _Node:
+def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> _Node:
     low, high = ends
     assert wire.argument is not None
-    reads = [(k, abs(float(enclose(c)))) for k, c in wire.argument.terms]
+    reads = [(k, abs(float(enclose(c)))) for k, c in argument.terms]
     if wire.function is None:
         return _Node(wire, ends, max(high, 0.0), 1.0, reads)
-    values = function_range(wire.function, low, high)
-    size = max(abs(values[0]), abs(values[1]))
+    size = _largest(values)
     if not math.isfinite(size):
         raise NotProvenError(
             f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
@@ -196,19 +212,58 @@ def _node(wire: Wire, ends: Interval) -> _Node:
     return node
 
 
-def _sensitivities(circuit: Circuit, nodes: dict[int, _Node], allowed: float) -> None:
+def _sensitivities(circuit: Circuit, box: Box, nodes: dict[int, _Node], allowed: float) -> None:
+    """How far the outputs move for a unit error of each wire, on the worst part of the box."""
+    cells: dict[int, Cells] = {
+        k: SquareCells(*n.ends) if n.wire.function == SQUARE else FunctionCells(n.wire.function, *n.ends)
+        for k, n in nodes.items()
+        if n.wire.function is not None
+    }
+    _measure(circuit, box, nodes, cells)
+    steep = [k for k, n in nodes.items() if not math.isfinite(n.slope)]
+    if not steep:
+        return
+    for k in sorted(steep, reverse=True):
+        node = nodes[k]
+        node.singular = True
+        node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
+        cells[k] = _Blunted(cells[k], node.slope)
+        _measure(circuit, box, nodes, cells)
+
+
+def _measure(circuit: Circuit, box: Box, nodes: dict[int, _Node], cells: dict[int, Cells]) -> None:
+    flow = ErrorFlow(circuit, cells)
+    unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
+    none = dict.fromkeys(nodes, 0.0)
+    lower, upper = np.array(box.floats()).T
+    for node in nodes.values():
+        node.sensitivity = 0.0
     for output in circuit.outputs:
-        for k, factor in output.terms:
+        if not output.terms:
+            continue
+
+        def carried(a: Any, b: Any, output: Linear = output) -> Any:
+            return flow.on(a, b, output).carry(unit, none)
+
+        paths = flow.on(*worst_parts(carried, lower, upper), output)
+        for k, amplitude in paths.value.items():
             if k in nodes:
-                nodes[k].sensitivity = max(nodes[k].sensitivity, abs(float(enclose(factor))))
-    for index in sorted(nodes, reverse=True):
-        node = nodes[index]
-        if not math.isfinite(node.slope):
-            node.singular = True
-            node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
-        for k, coefficient in node.reads:
-            if k in nodes:
-                nodes[k].sensitivity += coefficient * node.slope * node.sensitivity
+                nodes[k].sensitivity = max(nodes[k].sensitivity, float(np.max(amplitude)))
+
+
+class _Blunted:
+    """A function whose slopes are cut off: what an error can do where they are unbounded."""
+
+    def __init__(self, cells: Cells, steepest: float) -> None:
+        self.cells, self.steepest = cells, steepest
+
+    def values(self, low: Any, high: Any) -> Any:
+        """As they are."""
+        return self.cells.values(low, high)
+
+    def slopes(self, low: Any, high: Any) -> Any:
+        """At most the given steepness."""
+        return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
 
 
 def _effective_slope(node: _Node, allowed: float) -> float:
@@ -278,6 +333,7 @@ def _expected_errors(nodes: dict[int, _Node], eps: float) -> dict[int, float]:
     return moved
 
 
+@lru_cache(maxsize=64)
 def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> _Table:
     low, high = ends
     if function != SQUARE:  # the square's table has its margin already
@@ -297,6 +353,8 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
                 max_tokens=_MAX_TOKENS,
             )
     except CannotFit as failure:
+        if failure.best is not None:
+            return _Table(failure.best.slopes, failure.best.offsets, failure.best.values)
         raise NotProvenError(
             f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
             f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
@@ -350,6 +408,7 @@ class _Layout:
         """2^scale · linear as coefficients of slots, which may hold multiples of their meanings."""
         factor = fmpq(2) ** scale
         entries = []
+        linear = self.circuit.in_slots(linear)
         for k, coefficient in linear.terms:
             name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
             held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)
@@ -393,7 +452,7 @@ class _Layout:
         far = max(max(map(abs, n.ends)) * 2.0**n.scale for n in self.nodes.values())
         tables = [t for _, t in self.shared.values()]
         reach = max(float((np.abs(t.offsets) + 1.01 * far * np.abs(t.slopes)).max()) for t in tables)
-        return -float(np.ceil(2 * reach + GATE_MARGIN))
+        return -(2.0 ** math.ceil(math.log2(2 * reach + GATE_MARGIN)))  # a power of two: exact in any format
 
     def _feed_forward(self, bends: list[int]) -> FeedForward:
         width = len(self.slots)

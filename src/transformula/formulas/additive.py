@@ -254,3 +254,23 @@ def rebuild(op: str, args: Sequence[Expr]) -> Expr:
     if op == "div":
         return ex.div(*args)
     return ex.power(*args) if op == "pow" else ex.call(op, *args)
+
+
+#: A variable no formula can contain: its name is empty.
+_HOLE = ex.variable("")
+
+
+def narrowest(expr: Expr) -> Expr | None:
+    """The deepest sub-expression through which an expression depends on all of its variables, if any.
+
+    Examples
+    --------
+    >>> from transformula.formulas import parse
+    >>> str(narrowest(parse("exp(x*y)/(1 + x*y)"))), narrowest(parse("exp(x*u) + u"))
+    ('x*y', None)
+    """
+    for node in walk(expr):  # children first: the first that qualifies is the deepest
+        inside = node is not expr and node.args and variables_of(node)
+        if inside and variables_of(substitute(expr, {node: _HOLE})) == {""}:
+            return node
+    return None

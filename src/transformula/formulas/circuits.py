@@ -8,11 +8,13 @@ earlier wires. The rewriting uses identities only:
 * a product of powers has equal bases merged, factors of the same form fused, and the rest multiplied
   pairwise, least deep first, by  ab = a₀b + b₀a − a₀b₀ + ((a−a₀ + λ(b−b₀))² − (a−a₀ − λ(b−b₀))²) / 4λ
   with any a₀, b₀ and λ > 0: two tables of the square;
+* c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
+  y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
 * |u| = 2 ReLU(u) − u, max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v);
 * u^v = exp(v log u).
 
 Every wire carries its *meaning*, the expression in the inputs that it stands for. The choice of
-a₀, b₀, λ is left to the caller, since it changes accuracy, not truth.
+a₀, b₀, λ and of such a is left to the caller, since it changes accuracy, not truth.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
+from flint import arb
+
 from transformula.formulas import expression as ex
-from transformula.formulas.additive import as_affine, as_part, substitute, without_cancelled
+from transformula.formulas.additive import as_affine, as_part, narrowest, substitute, without_cancelled
+from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr, variables_of, walk
 
 ARGUMENT = ex.variable("u")
@@ -51,6 +56,9 @@ class Guide(Protocol):
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Whether errors might carry the argument below or above the function's domain."""
 
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
+
 
 class PlainGuide:
     """Products split evenly, nothing clamped."""
@@ -66,6 +74,10 @@ class PlainGuide:
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """No clamps."""
         return False, False
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """As it is written."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -83,13 +95,24 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Product:
+    """left · right, made of square wires times factors, and of left and right: ``sum`` says how."""
+
+    left: Linear
+    right: Linear
+    squares: tuple[tuple[int, Fraction], ...]
+    sum: Linear
+
+
+@dataclass(frozen=True)
 class Wire:
-    """An input (no argument), a table of ``function`` in u, or a ReLU (no function)."""
+    """An input, a table of ``function`` in u, a ReLU (an argument only) or a product (no slot of its own)."""
 
     meaning: Expr
     argument: Linear | None = None
     function: Expr | None = None
     time: int = 0  # half-layers: 0 the inputs, 2k − 1 after attention k, 2k after feed-forward k
+    product: Product | None = None
 
     @property
     def is_table(self) -> bool:
@@ -112,6 +135,52 @@ class Circuit:
     def layers(self) -> int:
         """Blocks needed."""
         return max((wire.time + 1) // 2 for wire in self.wires)
+
+    def in_slots(self, linear: Linear) -> Linear:
+        """The same combination with every product written out: only wires that have a slot remain."""
+        while any(self.wires[k].product is not None for k, _ in linear.terms):
+            parts = [(ex.number(1), Linear((), linear.constant, linear.meaning))]
+            for k, c in linear.terms:
+                product = self.wires[k].product
+                one = Linear(((k, ex.number(1)),), ex.number(0), self.wires[k].meaning)
+                parts.append((c, one if product is None else product.sum))
+            linear = self._sum(parts, linear.meaning)
+        return linear
+
+    def evaluate(self, inputs: Sequence[arb]) -> list[arb]:
+        """The outputs at a point, wire by wire, as balls."""
+        values: list[arb] = []
+
+        def joined(linear: Linear) -> arb:
+            return sum((enclose(c) * values[k] for k, c in linear.terms), enclose(linear.constant))
+
+        for k, wire in enumerate(self.wires):
+            if wire.product is not None:
+                values.append(joined(wire.product.sum))
+            elif wire.argument is None:
+                values.append(inputs[k])
+            elif wire.function is None:
+                values.append(joined(wire.argument).max(arb(0)))
+            else:
+                values.append(enclose(wire.function, {str(ARGUMENT.value): joined(wire.argument)}))
+        return [joined(output) for output in self.outputs]
+
+    def needed(self, linear: Linear) -> list[int]:
+        """The wires that a combination depends on, in order."""
+        found: set[int] = set()
+        stack = [k for k, _ in linear.terms]
+        while stack:
+            k = stack.pop()
+            if k in found:
+                continue
+            found.add(k)
+            wire = self.wires[k]
+            if wire.product is not None:
+                stack += [i for i, _ in wire.product.squares]
+                stack += [i for part in (wire.product.left, wire.product.right) for i, _ in part.terms]
+            elif wire.argument is not None:
+                stack += [i for i, _ in wire.argument.terms]
+        return sorted(found)
 
     def lower(self, expr: Expr) -> Linear:
         """The expression as a linear combination of wires, which are added where they are missing."""
@@ -153,11 +222,13 @@ class Circuit:
             argument = Linear(terms, ex.number(0), inner)
             function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
             return self._square(argument) if function in _SQUARES else self._wire(function, argument)
-        inner = _narrowest(expr)
-        function = substitute(expr, {inner: ARGUMENT})
+        through = narrowest(expr)
+        if through is None:
+            raise ValueError(f"{expr} is not a function of one argument")
+        function = substitute(expr, {through: ARGUMENT})
         if function in _SQUARES:
-            return self._square(self.lower(inner))
-        return self._wire(function, self._clamped(function, self.lower(inner)))
+            return self._square(self.lower(through))
+        return self._wire(function, self._clamped(function, self.lower(through)))
 
     def _square(self, argument: Linear) -> Linear:
         """u² = (u − c)² + 2cu − c²: around its centre the square is smaller, hence more accurate."""
@@ -165,8 +236,10 @@ class Circuit:
         one, shift, twice = ex.number(1), ex.number(-centre), ex.number(2 * centre)
         moved = self._sum([(one, argument), (one, Linear((), shift, shift))], ex.add(argument.meaning, shift))
         corner = ex.number(-(centre**2))
-        parts = [(one, self._wire(SQUARE, moved)), (twice, argument), (one, Linear((), corner, corner))]
-        return self._sum(parts, ex.power(argument.meaning, ex.number(2)))
+        square = self._wire(SQUARE, moved)
+        parts = [(one, square), (twice, argument), (one, Linear((), corner, corner))]
+        total = self._sum(parts, ex.power(argument.meaning, ex.number(2)))
+        return self._joined(argument, argument, [(square, Fraction(1))], total)
 
     def _clamped(self, function: Expr, argument: Linear) -> Linear:
         """low + ReLU(u − low) never falls below low; what is exact already stays as it is.
@@ -228,6 +301,10 @@ class Circuit:
     def _product(self, expr: Expr) -> Linear:
         constant, powers = _factors(expr)
         powers = _distributed(powers)
+        exchanged = self._exchanged(powers)
+        if exchanged is not None:
+            factor, powers, function, inner = exchanged
+            constant = ex.mul(constant, factor)
         fused: dict[object, Expr] = {}
         for base, exponent in powers.items():
             factor = ex.power(base, ex.number(exponent))
@@ -235,11 +312,41 @@ class Circuit:
             key = part.forms if len(part.forms) == 1 else factor
             fused[key] = ex.mul(fused[key], factor) if key in fused else factor
         factors = [self._factor(f) for f in fused.values()]
+        if exchanged is not None:
+            factors.append(self._wire(function, self._clamped(function, self.lower(inner))))
         while len(factors) > 1:
             factors.sort(key=self._ready)
             factors = [*factors[2:], self._times(factors[0], factors[1])]
         product = factors[0] if factors else Linear((), ex.number(1), ex.number(1))
         return self._sum([(constant, product)], expr)
+
+    def _exchanged(
+        self, powers: dict[Expr, Fraction]
+    ) -> tuple[Expr, dict[Expr, Fraction], Expr, Expr] | None:
+        """(constant, the other powers, v^a g in u, v) where g(v) is one of the powers, if that is wanted."""
+        for base, exponent in powers.items():
+            factor = ex.power(base, ex.number(exponent))
+            if (
+                base.op in ("variable", "mul", "div", "pow")
+                or len(as_part(factor, self.variables).forms) == 1
+            ):
+                continue
+            inner = narrowest(factor)
+            if inner is None or inner.op not in ("mul", "div", "pow"):
+                continue
+            share, inside = _factors(inner)
+            by = next((powers[b] / e for b, e in inside.items() if b in powers), Fraction(0))
+            if not by or by.denominator != 1 or base in inside:
+                continue
+            others = {b: powers.get(b, Fraction(0)) - by * inside.get(b, 0) for b in (*powers, *inside)}
+            others = {b: e for b, e in others.items() if e and b is not base}
+            g = substitute(factor, {inner: ARGUMENT})
+            function = ex.mul(ex.power(ARGUMENT, ex.number(by)), g)
+            before = [ex.power(b, ex.number(e)) for b, e in powers.items()]
+            after = [ex.power(b, ex.number(e)) for b, e in others.items()]
+            if self.guide.exchange(before, after, function, inner):
+                return ex.power(share, ex.number(-by)), others, function, inner
+        return None
 
     def _factor(self, expr: Expr) -> Linear:
         if expr.op in ("mul", "div", "pow"):
@@ -253,6 +360,9 @@ class Circuit:
         return max((self.wires[k].time for k, _ in factor.terms), default=0)
 
     def _times(self, a: Linear, b: Linear) -> Linear:
+        if a.is_constant or b.is_constant:
+            factor, other = (a, b) if a.is_constant else (b, a)
+            return self._sum([(factor.constant, other)], ex.mul(a.meaning, b.meaning))
         meaning = ex.mul(a.meaning, b.meaning)
         left, right, weight = self.guide.balance(a.meaning, b.meaning)
         if weight <= 0:
@@ -267,7 +377,7 @@ class Circuit:
             squares.append(self._wire(SQUARE, self._sum([(one, a), (signed, b), (one, moved)], inside)))
         quarter = ex.number(1 / (4 * weight))
         corner = ex.number(-left * right)
-        return self._sum(
+        total = self._sum(
             [
                 (ex.number(left), b),
                 (ex.number(right), a),
@@ -277,6 +387,17 @@ class Circuit:
             ],
             meaning,
         )
+        share = 1 / (4 * weight)
+        return self._joined(a, b, [(squares[0], share), (squares[1], -share)], total)
+
+    def _joined(
+        self, a: Linear, b: Linear, squares: Sequence[tuple[Linear, Fraction]], total: Linear
+    ) -> Linear:
+        """A product as a wire of its own, for those who follow errors: it has no slot."""
+        used = tuple((square.terms[0][0], factor) for square, factor in squares)
+        time = max(self.wires[k].time for k, _ in used)
+        self.wires.append(Wire(total.meaning, time=time, product=Product(a, b, used, total)))
+        return Linear(((len(self.wires) - 1, ex.number(1)),), ex.number(0), total.meaning)
 
 
 def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> Circuit:
@@ -286,7 +407,7 @@ def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guid
     --------
     >>> from transformula.formulas import parse
     >>> circuit = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), PlainGuide())
-    >>> [str(w.function) for w in circuit.wires[2:]], circuit.layers
+    >>> [str(w.function) for w in circuit.wires if w.is_table], circuit.layers
     (['u**2', 'u**2', 'sin(u)'], 1)
     """
     circuit = Circuit(tuple(variables), guide)
@@ -365,17 +486,3 @@ def _distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
 
 def _rebuilt(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
     return ex.mul(constant, *(ex.power(b, ex.number(e)) for b, e in powers.items()))
-
-
-def _narrowest(expr: Expr) -> Expr:
-    """The deepest sub-expression through which the expression depends on all of its variables."""
-    best = expr
-    for node in walk(expr):  # children first: the first that qualifies is the deepest
-        if node is expr or not node.args or not variables_of(node):
-            continue
-        if not variables_of(substitute(expr, {node: ARGUMENT})) - {"u"}:
-            best = node
-            break
-    if best is expr:  # no inner one: the function's own argument
-        raise ValueError(f"{expr} is not a function of one argument")
-    return best

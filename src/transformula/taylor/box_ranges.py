@@ -7,13 +7,17 @@ import math
 import numpy as np
 from flint import arb
 
+from transformula.formulas import expression as ex
+from transformula.formulas.additive import narrowest, substitute
 from transformula.formulas.boxes import Box
 from transformula.formulas.enclosures import enclose, precision, round_up
 from transformula.formulas.expression import Expr, variables_of
 from transformula.taylor.cells import enclose_range
+from transformula.taylor.function_cells import FunctionCells
 from transformula.taylor.ranges import UndefinedError, enclose_ends
 
 _BITS = 96
+_ARGUMENT = ex.variable("u")
 _TOLERANCE = 2e-3
 _MAX_BOXES = 6_000
 
@@ -49,7 +53,18 @@ class BoxRanges:
             lower = np.array([-round_up(-self.ends[n][0]) for n in names])
             upper = np.array([round_up(self.ends[n][1]) for n in names])
             tight = enclose_range(expr, names, lower, upper, _TOLERANCE, _MAX_BOXES)
-        return max(plain[0], tight[0]), min(plain[1], tight[1])
+        through = self._through(expr)
+        return max(plain[0], tight[0], through[0]), min(plain[1], tight[1], through[1])
+
+    def _through(self, expr: Expr) -> tuple[float, float]:
+        """The range of f(v) from that of v, where the expression is a function of one inner value."""
+        inner = narrowest(expr)
+        if inner is None:
+            return -math.inf, math.inf
+        low, high = self.of(inner)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return -math.inf, math.inf
+        return function_range(substitute(expr, {inner: _ARGUMENT}), low, high)
 
 
 def function_range(function: Expr, low: float, high: float) -> tuple[float, float]:
@@ -62,7 +77,7 @@ def function_range(function: Expr, low: float, high: float) -> tuple[float, floa
             plain = -math.inf, math.inf
         if _each_once(function):
             return plain
-        tight = enclose_range(function, ["u"], np.array([low]), np.array([high]), _TOLERANCE, 1_000)
+    tight = FunctionCells(function, low, high).range
     return max(plain[0], tight[0]), min(plain[1], tight[1])
 
 

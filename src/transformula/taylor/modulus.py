@@ -60,7 +60,7 @@ def variable_occurs(expr: Expr, variable: str) -> bool:
 
 def _largest(bound: Callable[[float, float], float], lower: float, upper: float) -> float:
     """The largest bound over pieces, the worst of them halved as long as that helps."""
-    pieces = list(pairwise(_cuts(lower, upper))) or [(lower, upper)]
+    pieces = list(pairwise(geometric_cuts(lower, upper))) or [(lower, upper)]
     heap = [(-bound(a, b), a, b) for a, b in pieces]
     heapq.heapify(heap)
     for _ in range(_MAX_SPLITS):
@@ -76,7 +76,8 @@ def _largest(bound: Callable[[float, float], float], lower: float, upper: float)
     return -heap[0][0]
 
 
-def _cuts(lower: float, upper: float) -> list[float]:
+def geometric_cuts(lower: float, upper: float) -> list[float]:
+    """Points of an interval, its ends included: evenly spaced, and ever closer towards both ends."""
     width = upper - lower
     inner = [lower + width * k / _UNIFORM for k in range(1, _UNIFORM)]
     near = [width / _UNIFORM * 2.0**-k for k in range(1, _GEOMETRIC)]

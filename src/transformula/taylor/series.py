@@ -62,6 +62,19 @@ class SeriesOf:
         exact = _coefficients(self._at(centre, radius, order), order)
         return exact, arb(remainder.abs_upper())
 
+    def slope(self, ball: arb) -> arb:
+        """An enclosure of f' on a ball.
+
+        Raises
+        ------
+        SingularError
+            If f is not seen to be smooth there.
+        """
+        slope = self._at(ball, arb(1), 2)[1]
+        if not slope.is_finite():
+            raise SingularError
+        return slope
+
     def _at(self, centre: arb, radius: arb, length: int) -> arb_series:
         before, ctx.cap = ctx.cap, length
         try:

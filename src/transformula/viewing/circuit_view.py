@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+
+from flint import fmpq
 
 from transformula.certificates.checker import stored_plan
 from transformula.certificates.circuit import ReplayGuide
@@ -53,7 +55,7 @@ def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
     if model.construction != "circuit" or not isinstance(model.formula, Formula):
         raise InputError(f"a {model.construction} model is no circuit: only circuits can be drawn")
-    circuit = _circuit(model)
+    circuit = circuit_of(model)
     ranges = BoxRanges(model.box)
     network = read_circuit(model.weights)
     heads = {model.weights.slots[h.slot]: h for block, _ in network.blocks for h in block}
@@ -61,18 +63,22 @@ def circuit_items(model: Model) -> list[Item]:
     names = [*circuit.variables, *(f"w{k}" for k in range(len(circuit.variables), len(circuit.wires)))]
     items = [_input(name, model.box.floats()[k]) for k, name in enumerate(circuit.variables)]
     for name, wire in list(zip(names, circuit.wires, strict=True))[len(items) :]:
+        if wire.product is not None:  # drawn as its squares
+            continue
         head = heads.get(name)
         tokens, table = (len(head.slopes), tables[head.table]) if head is not None else (0, 0)
-        items.append(_wire(name, wire, names, ranges, tokens, table))
+        items.append(_wire(name, wire, circuit, names, ranges, tokens, table))
     last = max(item.column for item in items) + 1
-    for k, (linear, text) in enumerate(zip(circuit.outputs, model.formula.texts, strict=True)):
+    outputs = [circuit.in_slots(linear) for linear in circuit.outputs]
+    for k, (linear, text) in enumerate(zip(outputs, model.formula.texts, strict=True)):
         name = f"output {k + 1}" if len(circuit.outputs) > 1 else "output"
         reads = tuple(names[w] for w, _ in linear.terms)
         items.append(Item(name, "output", last, name, _form(linear, names), reads, text))
     return items
 
 
-def _circuit(model: Model) -> Circuit:
+def circuit_of(model: Model) -> Circuit:
+    """The circuit a model was compiled to, built again from its formula and its stored plan."""
     _, description = files.unpack(model.packed)
     assert isinstance(model.formula, Formula)
     guide = ReplayGuide(stored_plan(description))
@@ -83,15 +89,24 @@ def _input(name: str, ends: tuple[float, float]) -> Item:
     return Item(name, "input", 0, name, "", (), name, ends)
 
 
-def _wire(name: str, wire: Wire, names: Sequence[str], ranges: BoxRanges, tokens: int, table: int) -> Item:
+def _wire(
+    name: str,
+    wire: Wire,
+    circuit: Circuit,
+    names: Sequence[str],
+    ranges: BoxRanges,
+    tokens: int,
+    table: int,
+) -> Item:
     assert wire.argument is not None
+    argument = circuit.in_slots(wire.argument)
     return Item(
         name,
         "table" if wire.is_table else "ReLU",
         wire.time,
         str(wire.function) if wire.is_table else "ReLU(u)",
-        _form(wire.argument, names),
-        tuple(names[k] for k, _ in wire.argument.terms),
+        _form(argument, names),
+        tuple(names[k] for k, _ in argument.terms),
         str(wire.meaning),
         ranges.of(wire.argument.meaning),
         tokens,
@@ -170,8 +185,12 @@ def table_lines(model: Model) -> list[str]:
 
 def _axes(head: TableHead, model: Model) -> str:
     names = model.weights.inputs
-    forms = [_joined([(int(c.p) / int(c.q), names[k]) for k, c in form.items()]) for form in head.forms]
-    return " and ".join(map(_short, forms))
+    return " and ".join(_short(linear_text(form, names)) for form in head.forms)
+
+
+def linear_text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:
+    """Σ coefficient·name of a stored form, with short numbers."""
+    return _joined([(int(c.p) / int(c.q), names[k]) for k, c in form.items()])
 
 
 def circuit_svg(model: Model) -> str:

@@ -1,0 +1,81 @@
+"""Proven ranges of the wires of a circuit: from their meanings on the box, and from the wires they read.
+
+Neither is always better. The meaning of a wire is an expression in the inputs, which Taylor models bound
+well unless it is deep; a sum of wires, each with a range of its own, forgets what they have in common.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import arb
+
+from transformula.formulas.circuits import Circuit, Linear, domain_ends
+from transformula.formulas.enclosures import round_up, to_fmpq
+from transformula.formulas.expression import Expr
+from transformula.taylor.box_ranges import BoxRanges, function_range
+from transformula.taylor.error_flow import Form, squared, times
+from transformula.taylor.function_cells import Pair
+
+Ends = tuple[float, float]
+
+
+class WireRanges:
+    """Ranges of wires and of their arguments on the box, as floats rounded outwards.
+
+    ``values`` has a range for every wire, ``arguments`` for every table and ReLU: a table's is cut to its
+    function's domain, since elsewhere the formula is not defined.
+    """
+
+    def __init__(self, circuit: Circuit, ranges: BoxRanges) -> None:
+        self.ranges = ranges
+        self.values: dict[int, Ends] = {}
+        self.arguments: dict[int, Ends] = {}
+        for k, wire in enumerate(circuit.wires):
+            if wire.product is not None:
+                left = self._joined(wire.product.left)
+                same = wire.product.left is wire.product.right
+                right = left if same else self._joined(wire.product.right)
+                product = squared(_pair(left)) if same else times(_pair(left), _pair(right))
+                self.values[k] = _both(_ends(product), ranges.of(wire.meaning))
+            elif wire.argument is None:
+                self.values[k] = ranges.of(wire.meaning)
+            else:
+                argument = self._joined(wire.argument)
+                if wire.function is None:
+                    self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
+                else:
+                    argument = _inside_domain(wire.function, argument)
+                    self.values[k] = self._value(wire.function, argument, wire.meaning)
+                self.arguments[k] = argument
+
+    def _value(self, function: Expr, argument: Ends, meaning: Expr) -> Ends:
+        found = self.ranges.of(meaning)
+        if not math.isfinite(argument[1] - argument[0]):
+            return found
+        return _both(function_range(function, *argument), found)
+
+    def _joined(self, linear: Linear) -> Ends:
+        values = {k: _pair(self.values[k]) for k, _ in linear.terms}
+        return _both(_ends(Form(linear).of(values)), self.ranges.of(linear.meaning))
+
+
+def _pair(ends: Ends) -> Pair:
+    return np.asarray(ends[0]), np.asarray(ends[1])
+
+
+def _ends(pair: Pair) -> Ends:
+    return float(pair[0]), float(pair[1])
+
+
+def _both(a: Ends, b: Ends) -> Ends:
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else a
+
+
+def _inside_domain(function: Expr, ends: Ends) -> Ends:
+    least, most = domain_ends(function)
+    low = ends[0] if least is None else max(ends[0], -round_up(-arb(to_fmpq(least))))
+    high = ends[1] if most is None else min(ends[1], round_up(arb(to_fmpq(most))))
+    return low, high
