@@ -9,10 +9,12 @@ from typing import Any
 
 from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
 from transformula.certificates.rules import Target
-from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates
+from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates, rounds
 from transformula.errors import InputError, NotProvenError, TransformulaError
+from transformula.formulas.boxes import MAX_VARIABLES
 from transformula.formulas.formula import Formula
 from transformula.formulas.peaks import peak
+from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
 from transformula.model import Model
 from transformula.transformers.files import pack
@@ -51,7 +53,8 @@ def compile(
         1 insists on a single layer.
     shape : (n, d), optional
         Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features,
-        and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d.
+        and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d. With d variables
+        and d formulas, every position computes them from its own features.
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
@@ -78,15 +81,30 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = Formula.of(formula, on)
+    parsed = _at_positions(Formula.of(formula, on), shape)
     if rel is not None:
         eps = _absolute(rel, eps, parsed)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
+    refusals: list[TransformulaError] = []
+    for names in rounds(parsed, options):
+        proven = []
+        for name in names:
+            try:
+                proven.append(_first_proven(name, parsed, options))
+            except (NotProvenError, InputError) as error:
+                refusals.append(error)
+        if proven:
+            return min(proven, key=_size)
+    raise _most_telling(refusals)
+
+
+def _first_proven(name: str, formula: Formula, options: Options) -> Model:
+    """The first candidate of a construction whose proof closes, or the refusal that came closest."""
     shortfall: NotProvenError | None = None
-    found = candidates(parsed, options)
+    found = candidates(name, formula, options)
     while True:
         try:
-            name, weights, plan = next(found)
+            candidate = next(found)
         except StopIteration:
             break
         except TransformulaError:
@@ -94,11 +112,25 @@ def compile(
                 raise
             break  # what was almost proven says more than why the rest could not even be built
         try:
-            return _package(name, weights, parsed, options, plan)
+            return _package(name, candidate.weights, formula, options, candidate.plan)
         except NotProvenError as error:
             shortfall = error.unless_closer(shortfall)
     assert shortfall is not None, "a construction yields candidates or raises"
     raise shortfall
+
+
+def _size(model: Model) -> float:
+    """Numbers in the model; a single layer is worth half as many again."""
+    return model.parameter_count / (1.5 if model.layers == 1 else 1.0)
+
+
+def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
+    """The proof that came closest; if nothing could even be built, the first reason."""
+    closest: NotProvenError | None = None
+    for error in refusals:
+        if isinstance(error, NotProvenError):
+            closest = error.unless_closer(closest)
+    return closest or refusals[0]
 
 
 def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -> Model:
@@ -173,13 +205,25 @@ def _check_dtype(dtype: str) -> None:
         raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
 
 
+def _at_positions(formula: Formula, shape: Any) -> Formula:
+    """The formula of one position, repeated for all, where it has one position's variables only."""
+    try:
+        n, d = shape
+    except (TypeError, ValueError):
+        return formula
+    if formula.box.dimension == d == len(formula.outputs) and isinstance(n, int) and 1 < n <= MAX_VARIABLES:
+        return at_every_position(formula, n)
+    return formula
+
+
 def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
     if len(shape) != 2 or not all(isinstance(v, int) and v > 0 for v in shape):
         raise InputError(f"shape must be (positions, features), not {shape!r}")
     n, d = shape
     if n * d != formula.box.dimension or n * d != len(formula.outputs):
         raise InputError(
-            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas, "
+            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas "
+            f"(or {d} of each, the same for every position), "
             f"not {formula.box.dimension} and {len(formula.outputs)}"
         )
     return n, d

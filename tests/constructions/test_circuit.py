@@ -1,10 +1,17 @@
 """Sizes and tolerances of named circuits: a regression in tokens, layers or tightness fails here."""
 
+from typing import ClassVar
+
+import numpy as np
 import pytest
 
 import transformula as tf
 from support.circuit_models import CASES
+from transformula.certificates.circuit import prove_circuit
+from transformula.certificates.proof import RefutedError
 from transformula.errors import InputError, TransformulaError
+from transformula.formulas import Formula
+from transformula.transformers import files, reference
 
 #: name: layers, memory tokens (with slack for another machine's libraries)
 SIZES = {
@@ -75,10 +82,80 @@ def test_refusals_name_the_place(formula, box, words):
 
 
 def test_options_that_do_not_fit_a_circuit():
-    for options in ({"layers": 1}, {"multi_head": True}, {"shape": (2, 1)}):
-        formula = ["x*y", "x - y"] if "shape" in options else "x*y"
+    for options in ({"layers": 1}, {"multi_head": True}, {"shape": (3, 1)}):
         with pytest.raises(InputError):
-            tf.compile(formula, on="x=0..1, y=0..1", construction="circuit", **options)
+            tf.compile("x*y", on="x=0..1, y=0..1", construction="circuit", **options)
+
+
+class TestSequences:
+    """A circuit at every position: the same one where the positions do the same, else all of it."""
+
+    BOX = "x=0..1, y=-1..1"
+    FORMULAS: ClassVar = ["x*y", "sin(x)/(1 + y**2)"]
+
+    @pytest.mark.parametrize("dtype, eps", [("float64", 1e-6), ("float32", 1e-3)])
+    def test_every_position_computes_the_same(self, dtype, eps):
+        whole = tf.compile(
+            self.FORMULAS, on=self.BOX, eps=eps, shape=(5, 2), dtype=dtype, construction="circuit"
+        )
+        one = tf.compile(self.FORMULAS, on=self.BOX, eps=eps, dtype=dtype, construction="circuit")
+        assert whole.memory_tokens == one.memory_tokens and whole.tokens == one.tokens + 4
+        assert whole.certificate.bound == one.certificate.bound and tf.verify(whole).verified
+        x = np.random.default_rng(0).uniform([0, -1], [1, 1], (30, 5, 2))
+        assert whole(x).shape == (30, 5, 2)
+        np.testing.assert_array_equal(whole(x).reshape(-1, 2), one(x.reshape(-1, 2)))
+        inner = reference.run(whole.weights, x.reshape(30, 10)).reshape(30, 5, 2)
+        assert np.abs(inner - whole(x)).max() <= 2 * whole.certificate.rounding
+
+    def test_positions_may_differ_and_see_each_other(self):
+        formulas = ["min(a, b)*c", "max(a, b)", "a*b*c + c"]
+        model = tf.compile(
+            formulas, on="a=0..1, b=0..1, c=-1..1", eps=1e-6, shape=(3, 1), construction="circuit"
+        )
+        x = np.random.default_rng(1).uniform([0, 0, -1], 1, (50, 3))
+        a, b, c = x.T
+        wanted = np.stack([np.minimum(a, b) * c, np.maximum(a, b), a * b * c + c], axis=1)
+        assert np.abs(model(x[:, :, None])[:, :, 0] - wanted).max() <= model.certificate.bound
+        assert np.abs(reference.run(model.weights, x) - wanted).max() <= model.certificate.bound
+        assert tf.verify(model).verified and len(model.weights.data_tokens) == 3
+
+    def test_the_checker_compares_the_positions(self):
+        same = tf.compile(self.FORMULAS, on=self.BOX, eps=1e-3, shape=(2, 2), construction="circuit")
+        other = Formula.of(
+            ["x_1*y_1", "sin(x_1)/(1 + y_1**2)", "x_2*y_2", "cos(x_2)/(1 + y_2**2)"], on=same.box
+        )
+        _, description = files.unpack(same.packed)
+        with pytest.raises(RefutedError, match="differ"):
+            prove_circuit(same.weights, other, description["plan"])
+
+
+class TestAuto:
+    """By proven size: the exact polynomial, one layer, or a circuit."""
+
+    @pytest.mark.parametrize(
+        "formula, box, eps, construction",
+        [
+            ("10*sin(pi*x1*x2) + 20*(x3 - 1/2)**2 + 10*x4 + 5*x5", "x1..x5=0..1", 2e-5, "circuit"),
+            ("sin(x1) + sin(x2)", "x1..x2=0..2*pi", 1e-6, "lookup"),
+            ("x*sin(y)", "x=0..1, y=0..1", 1e-4, "lookup"),
+            ("x*y*z + x**2", "x=0..1, y=0..1, z=0..1", None, "polynomial"),
+        ],
+    )
+    def test_choice(self, formula, box, eps, construction):
+        assert tf.compile(formula, on=box, eps=eps).construction == construction
+
+    def test_the_smaller_of_two_proven_models(self):
+        formula, box, eps = "exp(-x1*x2)*sin(3*x1 + x2)", "x1..x2=0..2", 1e-4
+        sizes = {
+            name: tf.compile(formula, on=box, eps=eps, construction=name).parameter_count
+            for name in ("lookup", "circuit")
+        }
+        assert tf.compile(formula, on=box, eps=eps).parameter_count == min(sizes.values())
+
+    def test_a_product_too_wide_to_expand_is_a_circuit(self):
+        names = [f"x{k}" for k in range(1, 15)]
+        model = tf.compile("*".join(names), on="x1..x14=1..2", eps=1.0)
+        assert model.construction == "circuit" and model.layers == 4
 
 
 class TestRelative:

@@ -151,7 +151,7 @@ def test_polynomial_approximation_refuses_them_too():
         ("sin(1/(x**2 + 10**-9))", "x=-1..1", {"eps": 1e-3}, "looks discontinuous"),
         ("x/abs(x)", "x=-1..1", {"eps": 1e-3}, "x/abs(x) is undefined"),
         ("x", "x=0..1", {"eps": 1e-3, "multi_head": True}, "multi-head"),
-        ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (2, 1)}, "needs 2 variables"),
+        ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (2, 2)}, "needs 4 variables"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (0, 1)}, "shape must be"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (1,)}, "shape must be"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "layers": 2}, "layers"),

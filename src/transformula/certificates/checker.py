@@ -167,7 +167,10 @@ def stored_shape(description: dict[str, Any], weights: Weights) -> tuple[int, in
     """The sequence's (positions, features) that model.json states, if the weights have that shape."""
     shape = description.get("shape")
     if shape is None:
-        if description.get("construction") in ("lookup", "partition") and len(weights.data_tokens) > 1:
+        if (
+            description.get("construction") in ("lookup", "partition", "circuit")
+            and len(weights.data_tokens) > 1
+        ):
             raise ModelFileError("model.json states no shape, and the weights are those of a sequence")
         return None
     whole = isinstance(shape, list) and len(shape) == 2 and all(type(v) is int and v > 0 for v in shape)

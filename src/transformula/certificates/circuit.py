@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, fmpq, fmpz
 
 from transformula.certificates.bounding import bound_table
-from transformula.certificates.leaks import SILENT
+from transformula.certificates.leaks import SILENT, score_slack
 from transformula.certificates.proof import Proof, RefutedError
 from transformula.certificates.rounding import EXP_ULPS, FORMATS, FloatFormat
 from transformula.certificates.softmax_rounding import Arithmetic, rounding_bound
@@ -49,13 +49,14 @@ from transformula.formulas.circuits import (
 from transformula.formulas.enclosures import enclose, precision, round_up
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
+from transformula.formulas.positions import formula_of_a_position
 from transformula.taylor.box_ranges import BoxRanges
 from transformula.taylor.error_flow import NO_FUZZ, ErrorFlow, Fuzz, worst_parts
 from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
 from transformula.taylor.ranges import check_defined_on
 from transformula.taylor.results import Floats
-from transformula.taylor.wire_ranges import WireRanges
+from transformula.taylor.wire_ranges import WireRanges, inside_domain
 from transformula.transformers.circuit import (
     CircuitHead,
     CircuitWeights,
@@ -79,8 +80,14 @@ def _rational(text: object) -> Fraction:
     return Fraction(text)
 
 
+def _choice(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
 def _exponent(value: object) -> int:
-    if not isinstance(value, int) or abs(value) > _MAX_EXPONENT:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MAX_EXPONENT:
         raise ValueError(f"{value!r} is not the exponent of a scale")
     return value
 
@@ -92,8 +99,8 @@ class ReplayGuide:
         try:
             self.balances = [Balance(*map(_rational, choice)) for choice in plan["balances"]][::-1]
             self.centres = [_rational(c) for c in plan["centres"]][::-1]
-            self.clamps = [(bool(low), bool(high)) for low, high in plan["clamps"]][::-1]
-            self.exchanges = [bool(choice) for choice in plan["exchanges"]][::-1]
+            self.clamps = [(_choice(low), _choice(high)) for low, high in plan["clamps"]][::-1]
+            self.exchanges = [_choice(choice) for choice in plan["exchanges"]][::-1]
             self.scales = {int(k): (_exponent(s), _exponent(h)) for k, (s, h) in plan["scales"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise RefutedError("the plan beside the weights can not be read") from None
@@ -153,6 +160,11 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
         network = read_circuit(weights)
     except NotCircuitError as reason:
         raise RefutedError(f"the weights are not a table circuit: {reason}") from None
+    if network.repeated:
+        same = formula_of_a_position(formula, network.positions)
+        if same is None:
+            raise RefutedError("every position computes the same, but the formulas differ")
+        formula = same
     guide = ReplayGuide(plan)
     with precision(_BITS):
         check_defined_on(formula)
@@ -309,15 +321,17 @@ class _Walker:
             raise NotProvenError(
                 f"the range of {wire.argument.meaning} could not be bounded", place=str(wire.argument.meaning)
             )
-        stretch = 2.0**scale
-        shift = round_up(error)
-        wide = _widened((low * stretch, high * stretch), shift, actual)
+        shift, off = round_up(error), round_up(rounding)
+        wide = _widened(_stretched((low, high), scale), shift, actual)
+        reach = _outwards(wide[0] - off, wide[1] + off)
         function = _scaled(wire.function, scale, held)
-        leak = self._leak(head, wide)
-        key = (wire.function, scale, held, wide, head.table)
+        leak = self._leak(head, reach)
+        # the table is proven wherever a computed argument can be and the function is defined
+        inside = _stretched(inside_domain(wire.function, _stretched(reach, -scale)), scale)
+        key = (wire.function, scale, held, inside, head.table)
         if key not in self._proved:
             table = Table(head.slopes.astype(float), head.offsets.astype(float), head.values.astype(float))
-            interval = [(arb(wide[0]), arb(wide[1]))]
+            interval = [(arb(inside[0]), arb(inside[1]))]
             bound = bound_table(function, ["u"], interval, table)
             self.pieces += bound.boxes
             self._proved[key] = arb(bound.value)
@@ -329,14 +343,14 @@ class _Walker:
             )
         values = self.ranges.values[index]
         size = arb(max(abs(values[0]), abs(values[1])))
-        cells = self._function(wire.function, scale, wide, rounding)
+        cells = self._function(wire.function, _stretched(reach, -scale))
         own = (self._proved[key] + leak).upper()
-        steepest = cells.steepest * 2.0 ** (held - scale)
-        fresh, computed = self._softmax_rounding(head, function, steepest, wide, rounding, own)
+        steepest = round_up(arb(cells.steepest) * arb(2) ** (held - scale))
+        fresh, computed = self._softmax_rounding(head, function, steepest, reach, rounding, own)
         total = (own + arb(change)).upper()
         factor = arb(2) ** held
         ends = (arb(values[0]) * factor - total).lower(), (arb(values[1]) * factor + total).upper()
-        back, unit = 2.0**-scale, arb(2) ** -held
+        back, unit = arb(2) ** -scale, arb(2) ** -held
         return _Value(
             held,
             size,
@@ -348,25 +362,26 @@ class _Walker:
             cells,
         )
 
-    def _function(self, function: Expr, scale: int, wide: tuple[float, float], rounding: arb) -> Cells:
+    def _function(self, function: Expr, ends: tuple[float, float]) -> Cells:
         """The wire's function on the range of its argument, exact or computed."""
-        off = round_up(rounding)
-        low = math.nextafter(wide[0] - off, -math.inf) * 2.0**-scale
-        high = math.nextafter(wide[1] + off, math.inf) * 2.0**-scale
         if function == SQUARE:
-            return SquareCells(low, high)
-        if (function, low, high) not in self._cells:
-            self._cells[function, low, high] = FunctionCells(function, low, high)
-        return self._cells[function, low, high]
+            return SquareCells(*ends)
+        if (function, ends) not in self._cells:
+            self._cells[function, ends] = FunctionCells(function, *ends)
+        return self._cells[function, ends]
 
-    def _leak(self, head: CircuitHead, wide: tuple[float, float]) -> arb:
-        """Share of the weight outside the head's own table, times the spread of values."""
-        reach = max(abs(wide[0]), abs(wide[1]))
+    def _leak(self, head: CircuitHead, ends: tuple[float, float]) -> arb:
+        """Share of the weight outside the head's own table, times the spread of values.
+
+        For real scores and for computed ones: ``ends`` are those of computed arguments.
+        """
+        reach = max(abs(ends[0]), abs(ends[1]))
         slope, offset, value = head.foreign_reach
         own = float((head.offsets - np.abs(head.slopes) * reach).max())
         foreign = head.gate + offset + slope * reach
         largest = float((np.abs(head.offsets) + np.abs(head.slopes) * reach).max())
-        gap = own - foreign - 1e-14 * (1 + largest + abs(head.gate) + offset + slope * reach)
+        size = 1 + largest + abs(head.strongest_gate) + offset + slope * reach
+        gap = own - foreign - score_slack(size, 5, self.form)
         others = self.weights.tokens - len(head.slopes)
         if not gap > SILENT:
             raise RefutedError("a head is not kept to its own table: the gate is too weak")
@@ -378,19 +393,18 @@ class _Walker:
         head: CircuitHead,
         function: Expr,
         steepest: float,
-        wide: tuple[float, float],
+        reach: tuple[float, float],
         rounding: arb,
         error: arb,
     ) -> tuple[arb, arb]:
         """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
 
-        T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| · |û − u|, and up to twice the table's error.
+        T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| · |û − u|, and up to twice the table's error, which is
+        proven on all of ``reach`` but where f is not defined: there its slope is infinite, and the path cut.
         """
-        key = (function, wide, head.table, round_up(rounding))
+        key = (function, reach, head.table)
         if key not in self._rounded:
             table = Table(head.slopes.astype(float), head.offsets.astype(float), head.values.astype(float))
-            off = round_up(rounding)
-            reach = wide[0] - off, wide[1] + off
             arithmetic = Arithmetic.of(
                 self.weights.dtype,
                 exp_ulps=EXP_ULPS,
@@ -436,7 +450,7 @@ class _Walker:
         flow = ErrorFlow(
             self.circuit,
             {k: v.function for k, v in self.values.items() if v.function is not None},
-            {k: Fuzz(made[k].argument + rounded[k].argument, made[k].value + rounded[k].value) for k in made},
+            {k: made[k].plus(rounded[k]) for k in made},
             ends,
         )
 
@@ -469,6 +483,16 @@ def _widened(meant: tuple[float, float], shift: float, actual: tuple[arb, arb]) 
         low, high = math.nextafter(low - shift, -math.inf), math.nextafter(high + shift, math.inf)
     least, most = -round_up(-actual[0]), round_up(actual[1])
     return min(max(low, least), meant[0]), max(min(high, most), meant[1])
+
+
+def _outwards(low: float, high: float) -> tuple[float, float]:
+    return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+
+
+def _stretched(ends: tuple[float, float], scale: int) -> tuple[float, float]:
+    """2^scale times an interval, rounded outwards where that is not exact."""
+    factor = arb(2) ** scale
+    return -round_up(-arb(ends[0]) * factor), round_up(arb(ends[1]) * factor)
 
 
 def _scaled(function: Expr, scale: int, held: int) -> Expr:

@@ -11,35 +11,42 @@ from flint import arb, fmpq
 from transformula.certificates.proof import RefutedError
 from transformula.certificates.rounding import FloatFormat
 from transformula.formulas.boxes import Box
+from transformula.formulas.enclosures import round_up
 from transformula.transformers.one_layer import TableHead
 
 #: exp(−SILENT) is below every format's smallest number: in floats such a token's weight is zero.
 SILENT = 760.0
 
 
-def head_leak(head: TableHead, ranges: Sequence[arb], column: int) -> arb:
+def head_leak(head: TableHead, ranges: Sequence[arb], column: int, form: FloatFormat, box: Box) -> arb:
     """Bound of |softmax over all tokens − softmax over the head's own tokens| applied to the values.
 
     Own scores reach at least ``best`` somewhere, foreign ones stay below ``worst``; the foreign share of the
-    weight is at most n e^{worst − best}, and it moves the result by at most the spread of values.
+    weight is at most n e^{worst − best}, and it moves the result by at most the spread of values. This
+    holds for real and for computed scores: arguments may be off by their rounding, and scores by theirs.
     """
     if not len(head.foreign_gates):
         return arb(0)
-    reach = [float(abs(r).upper()) for r in ranges]
+    off = [form.gamma(len(linear) + 3) * argument_size(linear, box) for linear in head.forms]
+    reach = [float((abs(r) + wrong).upper()) * (1 + 1e-15) for r, wrong in zip(ranges, off, strict=True)]
     own = (head.offsets - np.abs(head.slopes) * reach).sum(axis=1).max()
     foreign = head.foreign_gates + (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * reach).sum(
         axis=1
     )
-    # the sums above have a few roundings each, relative to what they add up
-    largest = (np.abs(head.offsets) + np.abs(head.slopes) * reach).sum(axis=1).max()
-    slack = 1e-14 * (1 + float(largest) + 2 * float(np.abs(head.foreign_gates).max()))
-    slack += 1e-14 * float(np.abs(foreign - head.foreign_gates).max())
-    gap = own - float(foreign.max()) - slack
+    # the sums above have a few roundings each, and so have the scores, relative to what they add up
+    largest = float((np.abs(head.offsets) + np.abs(head.slopes) * reach).sum(axis=1).max())
+    farthest = float(np.abs(foreign - head.foreign_gates).max()) + 2 * float(np.abs(head.foreign_gates).max())
+    gap = own - float(foreign.max()) - score_slack(1 + largest + farthest, 2 * head.axes + 3, form)
     if not gap > SILENT:
         raise RefutedError("a head is not kept to its own table: the gate is too weak")
     share = arb(len(head.foreign_gates)) * (-arb(float(gap))).exp()
     spread = float(np.abs(head.values[:, column]).max() + np.abs(head.foreign_values[:, column]).max())
     return (share * arb(math.nextafter(spread, math.inf))).upper()
+
+
+def score_slack(size: float, roundings: int, form: FloatFormat) -> float:
+    """How far computed scores, and the float64 sums of a checker, can be off that add up to ``size``."""
+    return (round_up(form.gamma(roundings)) + 1e-14) * size * (1 + 1e-14)
 
 
 def score_error(head: TableHead, ranges: Sequence[arb], form: FloatFormat, box: Box) -> arb:

@@ -75,7 +75,7 @@ class _TableFacts:
 
     @classmethod
     def of(cls, head: TableHead, box: Box, weights: Weights) -> list[_TableFacts]:
-        ends = [_form_ends([(i, v) for i, v in form.items()], box) for form in head.forms]
+        ends = [form_ends([(i, v) for i, v in form.items()], box) for form in head.forms]
         form = FORMATS[weights.dtype]
         # a form that is computed first errs by γ Σ|w||x|, its rational coefficients included
         argument_errors = tuple(
@@ -91,8 +91,8 @@ class _TableFacts:
         )
         facts = []
         for column in range(len(head.slots)):
-            table = _as_table(head, column)
-            leak = head_leak(head, [a.union(b) for a, b in ends], column)
+            table = as_table(head, column)
+            leak = head_leak(head, [a.union(b) for a, b in ends], column, form, box)
             rounding = max(
                 rounding_bound(table, ends, arithmetic),
                 rounding_bound(table, ends, arithmetic.evaluated_by_axes()),
@@ -105,9 +105,10 @@ class _TableFacts:
         return facts
 
 
-def _as_table(
+def as_table(
     head: TableHead, column: int, slopes: Sequence[float] = (), constant: float = 0.0
 ) -> Table | Grid:
+    """One column of a head's table, with an affine part beside it."""
     if head.grid is None:
         raise RefutedError("a table's tokens do not form a grid")
     grid = head.grid
@@ -126,12 +127,12 @@ def _prove_group(group: Group, heads: Sequence[TableHead], box: Box) -> Bound:
     """sup|Σ tables + affine − expr| over the range of the group's forms."""
     if len(group.tables) > 1:
         raise RefutedError("two tables share one argument")
-    ends = [_form_ends([(i, to_fmpq(v)) for i, v in enumerate(f) if v], box) for f in group.forms]
+    ends = [form_ends([(i, to_fmpq(v)) for i, v in enumerate(f) if v], box) for f in group.forms]
     slopes = [_exact_float(v) for v in group.slopes]
     constant = _exact_float(group.constant)
     if group.tables:
         ((h, column),) = group.tables
-        table = _as_table(heads[h], column, slopes, constant)
+        table = as_table(heads[h], column, slopes, constant)
     else:
         table = empty_table(slopes, constant)
     names = [f"u{k + 1}" for k in range(len(ends))]
@@ -145,7 +146,7 @@ def _exact_float(value: fmpq) -> float:
     return nearest
 
 
-def _form_ends(form: Sequence[tuple[int, fmpq]], box: Box) -> Ends:
+def form_ends(form: Sequence[tuple[int, fmpq]], box: Box) -> Ends:
     """The exact ends of a linear form on the box, as balls."""
     low = high = arb(0)
     for i, value in form:

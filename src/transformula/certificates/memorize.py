@@ -41,7 +41,7 @@ def prove_memorize(weights: Weights, samples: Samples) -> Proof:
             values = head.values[:, column]
             missed = float(np.abs(values[owner] - samples.y[:, column]).max())
             spread = arb(float(np.ptp(values))) * (1 + form.unit_roundoff)
-            leak = head_leak(head, ranges, column)
+            leak = head_leak(head, ranges, column, form, samples.box)
             approximation = approximation.max(arb(missed) * (1 + arb(2) ** -50) + share * spread + leak)
             size = arb(float(np.abs(values).max()))
             blur = share * (1 + (2 * wrong).exp() * (1 + 4 * EXP_ULPS * form.unit_roundoff)) * spread

@@ -11,7 +11,7 @@ from the proof rule of the construction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flint import arb, fmpq
 
@@ -23,15 +23,21 @@ from transformula.transformers.weights import Matrix, Weights
 
 Slot = tuple[arb, arb]
 Tables = Mapping[tuple[int, int], Slot]
+Seen = Callable[[list[Slot]], list[Slot]]
 
 
-def output_rounding(weights: Weights, heads: Sequence[TableHead], tables: Tables, box: Box) -> list[arb]:
-    """Bound |computed − real| of every output; ``tables[h, column]`` is (sup|T|, error of T)."""
+def output_rounding(
+    weights: Weights, heads: Sequence[TableHead], tables: Tables, box: Box, seen: Seen = list
+) -> list[arb]:
+    """Bound |computed − real| of every output; ``tables[h, column]`` is (sup|T|, error of T).
+
+    ``seen`` says what the feed-forward layer reads of the slots, where that is not the slots themselves.
+    """
     form = FORMATS[weights.dtype]
     streams = {}
     for token in weights.data_tokens.tolist():
         slots = _attended(weights, heads, tables, box, token, form)
-        streams[token] = _feed_forward(weights, slots, form)
+        streams[token] = _feed_forward(weights, slots, seen(slots), form)
     readout: dict[int, list[tuple[fmpq, Slot]]] = {o: [] for o in range(weights.outputs)}
     for output, column, value in weights.readout.entries():
         token, slot = divmod(column, weights.width)
@@ -61,14 +67,14 @@ def _attended(
     return slots
 
 
-def _feed_forward(weights: Weights, slots: list[Slot], form: FloatFormat) -> list[Slot]:
+def _feed_forward(weights: Weights, slots: list[Slot], seen: list[Slot], form: FloatFormat) -> list[Slot]:
     layer = weights.blocks[0].feed_forward
     if layer is None:
         return slots
     hidden_bias = {row: value for row, _, value in layer.hidden_bias.entries()}
     output_bias = {row: value for row, _, value in layer.output_bias.entries()}
     units = [
-        _dot(((v, slots[c]) for c, v in row), hidden_bias.get(unit, fmpq(0)), form)
+        _dot(((v, seen[c]) for c, v in row), hidden_bias.get(unit, fmpq(0)), form)
         for unit, row in enumerate(_rows(layer.hidden))
     ]
     result = []

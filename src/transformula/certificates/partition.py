@@ -88,7 +88,7 @@ def _prove_group(
     size = _size(head, column)
     spread = size + largest
     tail = arb(2) ** -FAR_BITS[dtype] * spread
-    leak = head_leak(head, ends, column)
+    leak = head_leak(head, ends, column, FORMATS[dtype], formula.box)
     bound = near + tail + leak
     form = FORMATS[dtype]
     moved = 2 * score_error(head, ends, form, formula.box)

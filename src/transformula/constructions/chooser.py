@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from transformula.errors import FormulaError, InputError, NotProvenError, TransformulaError
+from transformula.errors import FormulaError, InputError
 from transformula.formulas.additive import decompose
 from transformula.formulas.enclosures import precision
 from transformula.formulas.formula import Formula
@@ -17,7 +17,7 @@ from transformula.transformers.weights import Weights
 CONSTRUCTIONS = ("polynomial", "lookup", "partition", "circuit")
 #: Tolerance of the approximating constructions where none is given.
 DEFAULT_EPS = 1e-6
-#: Up to this many forms a grid is small; beyond it a circuit is smaller.
+#: Up to this many forms a grid may be smaller than a circuit.
 MAX_GRID_FORMS = 2
 _BITS = 128
 
@@ -44,17 +44,23 @@ class Options:
     shape: tuple[int, int] | None = None
 
 
-def candidates(formula: Formula, options: Options) -> Iterator[Candidate]:
-    """Weights to try, cheapest first, each with the name of its construction."""
+def rounds(formula: Formula, options: Options) -> list[tuple[str, ...]]:
+    """Constructions to try: those of a round compete by size, a later round is for when none was proven."""
     if options.construction != "auto":
-        yield from _by_name(options.construction, formula, options)
-    elif _exact_will_do(formula, options):
-        yield from _by_name("polynomial", formula, options)
-    else:
-        yield from _approximations(formula, options)
+        return [(options.construction,)]
+    if _exact_will_do(formula, options):
+        return [("polynomial",)] if options.eps is None else [("polynomial",), ("circuit",)]
+    if options.layers == 1:
+        return [("lookup",), ("partition",)]
+    forms = _widest_part(formula)
+    if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
+        return [("circuit",), ("lookup",), ("partition",)]
+    # a sum of functions of one form each is what one layer is made for
+    return [("lookup", "circuit") if forms > 1 else ("lookup",), ("circuit",), ("partition",)]
 
 
-def _by_name(name: str, formula: Formula, options: Options) -> Iterator[Candidate]:
+def candidates(name: str, formula: Formula, options: Options) -> Iterator[Candidate]:
+    """Weights of one construction to try, cheapest first."""
     if name == "polynomial":
         _check_polynomial(options)
         found = _polynomials(formula, options)
@@ -74,27 +80,10 @@ def _by_name(name: str, formula: Formula, options: Options) -> Iterator[Candidat
 def _circuits(formula: Formula, options: Options) -> Iterator[Candidate]:
     from transformula.constructions.circuit import construct_circuit
 
-    if options.shape is not None or options.layers == 1:
-        raise InputError("a circuit has several layers and one position: use lookup or partition here")
-    for weights, plan in construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype):
+    if options.layers == 1:
+        raise InputError("a circuit has several layers: use lookup or partition here")
+    for weights, plan in construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape):
         yield Candidate("circuit", weights, plan)
-
-
-def _approximations(formula: Formula, options: Options) -> Iterator[Candidate]:
-    """Solved tables on few forms, circuits on many; sharp cells are the last resort."""
-    order = ["lookup", "circuit", "partition"]
-    if _widest_part(formula) > MAX_GRID_FORMS:
-        order = ["circuit", "lookup", "partition"]
-    if options.shape is not None or options.layers == 1:
-        order.remove("circuit")
-    shortfalls: list[TransformulaError] = []
-    for name in order:  # the next is only reached while nothing has been proven
-        try:
-            yield from _by_name(name, formula, options)
-        except (NotProvenError, InputError) as error:
-            shortfalls.append(error)
-    if shortfalls:
-        raise shortfalls[0]
 
 
 def _widest_part(formula: Formula) -> int:

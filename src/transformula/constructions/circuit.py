@@ -36,6 +36,7 @@ from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate_accurately
+from transformula.formulas.positions import formula_of_a_position
 from transformula.progress import report
 from transformula.taylor.box_ranges import BoxRanges, function_range
 from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
@@ -147,8 +148,17 @@ class _Node:
     held: int = 0  # the wire holds 2^held · meaning
 
 
-def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tuple[Weights, dict[str, Any]]]:
-    """Weights and their plan, with ever tighter tables."""
+def construct_circuit(
+    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None = None
+) -> Iterator[tuple[Weights, dict[str, Any]]]:
+    """Weights and their plan, with ever tighter tables.
+
+    A sequence whose positions all compute the same from their own inputs gets a circuit for one of them;
+    otherwise every position carries all inputs.
+    """
+    whole = formula
+    positions = 1 if shape is None else shape[0]
+    formula = formula_of_a_position(whole, positions) or whole
     ranges = BoxRanges(formula.box)
     guide = PlanningGuide(ranges)
     circuit = build_circuit(formula.outputs, formula.box.variables, guide)
@@ -169,7 +179,7 @@ def construct_circuit(formula: Formula, eps: float, dtype: str) -> Iterator[tupl
             "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
         }
         tried = True
-        yield _Layout(circuit, nodes, tables, dtype).weights(), plan
+        yield _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights(), plan
     if shortfall is not None and not tried:
         raise shortfall
 
@@ -367,9 +377,17 @@ class _Layout:
     """Tokens, slots and matrices of the circuit."""
 
     def __init__(
-        self, circuit: Circuit, nodes: dict[int, _Node], tables: dict[int, tuple[object, _Table]], dtype: str
+        self,
+        circuit: Circuit,
+        nodes: dict[int, _Node],
+        tables: dict[int, tuple[object, _Table]],
+        dtype: str,
+        positions: int,
+        inputs: tuple[str, ...],
     ) -> None:
         self.circuit, self.nodes, self.tables, self.dtype = circuit, nodes, tables, dtype
+        self.positions, self.inputs = positions, inputs
+        self.repeated = len(circuit.variables) < len(inputs)
         self.shared: dict[object, tuple[int, _Table]] = {}
         for key, table in tables.values():
             self.shared.setdefault(key, (len(self.shared) + 1, table))
@@ -378,22 +396,29 @@ class _Layout:
         names += [f"gate{g}" for g in range(len(self.shared) + 1)]
         self.slots = tuple(names)
         self.index = {name: k for k, name in enumerate(names)}
-        self.tokens = 1 + sum(len(t.slopes) for _, t in self.shared.values())
+        self.tokens = positions + sum(len(t.slopes) for _, t in self.shared.values())
 
     def weights(self) -> Weights:
         """Everything as plain data."""
         circuit, width = self.circuit, len(self.slots)
-        outputs = len(circuit.outputs)
-        embedding = [(self.index[f"x.{n}"], k, 1) for k, n in enumerate(circuit.variables)]
         forms = [self._form(output, 0) for output in circuit.outputs]
-        one = self.index["one"]
-        readout = [(o, slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one]
+        forms = forms * self.positions if self.repeated else forms
+        outputs, step = len(forms), len(circuit.variables) if self.repeated else 0
+        embedding = [
+            (p * width + self.index[f"x.{n}"], p * step + k, 1)
+            for p in range(self.positions)
+            for k, n in enumerate(circuit.variables)
+        ]
+        one, own = self.index["one"], outputs // self.positions
+        readout = [
+            (o, o // own * width + slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one
+        ]
         bias = [(o, 0, v) for o, form in enumerate(forms) for slot, v in form if slot == one]
         return Weights(
-            inputs=circuit.variables,
+            inputs=self.inputs,
             slots=self.slots,
             tokens=self.tokens,
-            embedding=self._matrix((self.tokens * width, len(circuit.variables)), embedding),
+            embedding=self._matrix((self.tokens * width, len(self.inputs)), embedding),
             memory=Matrix.from_dense(self._memory(), self.dtype),
             blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
             readout=self._matrix((outputs, self.tokens * width), readout),
@@ -417,8 +442,8 @@ class _Layout:
 
     def _memory(self) -> Any:
         memory = np.zeros((self.tokens, len(self.slots)))
-        memory[0, [self.index["one"], self.index["gate0"]]] = 1
-        start = 1
+        memory[: self.positions, [self.index["one"], self.index["gate0"]]] = 1
+        start = self.positions
         for mark, table in self.shared.values():
             rows = slice(start, start + len(table.slopes))
             for name in ("slope", "offset", "value"):

@@ -44,6 +44,11 @@ class Fuzz(NamedTuple):
     argument: float = 0.0
     value: float = 0.0
 
+    def plus(self, other: Fuzz) -> Fuzz:
+        """Both at once, rounded up."""
+        sums = self.argument + other.argument, self.value + other.value
+        return Fuzz(*(math.nextafter(total, math.inf) for total in sums))
+
 
 NO_FUZZ = Fuzz()
 

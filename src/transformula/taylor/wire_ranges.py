@@ -46,7 +46,7 @@ class WireRanges:
                 if wire.function is None:
                     self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
                 else:
-                    argument = _inside_domain(wire.function, argument)
+                    argument = inside_domain(wire.function, argument)
                     self.values[k] = self._value(wire.function, argument, wire.meaning)
                 self.arguments[k] = argument
 
@@ -74,7 +74,8 @@ def _both(a: Ends, b: Ends) -> Ends:
     return (low, high) if low <= high else a
 
 
-def _inside_domain(function: Expr, ends: Ends) -> Ends:
+def inside_domain(function: Expr, ends: Ends) -> Ends:
+    """The part of an interval where a function of u is defined, as far as its roots and logarithms tell."""
     least, most = domain_ends(function)
     low = ends[0] if least is None else max(ends[0], -round_up(-arb(to_fmpq(least))))
     high = ends[1] if most is None else min(ends[1], round_up(arb(to_fmpq(most))))

@@ -4,6 +4,9 @@ The data token carries the inputs, the constant 1 and one slot a wire; memory to
 offset, a value and the mark of their table. In block k a head computes softmax over its table at
 u = Σ coefficient·slot and writes the result into an empty wire; the ReLU layer then writes max(u, 0) into
 others. Nothing ever writes the slots that keys and values read, so the tables stay what they are.
+
+A sequence has one data token a position. Either each carries its own inputs, and the circuit computes the
+same function at every position; or each carries all inputs, and each output is read at its own position.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class CircuitHead:
     slot: int
     foreign_reach: tuple[float, float, float]  # largest |slope|, |offset|, |value| of other tokens
     gate: float  # the weakest gate of any other token
+    strongest_gate: float
     table: int
 
 
@@ -49,8 +53,13 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class CircuitWeights:
-    """What the blocks compute; ``inputs`` maps slots to inputs, ``one`` is the slot of the constant."""
+    """What the blocks compute; ``inputs`` maps slots to inputs, ``one`` is the slot of the constant.
 
+    If ``repeated``, inputs and readout are those of one position, and all positions do the same.
+    """
+
+    positions: int
+    repeated: bool
     inputs: Mapping[int, int]
     one: int
     blocks: tuple[tuple[tuple[CircuitHead, ...], tuple[Unit, ...]], ...]
@@ -59,23 +68,18 @@ class CircuitWeights:
 
 def read_circuit(weights: Weights) -> CircuitWeights:
     """Read the wires out of the weights, or raise `NotCircuitError`."""
-    _require(len(weights.data_tokens) == 1 and int(weights.data_tokens[0]) == 0, "one data token leads")
+    positions = len(weights.data_tokens)
+    _require(weights.data_tokens.tolist() == list(range(positions)), "the data tokens do not lead")
     _require(all(name in weights.slots for name in (*_MEMORY_SLOTS, "one")), "a slot is missing")
     one = weights.slot("one")
-    inputs = {row % weights.width: col for row, col, v in weights.embedding.entries() if v == 1}
-    _require(
-        sorted(inputs.values())
-        == list(range(len(weights.inputs)))
-        == sorted(weights.embedding.cols.tolist()),
-        "the data token does not carry every input once",
-    )
+    inputs, repeated = _read_embedding(weights, positions)
     constants = weights.memory.dense()
     marks = [k for k, name in enumerate(weights.slots) if name.startswith("gate")]
     fixed = {one, *inputs, *(weights.slot(n) for n in _MEMORY_SLOTS), *marks}
     data = np.zeros(weights.width)
     data[[one, weights.slot("gate0")]] = 1
-    _require(np.array_equal(constants[0], data), "the data token's constant part is not (1, gate0)")
-    _require(not constants[1:, [one, *inputs]].any(), "a memory token carries an input or the constant")
+    _require(bool(np.all(constants[:positions] == data)), "a data token's constant part is not (1, gate0)")
+    _require(not constants[positions:, [one, *inputs]].any(), "a memory token carries an input or 1")
     _require(bool(np.all(constants[:, marks].sum(axis=1) == 1)), "a token is in no table, or in two")
     _require(bool(np.isin(constants[:, marks], (0, 1)).all()), "a mark is not 0 or 1")
     _require(not np.delete(constants, sorted(fixed), axis=1).any(), "a wire is not empty at the start")
@@ -90,14 +94,48 @@ def read_circuit(weights: Weights) -> CircuitWeights:
         _require(len({u.slot for u in units}) == len(units), "two hidden units write one wire")
         written |= {u.slot for u in units}
         blocks.append((heads, units))
-    readout: list[dict[int, fmpq]] = [{} for _ in range(weights.outputs)]
+    readout = _read_readout(weights, positions, repeated, one, written | set(inputs))
+    return CircuitWeights(positions, repeated, inputs, one, tuple(blocks), readout)
+
+
+def _read_embedding(weights: Weights, positions: int) -> tuple[dict[int, int], bool]:
+    """Slots and inputs of the first position, and whether the others carry their own inputs there."""
+    carried: list[dict[int, int]] = [{} for _ in range(positions)]
+    for row, col, value in weights.embedding.entries():
+        _require(value == 1, "an input is scaled")
+        carried[row // weights.width][row % weights.width] = col
+    _require(weights.embedding.nonzeros == sum(map(len, carried)), "a slot carries two inputs")
+    first = carried[0]
+    _require(sorted(first.values()) == list(range(len(first))), "the inputs are not carried once each")
+    repeated = len(first) * positions == len(weights.inputs) and positions > 1
+    _require(repeated or len(first) == len(weights.inputs), "a data token does not carry its inputs")
+    for p, own in enumerate(carried):
+        shift = p * len(first) if repeated else 0
+        _require(own == {slot: col + shift for slot, col in first.items()}, "positions carry other inputs")
+    return first, repeated
+
+
+def _read_readout(
+    weights: Weights, positions: int, repeated: bool, one: int, wires: set[int]
+) -> tuple[Mapping[int, fmpq], ...]:
+    """Each output as a form of slots; of the first position only, where the others do the same."""
+    forms: list[dict[int, fmpq]] = [{} for _ in range(weights.outputs)]
+    own = weights.outputs // positions
     for row, column, value in weights.readout.entries():
-        _require(column < weights.width, "the readout uses a memory token")
-        _require(column in written or column in inputs, "the readout uses a slot that is no wire")
-        readout[row][column] = value
+        token, slot = divmod(column, weights.width)
+        _require(token < positions, "the readout uses a memory token")
+        _require(slot in wires, "the readout uses a slot that is no wire")
+        _require(not repeated or token == row // own, "an output is read at another position")
+        _require(slot not in forms[row], "an output reads a wire at two positions")
+        forms[row][slot] = value
     for row, _, value in weights.bias.entries():
-        readout[row][one] = value
-    return CircuitWeights(inputs, one, tuple(blocks), tuple(readout))
+        forms[row][one] = value
+    if not repeated:
+        return tuple(forms)
+    _require(own * positions == weights.outputs, "the positions have different numbers of outputs")
+    for p in range(1, positions):
+        _require(forms[p * own : (p + 1) * own] == forms[:own], "the positions are read differently")
+    return tuple(forms[:own])
 
 
 def _require(condition: object, message: str) -> None:
@@ -129,7 +167,7 @@ def _read_head(head: Head, weights: Weights, constants: FloatArray, used: set[in
     _require(target not in used and not weights.slots[target].startswith("gate"), "a head writes a used slot")
     scores = constants @ gates
     own = scores == 0
-    _require(own.any() and not own[0], "a head has no table of its own")
+    _require(own.any() and not own[weights.data_tokens].any(), "a head has no table of its own")
     slope, offset, values = (constants[:, weights.slot(n)] for n in _MEMORY_SLOTS)
     marks = np.flatnonzero([name.startswith("gate") for name in weights.slots])
     tables = {int(marks[np.argmax(row)]) for row in constants[own][:, marks]}
@@ -137,7 +175,7 @@ def _read_head(head: Head, weights: Weights, constants: FloatArray, used: set[in
     reach = tuple(float(np.abs(v[~own]).max(initial=0.0)) for v in (slope, offset, values))
     return CircuitHead(
         rows[0], slope[own], offset[own], values[own], target,
-        (reach[0], reach[1], reach[2]), float(scores[~own].max()), tables.pop(),
+        (reach[0], reach[1], reach[2]), float(scores[~own].max()), float(np.abs(scores).max()), tables.pop(),
     )  # fmt: skip
 
 
@@ -159,12 +197,14 @@ def _read_units(layer: FeedForward, used: set[int]) -> tuple[Unit, ...]:
 def run_circuit(weights: Weights, circuit: CircuitWeights, x: FloatArray) -> FloatArray:
     """Evaluate samples × inputs to samples × outputs on the data token alone."""
     x = np.asarray(x, dtype=weights.dtype)
-    out = np.empty((len(x), weights.outputs), dtype=x.dtype)
+    samples = len(x)
+    x = x.reshape(-1, len(circuit.inputs))  # a row a position, where each has its own inputs
+    out = np.empty((len(x), len(circuit.readout)), dtype=x.dtype)
     widest = max((len(h.slopes) for heads, _ in circuit.blocks for h in heads), default=1)
     step = max(64, CHUNK_FLOATS // (widest + weights.width))
     for start in range(0, len(x), step):
         out[start : start + step] = _run_chunk(weights, circuit, x[start : start + step])
-    return out
+    return out.reshape(samples, weights.outputs)
 
 
 def _run_chunk(weights: Weights, circuit: CircuitWeights, x: FloatArray) -> FloatArray:
