@@ -30,6 +30,7 @@ from transformula.formulas import expression as ex
 from transformula.formulas.additive import as_affine, as_part, narrowest, substitute, without_cancelled
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr, variables_of, walk
+from transformula.formulas.factors import distributed, factors_of
 
 ARGUMENT = ex.variable("u")
 SQUARE = ex.power(ARGUMENT, ex.number(2))
@@ -299,8 +300,8 @@ class Circuit:
         return result
 
     def _product(self, expr: Expr) -> Linear:
-        constant, powers = _factors(expr)
-        powers = _distributed(powers)
+        constant, powers = factors_of(expr)
+        powers = distributed(powers)
         exchanged = self._exchanged(powers)
         if exchanged is not None:
             factor, powers, function, inner = exchanged
@@ -334,7 +335,7 @@ class Circuit:
             inner = narrowest(factor)
             if inner is None or inner.op not in ("mul", "div", "pow"):
                 continue
-            share, inside = _factors(inner)
+            share, inside = factors_of(inner)
             by = next((powers[b] / e for b, e in inside.items() if b in powers), Fraction(0))
             if not by or by.denominator != 1 or base in inside:
                 continue
@@ -447,42 +448,3 @@ def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:
     if node.op == "pow" and node.args[1].number is not None and node.args[1].number.denominator > 1:
         return [(Fraction(0), None)]
     return [(Fraction(-1), Fraction(1))] if node.op in ("asin", "acos") else []
-
-
-def _factors(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
-    """The expression as constant · Π base^exponent, equal bases merged."""
-    constant = ex.number(1)
-    powers: dict[Expr, Fraction] = {}
-    stack = [(expr, Fraction(1))]
-    while stack:
-        node, exponent = stack.pop()
-        if not variables_of(node):
-            constant = ex.mul(constant, ex.power(node, ex.number(exponent)))
-        elif node.op == "mul" and exponent.denominator == 1:
-            stack.extend((a, exponent) for a in reversed(node.args))
-        elif node.op == "div" and exponent.denominator == 1:
-            stack += [(node.args[1], -exponent), (node.args[0], exponent)]
-        elif node.op == "pow" and exponent.denominator == 1 and node.args[1].number is not None:
-            stack.append((node.args[0], exponent * node.args[1].number))
-        else:
-            powers[node] = powers.get(node, Fraction(0)) + exponent
-    return constant, {base: e for base, e in powers.items() if e}
-
-
-def _distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
-    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then."""
-    for total, exponent in powers.items():
-        if total.op != "add":
-            continue
-        for base in (b for b, e in powers.items() if b is not total and e == exponent):
-            if any(_factors(term)[1].get(base, 0) < 0 for term in total.args):
-                terms = [_rebuilt(*_factors(ex.mul(base, term))) for term in total.args]
-                rest = {b: e for b, e in powers.items() if b not in (base, total)}
-                merged = ex.add(*terms)
-                rest[merged] = rest.get(merged, Fraction(0)) + exponent
-                return _distributed(rest)
-    return powers
-
-
-def _rebuilt(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
-    return ex.mul(constant, *(ex.power(b, ex.number(e)) for b, e in powers.items()))

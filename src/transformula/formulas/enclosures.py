@@ -132,6 +132,7 @@ _FUNCTIONS: dict[str, Callable[[arb], arb]] = {
     "log": arb.log,
     "sqrt": _sqrt,
     "abs": abs,
+    "sinc": arb.sinc,
 }
 
 

@@ -14,7 +14,22 @@ from fractions import Fraction
 from transformula.errors import FormulaError
 
 #: One-argument functions the parser knows.
-FUNCTIONS = ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "abs"]
+FUNCTIONS = [
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "exp",
+    "log",
+    "sqrt",
+    "abs",
+    "sinc",
+]
 #: Functions of two or more arguments.
 VARIADIC = ("min", "max")
 CONSTANTS = ("pi", "E")

@@ -9,6 +9,7 @@ from transformula.errors import BoxError, FormulaError
 from transformula.formulas.boxes import Box
 from transformula.formulas.expression import Expr, variables_of
 from transformula.formulas.parsing import parse
+from transformula.formulas.removable import without_removable
 
 MAX_OUTPUTS = 1_000
 
@@ -39,7 +40,8 @@ class Formula:
         if len(texts) > MAX_OUTPUTS:
             raise FormulaError(f"{len(texts)} formulas at once; at most {MAX_OUTPUTS}")
         names = frozenset(box.variables)
-        outputs = tuple(text if isinstance(text, Expr) else parse(text, box.variables) for text in texts)
+        parsed = (text if isinstance(text, Expr) else parse(text, box.variables) for text in texts)
+        outputs = tuple(without_removable(expr, box) for expr in parsed)
         used = frozenset().union(*(variables_of(e) for e in outputs))
         if unknown := sorted(used - names):
             raise BoxError(f"the box has no interval for {', '.join(unknown)}")

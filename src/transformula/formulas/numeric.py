@@ -21,7 +21,7 @@ ACCURATE_POINTS = 10_000
 _FUNCTIONS: dict[str, Any] = {
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "abs": np.abs,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sinc": lambda u: np.sinc(u / np.pi),
 }  # fmt: skip
 
 

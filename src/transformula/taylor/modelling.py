@@ -129,6 +129,7 @@ _FUNCTIONS: dict[str, Callable[[Model], Model]] = {
     "log": univariate.log,
     "sqrt": lambda u: univariate.power(u, Fraction(1, 2)),
     "abs": univariate.absolute,
+    "sinc": univariate.sinc,
 }
 
 

@@ -205,6 +205,9 @@ def _call(node: Expr, a: Range) -> Range:
         if not ball.is_finite():
             raise UndefinedError(node, certain=False)
         return a[0].tan().lower(), a[1].tan().upper()
+    if op == "sinc":  # never below its least value, at the root of tan u = u near 4.4934
+        low, high = hull(to_ball(a).sinc())
+        return low.max(arb("-0.21723362822")).lower(), high.min(arb(1)).upper()
     ball = getattr(to_ball(a), op)()
     if op == "cosh":
         inner = _absolute(a)

@@ -19,6 +19,7 @@ from flint import arb, arb_series, ctx
 
 from transformula.formulas.enclosures import enclose, to_fmpq
 from transformula.formulas.expression import Expr, walk
+from transformula.taylor.sinc import sinc_series
 
 
 class SingularError(Exception):
@@ -200,4 +201,5 @@ _FUNCTIONS: dict[str, Callable[[arb_series], arb_series]] = {
     "log": lambda u: _positive(u).log(),
     "sqrt": lambda u: _positive(u).sqrt(),
     "abs": _abs,
+    "sinc": sinc_series,
 }

@@ -1,6 +1,6 @@
 """Taylor coefficients and Lagrange remainders of the elementary functions, many points at once.
 
-Only exp, sin, cos, log, fractional powers, 1/u and atan are expanded; the others follow: tan =
+Only exp, sin, cos, sinc, log, fractional powers, 1/u and atan are expanded; the others follow: tan =
 sin/cos, tanh = 1 - 2/(e^{2u}+1), sinh and cosh from e^{+-u}, asin u = atan(u / sqrt(1 - u**2)),
 abs by its sign, min and max from abs. With [low, high] the range of u, abs(u - p0) <= S:
 
@@ -12,6 +12,7 @@ abs by its sign, min and max from abs. With [low, high] the range of u, abs(u - 
 | u**q, 0 < q < 1 | abs(binom(q, K)) p0**q / low**K |
 | 1/u | 1 / min abs(u)**(K+1) |
 | atan | (1 + min abs(u)**2)**(-K/2) / K |
+| sinc | 1 / ((K + 1) K!) |
 
 At a singular place (sqrt, powers and asin at the end of their domain, abs at 0) or where the
 expansion is worse, the model is a constant: the middle of the function's range.
@@ -29,6 +30,7 @@ from flint import arb, arb_series, ctx
 from transformula.formulas.enclosures import precision, to_fmpq
 from transformula.taylor.models import TINY, UP, Model, U, choose, compose, constant_model
 from transformula.taylor.results import Floats
+from transformula.taylor.sinc import sinc_series
 
 _BITS = 80
 
@@ -172,6 +174,13 @@ def atan(u: Model) -> Model:
     rest = _inverse_power(1 + least * least, order // 2) / order * UP
     smooth = compose(u, series, wrong, rest)
     return _or_constant(u, smooth, arb.atan, low, high)
+
+
+def sinc(u: Model) -> Model:
+    """sin(u)/u, whose derivatives are ∫ t^k cos(tu + kπ/2) dt over 0..1: at most 1/(k + 1)."""
+    order = u.layout.order
+    series, wrong = _arb_series(sinc_series, u.constant, order)
+    return compose(u, series, wrong, np.full(len(u.constant), UP / ((order + 1) * factorial(order))))
 
 
 def asin(u: Model) -> Model:
