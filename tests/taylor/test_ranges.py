@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from flint import arb
 
 from support.prover import numpy_function, random_formula
 from transformula.errors import NotProvenError
-from transformula.formulas import parse
+from transformula.formulas import Formula, parse
 from transformula.formulas.enclosures import precision
 from transformula.taylor.cells import enclose_range, enclose_ranges, oscillations
+from transformula.taylor.definedness import check_defined_on
 from transformula.taylor.ranges import check_defined, enclose_ends
 
 
@@ -68,3 +71,33 @@ def test_ranges_and_oscillations_contain_samples(seed):
 def test_one_range_is_tight():
     low, high = enclose_range(parse("x*(1-x)*sin(y)"), ["x", "y"], np.zeros(2), np.array([1.0, 3]))
     assert -1e-3 <= low <= 0 and 0.25 <= high <= 0.2505
+
+
+@pytest.mark.parametrize(
+    "formula, box, said",
+    [
+        ("1/x", "x=-1..1", "x=0.0312..1 would work"),
+        ("log(x - y)", "x=0..1, y=0..1", "x - y may reach -1..1"),
+        ("sqrt(1 - x**2 - y**2)", "x=-1..1, y=-1..1", "would work"),
+        ("a*b/(c - d)", "a=0..1, b=0..1, c=1..2, d=1..2", "would work"),
+        ("acos(x*y)", "x=0..2, y=0..1", "x*y may reach 0..2"),
+    ],
+)
+def test_a_refusal_names_the_range_and_a_box_that_works(formula, box, said):
+    with pytest.raises(NotProvenError) as error:
+        check_defined_on(Formula.of(formula, box))
+    message = str(error.value)
+    assert said in message
+    if "would work" in message:
+        smaller = re.search(r"from there; (.*) would work", message).group(1)
+        ends = {
+            name.strip(): interval.strip() for name, interval in (p.split("=") for p in smaller.split(","))
+        }
+        parts = {p.split("=")[0].strip(): p.split("=")[1] for p in box.split(",")}
+        check_defined_on(Formula.of(formula, ", ".join(f"{n}={i}" for n, i in {**parts, **ends}.items())))
+
+
+def test_no_box_is_suggested_where_none_can_be():
+    with pytest.raises(NotProvenError) as error:
+        check_defined_on(Formula.of("log(0*x - 1)", "x=0..1"))
+    assert "would work" not in str(error.value)

@@ -51,10 +51,10 @@ from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.positions import formula_of_a_position
 from transformula.taylor.box_ranges import BoxRanges
+from transformula.taylor.definedness import check_defined_on
 from transformula.taylor.error_flow import NO_FUZZ, ErrorFlow, Fuzz, worst_parts
 from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
-from transformula.taylor.ranges import check_defined_on
 from transformula.taylor.results import Floats
 from transformula.taylor.wire_ranges import WireRanges, inside_domain
 from transformula.transformers.circuit import (

@@ -94,7 +94,7 @@ def _widest_part(formula: Formula) -> int:
 
 def _check_defined(formula: Formula) -> None:
     """Refuse a formula that is undefined or unbounded on its box, by sub-expression and place."""
-    from transformula.taylor.ranges import check_defined_on
+    from transformula.taylor.definedness import check_defined_on
 
     with precision(_BITS):
         check_defined_on(formula)

@@ -20,9 +20,8 @@ from functools import reduce
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.formulas.enclosures import enclose, to_fmpq
+from transformula.formulas.enclosures import to_fmpq
 from transformula.formulas.expression import Expr, walk
-from transformula.formulas.formula import Formula
 
 Range = tuple[arb, arb]
 
@@ -42,6 +41,14 @@ class UndefinedError(Exception):
         super().__init__(str(part))
         self.part = part
         self.certain = certain
+
+
+class UndefinedOnBoxError(NotProvenError):
+    """A formula is undefined or unbounded in its box: which part of it, and near which point."""
+
+    def __init__(self, message: str, part: Expr, point: Mapping[str, float], place: str) -> None:
+        super().__init__(message, place=place)
+        self.part, self.point = part, point
 
 
 def enclose_ends(expr: Expr, values: Mapping[str, Range], strict: bool = False) -> Range:
@@ -235,7 +242,7 @@ def check_defined(expr: Expr, box: Mapping[str, Range]) -> None:
 
     Raises
     ------
-    NotProvenError
+    UndefinedOnBoxError
         Naming the sub-expression and where it fails.
     """
     names = list(box)
@@ -265,14 +272,6 @@ def check_defined(expr: Expr, box: Mapping[str, Range]) -> None:
         stack.append({**piece, name: (middle[name], high)})
 
 
-def check_defined_on(formula: Formula) -> None:
-    """Refuse a formula that is undefined or unbounded somewhere on its box."""
-    ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
-    box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
-    for expr in formula.outputs:
-        check_defined(expr, box)
-
-
 def _failure(expr: Expr, piece: Mapping[str, Range], strict: bool) -> UndefinedError | None:
     try:
         enclose_ends(expr, piece, strict)
@@ -281,12 +280,14 @@ def _failure(expr: Expr, piece: Mapping[str, Range], strict: bool) -> UndefinedE
     return None
 
 
-def _refusal(part: Expr, piece: Mapping[str, Range]) -> NotProvenError:
+def _refusal(part: Expr, piece: Mapping[str, Range]) -> UndefinedOnBoxError:
     place = ", ".join(
         f"{n} = {float(a):.9g}" + ("" if float(a) == float(b) else f"..{float(b):.9g}")
         for n, (a, b) in piece.items()
     )
-    return NotProvenError(
+    return UndefinedOnBoxError(
         f"{part} is undefined or unbounded near {place}: narrow the box to keep away from there",
-        place=place,
+        part,
+        {n: float((a + b) / 2) for n, (a, b) in piece.items()},
+        place,
     )
