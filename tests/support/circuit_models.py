@@ -22,6 +22,7 @@ SMALL = {
     "quotient": ("x*y/(1 + x**2)", "x=0..1, y=-1..1", 1e-5, 1e-3),
     "kinks": ("max(x*y, sin(x)) - abs(y - x/3)", "x=-1..1, y=0..2", 1e-5, 1e-3),
     "root": ("sqrt(x*y)", "x=0..1, y=0..1", 5e-2, 1e-1),
+    "distance": ("sqrt((x - y)**2 + z**2)", "x=0..1, y=0..1, z=-1..1", 1e-2, 2e-3),
     "power": ("x**y", "x=1..2, y=-1..1", 1e-5, 1e-3),
     "two outputs": (["x*exp(y)", "exp(y) - pi*x"], "x=-1..1, y=0..1", 1e-5, 1e-3),
 }
@@ -63,6 +64,11 @@ def wire_values(circuit: Circuit, x: np.ndarray) -> list[np.ndarray]:
     for wire in circuit.wires[len(values) :]:
         if wire.product is not None:
             values.append(linear_value(wire.product.sum, values))
+            continue
+        if wire.norm is not None:
+            values.append(
+                np.hypot(*(linear_value(part, values) for part in (wire.norm.left, wire.norm.right)))
+            )
             continue
         u = linear_value(wire.argument, values)
         values.append(np.maximum(u, 0) if wire.function is None else evaluate(wire.function, ["u"], [u]))

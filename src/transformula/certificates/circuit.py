@@ -72,6 +72,7 @@ _NET = 5
 
 _RATIONAL = re.compile(r"-?\d{1,400}(/\d{1,400})?", re.ASCII)
 _MAX_EXPONENT = 400
+_MAX_DIRECTIONS = 4096
 
 
 def _rational(text: object) -> Fraction:
@@ -83,6 +84,12 @@ def _rational(text: object) -> Fraction:
 def _choice(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _directions(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in range(0, _MAX_DIRECTIONS + 1, 2):
+        raise ValueError(f"{value!r} is not an even number of directions")
     return value
 
 
@@ -101,6 +108,7 @@ class ReplayGuide:
             self.centres = [_rational(c) for c in plan["centres"]][::-1]
             self.clamps = [(_choice(low), _choice(high)) for low, high in plan["clamps"]][::-1]
             self.exchanges = [_choice(choice) for choice in plan["exchanges"]][::-1]
+            self.norms = [_directions(number) for number in plan["norms"]][::-1]
             self.scales = {int(k): (_exponent(s), _exponent(h)) for k, (s, h) in plan["scales"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             raise RefutedError("the plan beside the weights can not be read") from None
@@ -128,6 +136,12 @@ class ReplayGuide:
         if not self.exchanges:
             raise RefutedError("the plan does not say whether factors are exchanged")
         return self.exchanges.pop()
+
+    def directions(self, radicand: Expr) -> int:
+        """In how many directions the next length was measured."""
+        if not self.norms:
+            raise RefutedError("the plan does not say how a length is measured")
+        return self.norms.pop()
 
 
 @dataclass(frozen=True)
@@ -174,7 +188,7 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
         walker = _Walker(weights, network, formula, circuit, guide)
         for block, (heads, units) in enumerate(network.blocks, start=1):
             for time, found in ((2 * block - 1, heads), (2 * block, units)):
-                expected = [k for k, w in enumerate(circuit.wires) if w.time == time and not w.product]
+                expected = [k for k, w in enumerate(circuit.wires) if w.time == time and w.joined is None]
                 slots = [weights.slots[item.slot] for item in found]
                 if sorted(slots) != sorted(f"w{k}" for k in expected):
                     raise RefutedError(f"block {block} does not compute the wires of the formula")
@@ -275,10 +289,12 @@ class _Walker:
     def _argument(self, linear: Linear, form: Mapping[int, fmpq], scale: int) -> tuple[arb, arb, arb, arb]:
         """A linear combination of slots against 2^scale · what is meant: its error and rounding, and what
         part of each does not come from the slots."""
+        norms = self.circuit.norms_in(linear)
         linear, factor = self.circuit.in_slots(linear), arb(2) ** scale
         meant = {self.slot_of[k]: (self.values[k], enclose(c) * factor) for k, c in linear.terms}
         error = abs(arb(form.get(self.network.one, fmpq(0))) - enclose(linear.constant) * factor)
-        brought = rounding = arb(0)
+        brought = sum((abs(enclose(c)) * factor * arb(self._norm(k)[0].value) for k, c in norms), arb(0))
+        rounding = arb(0)
         constant = form.get(self.network.one, fmpq(0))
         sizes = [(self._roundings(constant), abs(arb(constant)))] if constant else []
         for slot in form.keys() | meant.keys():
@@ -434,10 +450,31 @@ class _Walker:
             min(round_up(rounding), round_up(rounded + followed[1])),
         )
 
+    def _norm(self, k: int) -> tuple[Fuzz, Fuzz]:
+        """What a norm adds: the error of its directions; and to rounding, since it bends a little otherwise.
+
+        N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error.
+        """
+        norm = self.circuit.wires[k].norm
+        assert norm is not None
+        off = moved = arb(0)
+        for part in (norm.left, norm.right):
+            for i, c in self.circuit.norms_in(part):
+                off += abs(enclose(c)) * arb(self._norm(i)[0].value)
+            for i, c in self.circuit.in_slots(part).terms:
+                unit = abs(enclose(c)) * arb(2) ** -self.values[i].held
+                off += unit * self.values[i].error
+                moved += unit * self.values[i].rounding
+        error = norm.error * (arb(self.ranges.values[k][1]) + off + moved)
+        return Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up((2 * error).min(norm.bend * moved)))
+
     def _followed(self, linear: Linear) -> tuple[arb, arb]:
         """What reaches an output of the errors and roundings made at the wires, at worst."""
         made = {k: v.made for k, v in self.values.items()}
         rounded = {k: v.rounded for k, v in self.values.items()}
+        for k in self.circuit.needed(linear):
+            if self.circuit.wires[k].norm is not None:
+                made[k], rounded[k] = self._norm(k)
         ends: dict[int, tuple[float, float]] = {}
         whole_error: dict[int, float] = {}
         whole_rounding: dict[int, float] = {}

@@ -66,6 +66,10 @@ _MARGIN = 1e-3
 _SINGULAR_PART = 2.5
 #: A table of a wire that needs more tokens than this is a wire that should not exist.
 _MAX_TOKENS = 120
+#: In how many directions to measure lengths that may vanish, in the order tried; 0 is a table of the root,
+#: which turns an error e under it into √e: too much for float32.
+_DIRECTIONS = {"float64": (0, 256), "float32": (128, 0)}
+_CLOSE = 1e-4
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 Interval = tuple[float, float]
@@ -74,8 +78,10 @@ Interval = tuple[float, float]
 class PlanningGuide:
     """Chooses splits and clamps from ranges, and writes the choices down."""
 
-    def __init__(self, ranges: BoxRanges) -> None:
-        self.ranges = ranges
+    def __init__(self, ranges: BoxRanges, in_directions: int = 0) -> None:
+        self.ranges, self.in_directions = ranges, in_directions
+        self.norms: list[int] = []
+        self.has_lengths = False
         self.balances: list[list[str]] = []
         self.centres: list[str] = []
         self.clamps: list[list[bool]] = []
@@ -115,6 +121,14 @@ class PlanningGuide:
         choice = after < 0.5 * math.prod(_largest(self.ranges.of(f)) for f in factors)
         self.exchanges.append(choice)
         return choice
+
+    def directions(self, radicand: Expr) -> int:
+        """The given number, where the length may come so close to zero that errors under the root grow."""
+        low, high = self.ranges.of(radicand)
+        close = not low > _CLOSE * high
+        self.has_lengths |= close
+        self.norms.append(self.in_directions if close else 0)
+        return self.norms[-1]
 
 
 def _largest(ends: Interval) -> float:
@@ -160,27 +174,29 @@ def construct_circuit(
     positions = 1 if shape is None else shape[0]
     formula = formula_of_a_position(whole, positions) or whole
     ranges = BoxRanges(formula.box)
-    guide = PlanningGuide(ranges)
-    circuit = build_circuit(formula.outputs, formula.box.variables, guide)
     shortfall: NotProvenError | None = None
-    tried = False
-    for split in SPLITS:
-        nodes = _analyse(circuit, formula.box, ranges, eps, split)
-        try:
-            tables = _fit_tables(nodes, eps, split, dtype)
-        except NotProvenError as error:
-            shortfall = error.unless_closer(shortfall)
-            continue
-        plan = {
-            "balances": guide.balances,
-            "centres": guide.centres,
-            "clamps": guide.clamps,
-            "exchanges": guide.exchanges,
-            "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
-        }
-        tried = True
-        yield _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights(), plan
-    if shortfall is not None and not tried:
+    for in_directions in _DIRECTIONS[dtype]:
+        guide = PlanningGuide(ranges, in_directions)
+        circuit = build_circuit(formula.outputs, formula.box.variables, guide)
+        for split in SPLITS:
+            nodes = _analyse(circuit, formula.box, ranges, eps, split)
+            try:
+                tables = _fit_tables(nodes, eps, split, dtype)
+            except NotProvenError as error:
+                shortfall = error.unless_closer(shortfall)
+                continue
+            plan = {
+                "balances": guide.balances,
+                "centres": guide.centres,
+                "clamps": guide.clamps,
+                "exchanges": guide.exchanges,
+                "norms": guide.norms,
+                "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
+            }
+            yield _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights(), plan
+        if not guide.has_lengths:
+            break
+    if shortfall is not None:
         raise shortfall
 
 

@@ -270,7 +270,11 @@ def narrowest(expr: Expr) -> Expr | None:
     ('x*y', None)
     """
     for node in walk(expr):  # children first: the first that qualifies is the deepest
-        inside = node is not expr and node.args and variables_of(node)
-        if inside and variables_of(substitute(expr, {node: _HOLE})) == {""}:
+        if node is not expr and node.args and variables_of(node) and depends_through(expr, node):
             return node
     return None
+
+
+def depends_through(expr: Expr, node: Expr) -> bool:
+    """Whether an expression depends on its variables through one sub-expression only."""
+    return variables_of(substitute(expr, {node: _HOLE})) == {""}

@@ -10,6 +10,8 @@ earlier wires. The rewriting uses identities only:
   with any a₀, b₀ and λ > 0: two tables of the square;
 * c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
+* a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
+  φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
 * |u| = 2 ReLU(u) − u, max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v);
 * u^v = exp(v log u).
 
@@ -27,10 +29,18 @@ from typing import NamedTuple, Protocol
 from flint import arb
 
 from transformula.formulas import expression as ex
-from transformula.formulas.additive import as_affine, as_part, narrowest, substitute, without_cancelled
+from transformula.formulas.additive import (
+    as_affine,
+    as_part,
+    depends_through,
+    narrowest,
+    substitute,
+    without_cancelled,
+)
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr, variables_of, walk
 from transformula.formulas.factors import distributed, factors_of
+from transformula.formulas.squares import as_squares, radicand
 
 ARGUMENT = ex.variable("u")
 SQUARE = ex.power(ARGUMENT, ex.number(2))
@@ -60,6 +70,9 @@ class Guide(Protocol):
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
 
+    def directions(self, radicand: Expr) -> int:
+        """In how many directions to measure the length √radicand; 0 for a table of the root."""
+
 
 class PlainGuide:
     """Products split evenly, nothing clamped."""
@@ -79,6 +92,10 @@ class PlainGuide:
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """As it is written."""
         return False
+
+    def directions(self, radicand: Expr) -> int:
+        """A table of the root."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -106,14 +123,50 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Norm:
+    """√(left² + right²) up to a relative ``error``, made of ReLU wires times ``factor``: ``sum`` says how.
+
+    With x = π/2n the n directions add up to between cot x and csc x times the length; halfway between, the
+    relative error is tan²(x/2). In each sector the sum is linear, with a gradient of length 2/(1 + cos x)
+    and at most x away from that of the length.
+    """
+
+    left: Linear
+    right: Linear
+    units: tuple[int, ...]
+    factor: Expr
+    sum: Linear
+
+    @property
+    def error(self) -> arb:
+        """tan²(π/4n)."""
+        return (arb.pi() / (4 * len(self.units))).tan() ** 2
+
+    @property
+    def bend(self) -> arb:
+        """How far the gradients of sum and length can be apart."""
+        x = arb.pi() / (2 * len(self.units))
+        return 2 / (1 + x.cos()) - 1 + 2 * (x / 2).sin()
+
+
+@dataclass(frozen=True)
 class Wire:
-    """An input, a table of ``function`` in u, a ReLU (an argument only) or a product (no slot of its own)."""
+    """An input, a table of ``function`` in u, a ReLU (an argument only), or joined from others.
+
+    A product or a norm has no slot of its own: it stands for a combination of other wires.
+    """
 
     meaning: Expr
     argument: Linear | None = None
     function: Expr | None = None
     time: int = 0  # half-layers: 0 the inputs, 2k − 1 after attention k, 2k after feed-forward k
     product: Product | None = None
+    norm: Norm | None = None
+
+    @property
+    def joined(self) -> Product | Norm | None:
+        """What it is made of, if it has no slot."""
+        return self.product or self.norm
 
     @property
     def is_table(self) -> bool:
@@ -138,15 +191,25 @@ class Circuit:
         return max((wire.time + 1) // 2 for wire in self.wires)
 
     def in_slots(self, linear: Linear) -> Linear:
-        """The same combination with every product written out: only wires that have a slot remain."""
-        while any(self.wires[k].product is not None for k, _ in linear.terms):
+        """The same combination with products and norms written out: only wires that have a slot remain."""
+        return self._written_out(linear)[0]
+
+    def norms_in(self, linear: Linear) -> list[tuple[int, Expr]]:
+        """The norms that are written out on the way to slots, with their coefficients."""
+        return self._written_out(linear)[1]
+
+    def _written_out(self, linear: Linear) -> tuple[Linear, list[tuple[int, Expr]]]:
+        norms = []
+        while any(self.wires[k].joined is not None for k, _ in linear.terms):
             parts = [(ex.number(1), Linear((), linear.constant, linear.meaning))]
             for k, c in linear.terms:
-                product = self.wires[k].product
+                joined = self.wires[k].joined
                 one = Linear(((k, ex.number(1)),), ex.number(0), self.wires[k].meaning)
-                parts.append((c, one if product is None else product.sum))
+                parts.append((c, one if joined is None else joined.sum))
+                if self.wires[k].norm is not None:
+                    norms.append((k, c))
             linear = self._sum(parts, linear.meaning)
-        return linear
+        return linear, norms
 
     def evaluate(self, inputs: Sequence[arb]) -> list[arb]:
         """The outputs at a point, wire by wire, as balls."""
@@ -158,6 +221,8 @@ class Circuit:
         for k, wire in enumerate(self.wires):
             if wire.product is not None:
                 values.append(joined(wire.product.sum))
+            elif wire.norm is not None:
+                values.append((joined(wire.norm.left) ** 2 + joined(wire.norm.right) ** 2).sqrt())
             elif wire.argument is None:
                 values.append(inputs[k])
             elif wire.function is None:
@@ -176,9 +241,10 @@ class Circuit:
                 continue
             found.add(k)
             wire = self.wires[k]
-            if wire.product is not None:
-                stack += [i for i, _ in wire.product.squares]
-                stack += [i for part in (wire.product.left, wire.product.right) for i, _ in part.terms]
+            if wire.joined is not None:
+                stack += [i for part in (wire.joined.left, wire.joined.right) for i, _ in part.terms]
+                stack += wire.norm.units if wire.norm else []
+                stack += [i for i, _ in wire.product.squares] if wire.product else []
             elif wire.argument is not None:
                 stack += [i for i, _ in wire.argument.terms]
         return sorted(found)
@@ -223,6 +289,9 @@ class Circuit:
             argument = Linear(terms, ex.number(0), inner)
             function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
             return self._square(argument) if function in _SQUARES else self._wire(function, argument)
+        length = self._length_in(expr)
+        if length is not None:
+            return length
         through = narrowest(expr)
         if through is None:
             raise ValueError(f"{expr} is not a function of one argument")
@@ -230,6 +299,47 @@ class Circuit:
         if function in _SQUARES:
             return self._square(self.lower(through))
         return self._wire(function, self._clamped(function, self.lower(through)))
+
+    def _length_in(self, expr: Expr) -> Linear | None:
+        """A function of a length, or the length itself, if it is to be measured in directions."""
+        for node in walk(expr):
+            inside = radicand(node)
+            squares = None if inside is None else as_squares(inside)
+            if inside is None or squares is None or not depends_through(expr, node):
+                continue
+            directions = self.guide.directions(inside)
+            if directions:
+                length = self._length(squares, directions)
+                function = substitute(expr, {node: ARGUMENT})
+                return length if node is expr else self._wire(function, self._clamped(function, length))
+        return None
+
+    def _length(self, parts: Sequence[Expr], directions: int) -> Linear:
+        """√(a² + b² + ..), two at a time."""
+        result = self.lower(parts[0])
+        for part in parts[1:]:
+            result = self._norm(result, self.lower(part), directions)
+        return result
+
+    def _norm(self, a: Linear, b: Linear, directions: int) -> Linear:
+        two = ex.number(2)
+        meaning = ex.power(ex.add(*(ex.power(p.meaning, two) for p in (a, b))), ex.number(Fraction(1, 2)))
+        step = ex.div(ex.constant("pi"), ex.number(2 * directions))
+        factor = ex.div(ex.mul(two, ex.call("sin", step)), ex.add(ex.number(1), ex.call("cos", step)))
+        units, parts = [], []
+        for k in range(directions):
+            angle = ex.mul(ex.number(Fraction(2 * k + 1)), step)
+            along = self._sum(
+                [(ex.call("cos", angle), a), (ex.call("sin", angle), b)],
+                ex.add(ex.mul(ex.call("cos", angle), a.meaning), ex.mul(ex.call("sin", angle), b.meaning)),
+            )
+            bent = self.relu(along)
+            units.append(bent.terms[0][0])
+            parts += [(ex.mul(two, factor), bent), (ex.neg(factor), along)]
+        total = self._sum(parts, meaning)
+        norm = Norm(a, b, tuple(units), factor, total)
+        self.wires.append(Wire(meaning, time=max(self.wires[k].time for k in units), norm=norm))
+        return Linear(((len(self.wires) - 1, ex.number(1)),), ex.number(0), meaning)
 
     def _square(self, argument: Linear) -> Linear:
         """u² = (u − c)² + 2cu − c²: around its centre the square is smaller, hence more accurate."""

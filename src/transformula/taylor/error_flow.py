@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.formulas.circuits import Circuit, Linear
+from transformula.formulas.circuits import Circuit, Linear, Norm
 from transformula.formulas.enclosures import enclose, round_up, to_fmpq
 from transformula.formulas.expression import Expr
 from transformula.taylor.function_cells import Cells, Pair
@@ -107,6 +107,8 @@ class ErrorFlow:
             fuzz = self.fuzz.get(k, NO_FUZZ)
             if wire.product is not None:
                 values[k] = self._product(k, values, arguments)
+            elif wire.norm is not None:
+                values[k] = self._norm(k, values)
             elif wire.argument is None:
                 values[k] = _widen((lower[k], upper[k]), fuzz.value)
             else:
@@ -141,6 +143,15 @@ class ErrorFlow:
             result = times(left, self._form(product.right).of(values))
         return self._known(k, _widen(result, off * (1 + 1e-12)))
 
+    def _norm(self, k: int, values: Mapping[int, Pair]) -> Pair:
+        norm = self.circuit.wires[k].norm
+        assert norm is not None
+        left, right = self._form(norm.left).of(values), self._form(norm.right).of(values)
+        off = self.fuzz.get(k, NO_FUZZ).value
+        for unit in norm.units:
+            off += _unit_factor(norm) * sum(self.fuzz.get(unit, NO_FUZZ))
+        return self._known(k, _widen(length(left, right), off * (1 + 1e-12)))
+
     def _backwards(self, output: Linear, values: Mapping[int, Pair], arguments: Mapping[int, Pair]) -> Paths:
         paths = Paths()
         parts = len(next(iter(values.values()))[0])
@@ -160,6 +171,18 @@ class ErrorFlow:
                     amplitude = _size(slope) * _magnitude(factor)
                     paths.value[square] = paths.value.get(square, 0.0) + amplitude
                     paths.argument[square] = paths.argument.get(square, 0.0) + amplitude * steepest
+                continue
+            if wire.norm is not None:
+                norm = wire.norm
+                left, right = self._form(norm.left), self._form(norm.right)
+                shares = direction(left.of(values), right.of(values))
+                left.share(times(slope, shares[0]), slopes)
+                right.share(times(slope, shares[1]), slopes)
+                paths.value[k], paths.argument[k] = _size(slope), np.zeros(parts)
+                for unit in norm.units:
+                    amplitude = _size(slope) * _unit_factor(norm)
+                    paths.value[unit] = paths.value.get(unit, 0.0) + amplitude
+                    paths.argument[unit] = paths.argument.get(unit, 0.0) + amplitude
                 continue
             paths.value[k] = paths.value.get(k, 0.0) + _size(slope)
             paths.argument.setdefault(k, np.zeros(parts))
@@ -234,6 +257,27 @@ def squared(a: Pair) -> Pair:
     """Squares of intervals."""
     low, high = times(a, a)
     return np.maximum(low, 0.0), high
+
+
+def length(a: Pair, b: Pair) -> Pair:
+    """√(a² + b²) of intervals."""
+    low, high = _plus(squared(a), squared(b))
+    return np.nextafter(np.sqrt(np.maximum(low, 0.0)), 0.0), np.nextafter(np.sqrt(high), math.inf)
+
+
+def direction(a: Pair, b: Pair) -> tuple[Pair, Pair]:
+    """a/√(a² + b²) and b/√(a² + b²), which lie in [−1, 1] even where the length vanishes."""
+    low, high = length(a, b)
+    with np.errstate(divide="ignore"):
+        inverse = np.nextafter(1 / high, 0.0), np.nextafter(1 / low, math.inf)
+    shares = times(a, inverse), times(b, inverse)
+    first, second = ((np.clip(s[0], -1.0, 1.0), np.clip(s[1], -1.0, 1.0)) for s in shares)
+    return first, second
+
+
+def _unit_factor(norm: Norm) -> float:
+    """How strongly the errors of a ReLU count in the length it helps to measure."""
+    return round_up(2 * abs(enclose(norm.factor)))
 
 
 def _widen(a: Pair, by: Floats | float) -> Pair:

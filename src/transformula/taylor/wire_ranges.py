@@ -15,7 +15,7 @@ from transformula.formulas.circuits import Circuit, Linear, domain_ends
 from transformula.formulas.enclosures import round_up, to_fmpq
 from transformula.formulas.expression import Expr
 from transformula.taylor.box_ranges import BoxRanges, function_range
-from transformula.taylor.error_flow import Form, squared, times
+from transformula.taylor.error_flow import Form, length, squared, times
 from transformula.taylor.function_cells import Pair
 
 Ends = tuple[float, float]
@@ -30,6 +30,7 @@ class WireRanges:
 
     def __init__(self, circuit: Circuit, ranges: BoxRanges) -> None:
         self.ranges = ranges
+        units = {k for wire in circuit.wires if wire.norm for k in wire.norm.units}
         self.values: dict[int, Ends] = {}
         self.arguments: dict[int, Ends] = {}
         for k, wire in enumerate(circuit.wires):
@@ -39,10 +40,14 @@ class WireRanges:
                 right = left if same else self._joined(wire.product.right)
                 product = squared(_pair(left)) if same else times(_pair(left), _pair(right))
                 self.values[k] = _both(_ends(product), ranges.of(wire.meaning))
+            elif wire.norm is not None:
+                parts = (_pair(self._joined(part)) for part in (wire.norm.left, wire.norm.right))
+                self.values[k] = _both(_ends(length(*parts)), ranges.of(wire.meaning))
             elif wire.argument is None:
                 self.values[k] = ranges.of(wire.meaning)
             else:
-                argument = self._joined(wire.argument)
+                # the many directions of a length need no sharp ranges
+                argument = self._sum(wire.argument) if k in units else self._joined(wire.argument)
                 if wire.function is None:
                     self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
                 else:
@@ -57,8 +62,10 @@ class WireRanges:
         return _both(function_range(function, *argument), found)
 
     def _joined(self, linear: Linear) -> Ends:
-        values = {k: _pair(self.values[k]) for k, _ in linear.terms}
-        return _both(_ends(Form(linear).of(values)), self.ranges.of(linear.meaning))
+        return _both(self._sum(linear), self.ranges.of(linear.meaning))
+
+    def _sum(self, linear: Linear) -> Ends:
+        return _ends(Form(linear).of({k: _pair(self.values[k]) for k, _ in linear.terms}))
 
 
 def _pair(ends: Ends) -> Pair:

@@ -63,7 +63,7 @@ def circuit_items(model: Model) -> list[Item]:
     names = [*circuit.variables, *(f"w{k}" for k in range(len(circuit.variables), len(circuit.wires)))]
     items = [_input(name, model.box.floats()[k]) for k, name in enumerate(circuit.variables)]
     for name, wire in list(zip(names, circuit.wires, strict=True))[len(items) :]:
-        if wire.product is not None:  # drawn as its squares
+        if wire.joined is not None:  # drawn as what it is made of
             continue
         head = heads.get(name)
         tokens, table = (len(head.slopes), tables[head.table]) if head is not None else (0, 0)
