@@ -26,6 +26,11 @@ demo: setup
 		--construction partition --out $(DEMO)/theorem
 	$(BIN)/transformula verify $(DEMO)/sum
 	$(BIN)/transformula verify $(DEMO)/theorem
+	$(BIN)/transformula compile "G*m1*m2/((x2-x1)**2+(y2-y1)**2+(z2-z1)**2)" \
+		--on "G=1..2, m1=1..2, m2=1..2, x1=3..4, x2=1..2, y1=3..4, y2=1..2, z1=3..4, z2=1..2" \
+		--eps 1e-6 --out $(DEMO)/gravity
+	$(BIN)/transformula export $(DEMO)/gravity --to onnx
+	$(BIN)/transformula report $(DEMO)/gravity
 
 test: setup
 	$(BIN)/python -m pytest -n 2
@@ -44,6 +49,7 @@ cases: setup
 
 figures: setup
 	$(BIN)/python benchmarks/error_against_tokens.py
+	$(BIN)/python benchmarks/explorer_picture.py
 
 clean:
 	rm -rf .venv build

@@ -21,6 +21,8 @@ from rich.table import Table
 import transformula as tf
 from transformula.formulas.numeric import evaluate, evaluate_accurately
 
+#: Tolerance in float32, relative to the largest |f| on the box.
+REL = 1e-3
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "cases.md"
 COLUMNS = (
@@ -29,8 +31,9 @@ COLUMNS = (
 )  # fmt: skip
 HEADER = """# The case formulas
 
-Every formula of `benchmarks/formulas.csv`, compiled at its tolerance in float64, verified from its folder and
-attacked (random points, corners, then local ascent on |T − f|). Written by `make cases`.
+Every formula of `benchmarks/formulas.csv`, compiled at its tolerance in float64 and within a thousandth of
+its largest value in float32, verified from its folder and attacked (random points, corners, then local ascent on
+|T − f|). Written by `make cases`.
 
 - *heads*: over all layers; *parameters*: non-zero numbers, memory included.
 - *proven bound* holds at every point of the box, rounding included; *attacked error* is the largest error
@@ -67,10 +70,11 @@ def attacked_error(model: tf.Model, points: int = 20_000, rounds: int = 30) -> f
     return float(np.abs(np.asarray(model(best)) - truth).max())
 
 
-def measure(name: str, formula: str, box: str, eps: float) -> list[str]:
+def measure(name: str, formula: str, box: str, eps: float, dtype: str) -> list[str]:
     """One row; a refusal or a broken bound raises."""
     start = time.process_time()
-    model = tf.compile(formula, on=box, eps=eps)
+    tolerance = {"eps": eps} if dtype == "float64" else {"rel": REL}
+    model = tf.compile(formula, on=box, dtype=dtype, **tolerance)
     compiled = time.process_time() - start
     with tempfile.TemporaryDirectory() as place:
         folder = model.save(Path(place) / "model")
@@ -85,16 +89,19 @@ def measure(name: str, formula: str, box: str, eps: float) -> list[str]:
     heads = sum(len(block.attention.heads) for block in model.weights.blocks)
     ratio = f"{bound / found:.1f}" if found > 0 else "-"
     sizes = (model.layers, heads, model.memory_tokens, model.parameter_count)
-    errors = (f"{eps:.0e}", f"{bound:.2e}", f"{found:.2e}", ratio)
+    errors = (f"{model.certificate.eps:.1e}", f"{bound:.2e}", f"{found:.2e}", ratio)
     costs = (f"{compiled:.2f}", f"{verified:.2f}", f"{size / 1000:.0f}")
     return [name, model.construction, *map(str, sizes), *errors, *costs]
 
 
-def page(rows: list[list[str]]) -> str:
-    """The table in Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * 2 + " ---: |" * (len(COLUMNS) - 2)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return HEADER + "\n" + "\n".join(lines) + "\n"
+def page(tables: dict[str, list[list[str]]]) -> str:
+    """The tables in Markdown."""
+    lines = []
+    for dtype, rows in tables.items():
+        lines += [f"\n## {dtype}\n", "| " + " | ".join(COLUMNS) + " |"]
+        lines.append("|" + " --- |" * 2 + " ---: |" * (len(COLUMNS) - 2))
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return HEADER + "\n".join(lines) + "\n"
 
 
 def main(names: list[str]) -> None:
@@ -102,17 +109,18 @@ def main(names: list[str]) -> None:
     with (HERE / "formulas.csv").open(newline="") as file:
         cases = [row for row in csv.DictReader(file) if not names or row["name"] in names]
     console = Console(width=170)
-    rows = []
-    for case in cases:
-        console.print(f"[dim]{case['name']}[/dim]", end=" ")
-        rows.append(measure(case["name"], case["formula"], case["on"], float(case["eps"])))
-    console.print()
-    table = Table(*COLUMNS, title="transformula cases (float64)")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    tables: dict[str, list[list[str]]] = {"float64": [], "float32": []}
+    for dtype, rows in tables.items():
+        for case in cases:
+            console.print(f"[dim]{case['name']}[/dim]", end=" ")
+            rows.append(measure(case["name"], case["formula"], case["on"], float(case["eps"]), dtype))
+        console.print()
+        table = Table(*COLUMNS, title=f"transformula cases ({dtype})")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     if not names:
-        PAGE.write_text(page(rows))
+        PAGE.write_text(page(tables))
         console.print(f"written to {PAGE}")
 
 

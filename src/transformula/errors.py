@@ -35,26 +35,52 @@ class ModelFileError(InputError):
     """A model folder is missing, truncated, edited or not ours."""
 
 
+class UncertifiedError(ModelFileError):
+    """A model's files and its certificate do not belong together."""
+
+
+class ExportError(InputError):
+    """A model can not be written in a format, or what that takes is not installed."""
+
+
 class NotProvenError(TransformulaError):
     """The claim could not be proven.
 
     Attributes
     ----------
     best_bound : float or None
-        The smallest bound that was reached, if any.
+        The smallest bound that was proven, if any.
+    measured : float or None
+        The smallest error seen of what could not even be tried to be proven, or what rounding alone costs.
     place : str
         Where the proof stopped: a sub-expression or a part of the box.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, best_bound: float | None = None, place: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        best_bound: float | None = None,
+        place: str = "",
+        measured: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.best_bound = best_bound
         self.place = place
+        self.measured = measured
+
+    @property
+    def closest(self) -> float:
+        """How close it came: the proven bound, else the measured error, else infinity."""
+        return self.best_bound or self.measured or math.inf
+
+    @property
+    def _rank(self) -> tuple[bool, float]:
+        return self.best_bound is None, self.closest  # a proven bound says more than a measured error
 
     def unless_closer(self, earlier: NotProvenError | None) -> NotProvenError:
-        """This refusal, or an earlier one whose best bound was at least as small."""
-        if earlier is None or (self.best_bound or math.inf) < (earlier.best_bound or math.inf):
+        """This refusal, or an earlier one that came at least as close."""
+        if earlier is None or self._rank < earlier._rank:
             return self
         return earlier

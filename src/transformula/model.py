@@ -12,11 +12,11 @@ from flint import fmpq
 
 from transformula.certificates.checker import stored_shape, stored_target
 from transformula.certificates.claim import Certificate
-from transformula.errors import ModelFileError, PointError
+from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
 from transformula.formulas.boxes import Box
 from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
-from transformula.transformers import files
+from transformula.transformers import files, reference
 from transformula.transformers.circuit import CircuitWeights, read_circuit, run_circuit
 from transformula.transformers.exact import run_exact
 from transformula.transformers.one_layer import TableHead, read_heads, run_one_layer
@@ -24,6 +24,7 @@ from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fas
 from transformula.transformers.weights import Weights
 
 if TYPE_CHECKING:
+    from transformula.inside import NamedTrace, Table
     from transformula.transformers.torch_executor import TransformerModule
 
 
@@ -158,11 +159,70 @@ class Model:
         """The blocks run on rationals: for a polynomial this equals the formula, with ``==``."""
         return run_exact(self.weights, point)
 
+    def trace(self, x: Any) -> NamedTrace:
+        """Run the blocks on a few rows and keep everything: residuals by slot, patterns by head.
+
+        Examples
+        --------
+        >>> import transformula as tf
+        >>> seen = tf.compile("sin(x)", on="x=0..1", eps=1e-3).trace([[0.5]])
+        >>> seen.residual("y1", token="data").shape, len(seen.attended(most=2))
+        ((1,), 2)
+        """
+        from transformula import inside
+
+        rows, _ = self._rows(np.asarray(x))
+        data = "position" if self.sequence else "direction" if self.construction == "polynomial" else "data"
+        return inside.named(self.weights, reference.trace(self.weights, rows), data)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Every head's table: function, range, slopes, offsets and values; empty for a polynomial."""
+        from transformula import inside
+
+        if self.construction == "polynomial":
+            return ()
+        if self.construction != "circuit":
+            return tuple(inside.layer_tables(self.weights, self._tables, self.formula))
+        return tuple(inside.circuit_tables(self.weights, self._circuit, self._functions()))
+
+    def _functions(self) -> dict[str, tuple[str, tuple[float, float]]]:
+        """For every table of a circuit the function of u and the range of u, as its head reads it."""
+        from transformula.certificates.checker import stored_plan
+        from transformula.certificates.circuit import replay
+        from transformula.taylor.box_ranges import BoxRanges
+
+        assert isinstance(self.formula, Formula), "a circuit computes formulas"
+        plan = stored_plan(files.unpack(self.packed)[1])
+        circuit, formula, guide = replay(self._circuit, self.formula, plan)
+        ranges = BoxRanges(formula.box)
+        found = {}
+        for k, wire in enumerate(circuit.wires):
+            if wire.is_table and wire.argument is not None:
+                scale = 2.0 ** guide.scales.get(k, (0, 0))[0]
+                low, high = ranges.of(wire.argument.meaning)
+                found[f"w{k}"] = (str(wire.function), (scale * low, scale * high))
+        return found
+
     def to_torch(self) -> TransformerModule:
         """The blocks as a trainable `torch.nn.Module` with the same weights."""
         from transformula.transformers.torch_executor import TransformerModule
 
         return TransformerModule(self.weights)
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""
+        from transformula.certificates.exported import onnx_bytes
+
+        path = Path(path)
+        if path.suffix != ".onnx":
+            raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
+        data = onnx_bytes(self.packed, self.certificate)
+        try:
+            files.write_file(path, data)
+        except OSError as error:
+            raise ExportError(f"can not write {path}: {error.strerror or error}") from None
+        return path
 
     def save(self, folder: str | Path) -> Path:
         """Write the model folder, whole or not at all."""
@@ -182,16 +242,24 @@ class Model:
     def load(cls, folder: str | Path) -> Model:
         """Read a model folder. Nothing is executed, and the claim is read but not checked: see verify."""
         folder = Path(folder)
-        packed = files.read_packed(folder)
+        certificate = files.read_text(folder, files.CERTIFICATE_FILE)
+        try:
+            return cls.from_packed(files.read_packed(folder), certificate)
+        except UncertifiedError as error:
+            raise ModelFileError(f"{folder}: {error}") from None
+
+    @classmethod
+    def from_packed(cls, packed: files.Packed, claim: str) -> Model:
+        """The model of a folder's contents: its packed weights and the text of its certificate."""
         weights, description = files.unpack(packed)
-        certificate = Certificate.from_json(files.read_text(folder, files.CERTIFICATE_FILE))
+        certificate = Certificate.from_json(claim)
         if packed.weights_sha256 != certificate.weights_sha256:
-            raise ModelFileError(f"{folder}: model.safetensors is not the certified file (sha256 differs)")
+            raise UncertifiedError("model.safetensors is not the certified file (sha256 differs)")
         if packed.model_sha256 != certificate.model_sha256:
-            raise ModelFileError(f"{folder}: model.json is not the certified file (sha256 differs)")
+            raise UncertifiedError("model.json is not the certified file (sha256 differs)")
         formula = stored_target(description)
         if weights.inputs != formula.box.variables or weights.outputs != len(formula.outputs):
-            raise ModelFileError(f"{folder}: the weights' inputs or outputs are not those of the formula")
+            raise UncertifiedError("the weights' inputs or outputs are not those of the formula")
         return cls(
             str(description.get("construction")),
             formula,
@@ -200,6 +268,12 @@ class Model:
             certificate,
             stored_shape(description, weights),
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: formula, box, claim, size and a small plot."""
+        from transformula.viewing.card import card
+
+        return card(self)
 
     def __repr__(self) -> str:
         text = str(self.formula)

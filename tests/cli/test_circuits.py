@@ -116,3 +116,25 @@ def test_rel_is_relative_to_the_largest_value(cli):
 def test_rel_errors(cli, options, words):
     refused = cli("compile", "sin(x)", "--on", "x=0..1", *options)
     assert refused.code == 2 and words in refused.err
+
+
+def test_a_sequence_is_shown_at_one_position(cli, tmp_path):
+    folder = str(tmp_path / "sequence")
+    made = cli("compile", "x*y", "sin(x)/(1 + y**2)", "--on", "x=0..1, y=0..1", "--eps", "1e-3",
+               "--shape", "3x2", "--construction", "circuit", "--out", folder)  # fmt: skip
+    assert made.code == 0
+    lines = json.loads(cli("show", folder, "--json").out)["wires"]
+    assert sum("output" in line for line in lines) == 2 and any("sin(x_1)" in line for line in lines)
+    assert cli("show", folder, "--svg", str(tmp_path / "s.svg")).code == 0
+    assert cli("verify", folder).code == 0 and cli("report", folder).code == 0
+    values = json.loads(cli("eval", folder, "--at", "x_1=1,y_1=1,x_2=0,y_2=1,x_3=1,y_3=0", "--json").out)[
+        "values"
+    ]
+    assert abs(values[0] - 1) < 1e-3 and abs(values[2]) < 1e-3
+
+
+def test_a_length_is_one_line(cli, circuits, tmp_path):
+    model = circuits("distance", "float32")
+    lines = json.loads(cli("show", str(model.save(tmp_path / "m")), "--json").out)["wires"]
+    assert len(lines) == 4 and "length in 128 directions of (x - y, z)" in lines[1]
+    assert len(model.weights.blocks[0].feed_forward.hidden_bias.dense()) == 128

@@ -174,15 +174,9 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
         network = read_circuit(weights)
     except NotCircuitError as reason:
         raise RefutedError(f"the weights are not a table circuit: {reason}") from None
-    if network.repeated:
-        same = formula_of_a_position(formula, network.positions)
-        if same is None:
-            raise RefutedError("every position computes the same, but the formulas differ")
-        formula = same
-    guide = ReplayGuide(plan)
+    circuit, formula, guide = replay(network, formula, plan)
     with precision(_BITS):
         check_defined_on(formula)
-    circuit = build_circuit(formula.outputs, formula.box.variables, guide)
     _check_lowering(circuit, formula)
     with precision(_BITS):
         walker = _Walker(weights, network, formula, circuit, guide)
@@ -203,6 +197,25 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
     approximation = max(error for error, _ in results)
     rounding = max(wrong for _, wrong in results)
     return Proof(approximation, rounding, {"wires": len(circuit.wires), "pieces": walker.pieces})
+
+
+def replay(
+    network: CircuitWeights, formula: Formula, plan: Mapping[str, Any]
+) -> tuple[Circuit, Formula, ReplayGuide]:
+    """The formula lowered again as the plan says: what a network should compute, at one position.
+
+    Raises
+    ------
+    RefutedError
+        If the plan can not be read, or the positions of a sequence differ where the network's do not.
+    """
+    if network.repeated:
+        same = formula_of_a_position(formula, network.positions)
+        if same is None:
+            raise RefutedError("every position computes the same, but the formulas differ")
+        formula = same
+    guide = ReplayGuide(plan)
+    return build_circuit(formula.outputs, formula.box.variables, guide), formula, guide
 
 
 def _check_lowering(circuit: Circuit, formula: Formula) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.explore import explore_command
+from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
 from transformula.cli.output import Output
+from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
 from transformula.errors import InputError, TransformulaError
 
@@ -104,7 +108,11 @@ def compile_command(
 
 
 @app.command()
-def verify(folder: Folder, json: Json = False) -> None:
+def verify(
+    folder: Folder,
+    onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    json: Json = False,
+) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
     from transformula.certificates.checker import verify_folder
     from transformula.cli.progress_bar import progress_bar
@@ -112,12 +120,18 @@ def verify(folder: Folder, json: Json = False) -> None:
     start = time.perf_counter()
     with progress_bar(quiet=json):
         result = verify_folder(folder)
+    if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
+        from transformula.certificates.exported import onnx_differences
+
+        reasons = onnx_differences(folder, onnx)
+        result = replace(result, verified=not reasons, reasons=reasons)
     facts = {
         "verified": result.verified,
         "approximation": result.approximation,
         "rounding": result.rounding,
         "bound": result.bound,
         "eps": result.eps,
+        "onnx": None if onnx is None else str(onnx),
         "reasons": list(result.reasons),
         "seconds": round(time.perf_counter() - start, 4),
     }
@@ -179,7 +193,10 @@ def show(
     Output(json).sections(describe(model))
 
 
+app.command("explore")(explore_command)
+app.command("export")(export_command)
 app.command("fit")(fit_command)
+app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
 
 

@@ -56,7 +56,7 @@ class Output:
         if self.as_json:
             facts: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
             if isinstance(error, NotProvenError):
-                facts |= {"best_bound": error.best_bound, "place": error.place}
+                facts |= {"best_bound": error.best_bound, "measured": error.measured, "place": error.place}
             self._json(facts)
         print(f"error: {error}", file=sys.stderr)
 

@@ -106,7 +106,7 @@ def _lowest_degree(expr: Expr, box: Box, goal: float) -> _Fit:
     raise NotProvenError(
         f"no polynomial of degree up to {MAX_DEGREE[dimension]} comes within {goal:.2g} of {expr}: the best "
         f"measured error is {best.error:.2g} at degree {best.degree}; use --construction lookup",
-        best_bound=best.error,
+        measured=best.error,
     )
 
 

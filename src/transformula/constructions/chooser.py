@@ -48,15 +48,21 @@ def rounds(formula: Formula, options: Options) -> list[tuple[str, ...]]:
     """Constructions to try: those of a round compete by size, a later round is for when none was proven."""
     if options.construction != "auto":
         return [(options.construction,)]
-    if _exact_will_do(formula, options):
-        return [("polynomial",)] if options.eps is None else [("polynomial",), ("circuit",)]
+    if not _exact_will_do(formula, options):
+        return _approximations(formula, options)
+    # without eps the claim is that of an exact polynomial: nothing else will do
+    return [("polynomial",), *([] if options.eps is None else _approximations(formula, options))]
+
+
+def _approximations(formula: Formula, options: Options) -> list[tuple[str, ...]]:
     if options.layers == 1:
         return [("lookup",), ("partition",)]
     forms = _widest_part(formula)
     if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
         return [("circuit",), ("lookup",), ("partition",)]
-    # a sum of functions of one form each is what one layer is made for
-    return [("lookup", "circuit") if forms > 1 else ("lookup",), ("circuit",), ("partition",)]
+    if forms > 1:
+        return [("lookup", "circuit"), ("partition",)]
+    return [("lookup",), ("circuit",), ("partition",)]  # functions of one form: what one layer is made for
 
 
 def candidates(name: str, formula: Formula, options: Options) -> Iterator[Candidate]:
@@ -113,7 +119,7 @@ def _exact_will_do(formula: Formula, options: Options) -> bool:
 
 def _check_polynomial(options: Options) -> None:
     if options.shape is not None:
-        raise InputError("sequences (shape) need --construction lookup or partition")
+        raise InputError("sequences (shape) need --construction lookup, partition or circuit")
     if options.layers == 1:
         raise InputError(
             "--layers 1 needs --construction lookup or partition: a polynomial of degree q has q blocks"

@@ -384,7 +384,7 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
         raise NotProvenError(
             f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
             f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
-            best_bound=failure.best_error,
+            measured=failure.best_error,
         ) from None
     return _Table(table.slopes, table.offsets, table.values)
 

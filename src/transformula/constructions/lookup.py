@@ -8,7 +8,6 @@ they return is only a candidate: the certificate is proven from the final weight
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,7 +15,8 @@ import numpy as np
 from transformula.constructions.one_layer import assemble
 from transformula.constructions.parts import FittedPart, one_layer_spec
 from transformula.constructions.tables.fitting import CannotFit, fit_table
-from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.grids import Grid, fit_grid
+from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
 from transformula.formulas.additive import Part
@@ -26,70 +26,66 @@ from transformula.transformers.weights import Weights
 
 #: What part of the tolerance the solver may use; the next one is tried if the proof does not close.
 _SHARES = (1.0, 0.6, 0.3)
+#: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
+_EASY = 200.0
 
 
 def construct_lookup(
     formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None
 ) -> Iterator[Weights]:
-    """Weights whose measured error meets the tolerance, fewest tokens first."""
+    """Weights whose measured error meets the tolerance, fewest tokens first.
+
+    Where none does, the closest: its proof says by how much it falls short.
+    """
     for share in _SHARES:
-
-        def fit(
-            part: Part, ranges: Sequence[tuple[float, float]], eps: float, share: float = share
-        ) -> FittedPart:
-            return _fit(part, ranges, eps * share, dtype)
-
+        fitter = _Fitter(share, dtype)
         try:
-            spec = one_layer_spec(formula, eps, fit, dtype, shape)
+            spec = one_layer_spec(formula, eps, fitter, dtype, shape)
         except NotProvenError:
             if share == _SHARES[0]:
                 raise
-            return  # what was tried before is the best there is; its proof says by how much it fails
+            return  # what was tried before is the best there is
         yield assemble(spec)
+        if fitter.fell_short:
+            return
 
 
-def _fit(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str) -> FittedPart:
-    names = [f"u{k + 1}" for k in range(len(ranges))]
-    _check_format(part, names, ranges, eps, dtype)
-    try:
-        with one_thread():
-            if len(ranges) == 1:
-                return _fit_one(part, names, ranges[0], eps, dtype)
-            return _fit_many(part, names, ranges, eps, dtype)
-    except CannotFit as failure:
-        raise NotProvenError(_advice(part, failure, eps, dtype), best_bound=failure.best_error) from None
+class _Fitter:
+    """Fits parts at a share of their tolerance, and remembers whether one fell short."""
+
+    def __init__(self, share: float, dtype: str) -> None:
+        self.share, self.dtype, self.fell_short = share, dtype, False
+
+    def __call__(self, part: Part, ranges: Sequence[tuple[float, float]], eps: float) -> FittedPart:
+        eps, dtype = eps * self.share, self.dtype
+        names = [f"u{k + 1}" for k in range(len(ranges))]
+        finest = _finest(part, names, ranges, dtype)
+        if eps < finest:
+            eps, self.fell_short = _EASY * finest, True
+        try:
+            with one_thread():
+                if len(ranges) == 1:
+                    return _from_table(_fit_one(part, names, ranges[0], eps, dtype))
+                return _from_grid(_fit_many(part, names, ranges, eps, dtype))
+        except CannotFit as failure:
+            if failure.best is None:
+                raise NotProvenError(f"no table for {part.original} was found: {failure}") from None
+            self.fell_short = True
+            return _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best)
 
 
-def _check_format(
-    part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float, dtype: str
-) -> None:
-    """Refuse at once what no table can reach: values of this size are rounded more coarsely than eps."""
+def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], dtype: str) -> float:
+    """How coarsely values of this size are rounded: no table comes closer."""
     mesh = np.meshgrid(*(np.linspace(low, high, 9) for low, high in ranges), indexing="ij")
     sizes = np.abs(evaluate(part.expr, names, mesh))
-    coarse = float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
-    if eps < coarse:
-        other = " or use float64" if dtype == "float32" else ""
-        raise NotProvenError(
-            f"eps = {eps:.2g} is below what {dtype} can hold for {part.original}, whose values are rounded "
-            f"by {coarse:.2g}: ask for a larger eps{other}",
-            best_bound=coarse,
-        )
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
 
 
-def _advice(part: Part, failure: CannotFit, eps: float, dtype: str) -> str:
-    if not math.isfinite(failure.best_error):
-        return f"no table for {part.original} was found: {failure}"
-    other = " or use float64" if dtype == "float32" else ""
-    return (
-        f"no table for {part.original} within {eps:.2g} was found in {dtype}: the best has a measured "
-        f"error of {failure.best_error:.2g}; ask for a larger eps, narrow the box{other}"
-    )
+def _fit_one(part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str) -> Table:
+    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype)
 
 
-def _fit_one(
-    part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str
-) -> FittedPart:
-    table = fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype)
+def _from_table(table: Table) -> FittedPart:
     return FittedPart(table.slopes[:, None], table.offsets[:, None], table.values, float(table.linear))
 
 
@@ -99,11 +95,14 @@ def _fit_many(
     ranges: Sequence[tuple[float, float]],
     eps: float,
     dtype: str,
-) -> FittedPart:
+) -> Grid:
     lowers, uppers = zip(*ranges, strict=True)
-    grid = fit_grid(
+    return fit_grid(
         lambda *u: evaluate(part.expr, names, np.broadcast_arrays(*u)), lowers, uppers, eps, dtype
     )
+
+
+def _from_grid(grid: Grid) -> FittedPart:
     slopes = np.stack([m.ravel() for m in np.meshgrid(*grid.slopes, indexing="ij")], axis=1)
     offsets = np.stack([m.ravel() for m in np.meshgrid(*grid.offsets, indexing="ij")], axis=1)
     return FittedPart(slopes, offsets, grid.values.ravel())

@@ -194,16 +194,23 @@ class Circuit:
         """The same combination with products and norms written out: only wires that have a slot remain."""
         return self._written_out(linear)[0]
 
+    def for_reading(self, linear: Linear) -> Linear:
+        """The same combination with products written out, but not the many directions of a length."""
+        return self._written_out(linear, lengths=False)[0]
+
     def norms_in(self, linear: Linear) -> list[tuple[int, Expr]]:
         """The norms that are written out on the way to slots, with their coefficients."""
         return self._written_out(linear)[1]
 
-    def _written_out(self, linear: Linear) -> tuple[Linear, list[tuple[int, Expr]]]:
+    def _written_out(self, linear: Linear, lengths: bool = True) -> tuple[Linear, list[tuple[int, Expr]]]:
+        def made_of(k: int) -> Product | Norm | None:
+            return self.wires[k].joined if lengths else self.wires[k].product
+
         norms = []
-        while any(self.wires[k].joined is not None for k, _ in linear.terms):
+        while any(made_of(k) is not None for k, _ in linear.terms):
             parts = [(ex.number(1), Linear((), linear.constant, linear.meaning))]
             for k, c in linear.terms:
-                joined = self.wires[k].joined
+                joined = made_of(k)
                 one = Linear(((k, ex.number(1)),), ex.number(0), self.wires[k].meaning)
                 parts.append((c, one if joined is None else joined.sum))
                 if self.wires[k].norm is not None:

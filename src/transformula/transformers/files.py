@@ -33,6 +33,10 @@ from transformula.transformers.weights import (
 
 VERSION = 1
 WEIGHTS_FILE, MODEL_FILE, CERTIFICATE_FILE = "model.safetensors", "model.json", "certificate.json"
+#: What ``export`` and ``report`` write into a model folder.
+ONNX_FILE, TORCH_FOLDER, LOADER_FILE = "model.onnx", "torch", "load.py"
+REPORT_FILE = "report.html"
+EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE)
 _MAX_JSON_BYTES = 200_000_000
 
 
@@ -246,12 +250,20 @@ def read_packed(folder: Path) -> Packed:
     return Packed(_read(folder, WEIGHTS_FILE), read_text(folder, MODEL_FILE))
 
 
+def is_torch_export(folder: Path) -> bool:
+    """Whether a folder is empty or holds what ``export --to torch`` writes, and nothing of others'."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    return names - {"__pycache__"} in (set(), {WEIGHTS_FILE, LOADER_FILE})
+
+
 def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
     """Write a whole folder or nothing: into a temporary one beside it, then renamed into place.
 
-    An existing model folder is replaced; anything else in the way is left alone and refused.
+    An existing model folder is replaced by a model, an export by an export; anything else in the way is
+    left alone and refused.
     """
-    if folder.exists() and not _is_replaceable(folder):
+    replaceable = is_torch_export if LOADER_FILE in files else _is_replaceable
+    if folder.exists() and not replaceable(folder):
         raise ModelFileError(f"{folder} exists and is not a model folder alone: choose another --out")
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -268,14 +280,31 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing: beside its place, then renamed into it."""
+    handle, staging = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(staging, 0o644)
+        os.replace(staging, path)
+    except BaseException:
+        os.unlink(staging)
+        raise
+
+
 def _is_replaceable(folder: Path) -> bool:
-    """Empty, or a model of ours with nothing else in it."""
+    """Empty, or a model of ours with nothing else in it but its exports, which go with it."""
     if not folder.is_dir():
         return False
     names = {path.name for path in folder.iterdir()}
     if not names:
         return True
-    if MODEL_FILE not in names or not names <= {WEIGHTS_FILE, MODEL_FILE, CERTIFICATE_FILE}:
+    if MODEL_FILE not in names or not names <= {WEIGHTS_FILE, MODEL_FILE, CERTIFICATE_FILE, *EXPORTS}:
+        return False
+    if TORCH_FOLDER in names and not is_torch_export(folder / TORCH_FOLDER):
         return False
     try:
         body = json.loads(read_text(folder, MODEL_FILE))

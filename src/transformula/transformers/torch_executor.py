@@ -107,14 +107,16 @@ class TransformerModule(nn.Module):
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × tokens × width."""
-        flat = x.new_zeros(len(x), self.tokens * self.width)
+        batch = x.shape[0]  # not len(x), which torch.export would fix
+        flat = x.new_zeros(batch, self.tokens * self.width)
         flat = flat.index_add(1, self.embedding_rows, x[:, self.embedding_cols] * self.embedding)
-        return flat.view(len(x), self.tokens, self.width) + self.memory
+        return flat.view(batch, self.tokens, self.width) + self.memory
 
     def read_out(self, stream: torch.Tensor) -> torch.Tensor:
         """Samples × read tokens × width to samples × outputs."""
-        terms = stream.reshape(len(stream), -1)[:, self.readout_cols] * self.readout
-        out = terms.new_zeros(len(stream), self.outputs)
+        batch = stream.shape[0]
+        terms = stream.reshape(batch, -1)[:, self.readout_cols] * self.readout
+        out = terms.new_zeros(batch, self.outputs)
         return out.index_add(1, self.readout_rows, terms) + self.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -10,10 +10,10 @@ from itertools import pairwise
 from flint import fmpq
 
 from transformula.certificates.checker import stored_plan
-from transformula.certificates.circuit import ReplayGuide
+from transformula.certificates.circuit import replay
 from transformula.errors import InputError
 from transformula.formulas.additive import decompose
-from transformula.formulas.circuits import Circuit, Linear, Wire, build_circuit
+from transformula.formulas.circuits import Circuit, Linear, Norm, Wire
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
@@ -25,12 +25,18 @@ from transformula.transformers.one_layer import TableHead, read_heads
 
 _LONGEST = 72
 _COLUMN, _ROW, _BOX, _HEIGHT, _MARGIN = 230, 56, 170, 42, 30
-_COLOURS = {"input": "#dbe9f6", "table": "#fde8c8", "ReLU": "#d9efd5", "output": "#eadcf4"}
+_COLOURS = {
+    "input": "#dbe9f6",
+    "table": "#fde8c8",
+    "ReLU": "#d9efd5",
+    "length": "#d9efd5",
+    "output": "#eadcf4",
+}
 
 
 @dataclass(frozen=True)
 class Item:
-    """One box of the drawing: an input, a table, a ReLU or an output."""
+    """One box of the drawing: an input, a table, a ReLU, a length (many ReLUs) or an output."""
 
     name: str
     kind: str
@@ -62,15 +68,19 @@ def circuit_items(model: Model) -> list[Item]:
     tables = {mark: k + 1 for k, mark in enumerate(sorted({h.table for h in heads.values()}))}
     names = [*circuit.variables, *(f"w{k}" for k in range(len(circuit.variables), len(circuit.wires)))]
     items = [_input(name, model.box.floats()[k]) for k, name in enumerate(circuit.variables)]
-    for name, wire in list(zip(names, circuit.wires, strict=True))[len(items) :]:
-        if wire.joined is not None:  # drawn as what it is made of
+    units = {k for wire in circuit.wires if wire.norm for k in wire.norm.units}
+    for k, (name, wire) in list(enumerate(zip(names, circuit.wires, strict=True)))[len(items) :]:
+        if wire.norm is not None:
+            items.append(_length(name, wire.norm, wire, circuit, names))
+        if wire.joined is not None or k in units:  # a product is drawn as its squares, a length as one box
             continue
         head = heads.get(name)
         tokens, table = (len(head.slopes), tables[head.table]) if head is not None else (0, 0)
         items.append(_wire(name, wire, circuit, names, ranges, tokens, table))
     last = max(item.column for item in items) + 1
-    outputs = [circuit.in_slots(linear) for linear in circuit.outputs]
-    for k, (linear, text) in enumerate(zip(outputs, model.formula.texts, strict=True)):
+    outputs = [circuit.for_reading(linear) for linear in circuit.outputs]
+    texts = model.formula.texts[: len(outputs)]  # those of the first position, where all do the same
+    for k, (linear, text) in enumerate(zip(outputs, texts, strict=True)):
         name = f"output {k + 1}" if len(circuit.outputs) > 1 else "output"
         reads = tuple(names[w] for w, _ in linear.terms)
         items.append(Item(name, "output", last, name, _form(linear, names), reads, text))
@@ -81,8 +91,7 @@ def circuit_of(model: Model) -> Circuit:
     """The circuit a model was compiled to, built again from its formula and its stored plan."""
     _, description = files.unpack(model.packed)
     assert isinstance(model.formula, Formula)
-    guide = ReplayGuide(stored_plan(description))
-    return build_circuit(model.formula.outputs, model.box.variables, guide)
+    return replay(read_circuit(model.weights), model.formula, stored_plan(description))[0]
 
 
 def _input(name: str, ends: tuple[float, float]) -> Item:
@@ -99,7 +108,7 @@ def _wire(
     table: int,
 ) -> Item:
     assert wire.argument is not None
-    argument = circuit.in_slots(wire.argument)
+    argument = circuit.for_reading(wire.argument)
     return Item(
         name,
         "table" if wire.is_table else "ReLU",
@@ -111,6 +120,19 @@ def _wire(
         ranges.of(wire.argument.meaning),
         tokens,
         table,
+    )
+
+
+def _length(name: str, norm: Norm, wire: Wire, circuit: Circuit, names: Sequence[str]) -> Item:
+    parts = [circuit.for_reading(part) for part in (norm.left, norm.right)]
+    return Item(
+        name,
+        "length",
+        wire.time,
+        f"length in {len(norm.units)} directions",
+        ", ".join(_form(part, names) for part in parts),
+        tuple(dict.fromkeys(names[k] for part in parts for k, _ in part.terms)),
+        str(wire.meaning),
     )
 
 
@@ -159,8 +181,10 @@ def _level_name(item: Item) -> str:
 def _line(item: Item) -> str:
     if item.kind == "output":
         return f"{item.name} = {item.argument}"
+    if item.kind == "length":
+        return f"{item.name} = {item.title} of ({_short(item.argument)}): {_short(item.meaning)}"
     assert item.ends is not None
-    place = f"u = {_short(item.argument)} in {item.ends[0]:.4g}..{item.ends[1]:.4g}"
+    place = f"u = {_short(item.argument)} in {item.ends[0] + 0.0:.4g}..{item.ends[1] + 0.0:.4g}"
     note = f" ({item.note})" if item.note else ""
     return f"{item.name} = {item.title}, {place}{note}: {_short(item.meaning)}"
 

@@ -119,7 +119,7 @@ def fit_grid(
     if best.total_error <= eps:
         return best  # without headroom: whether it is enough is for the proof to say
     message = f"no grid of at most {max_tokens} tokens met eps = {eps:g}; best total: {best.total_error:.3g}"
-    raise CannotFit(message, None, best.total_error)
+    raise CannotFit(message, best)
 
 
 def _search(

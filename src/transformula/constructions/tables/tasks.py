@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +38,10 @@ DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of 
 class CannotFit(ValueError):
     """No table met the tolerance; ``best`` is the best one found, with its honest estimates."""
 
-    def __init__(self, message: str, best: Table | None, best_error: float = np.inf) -> None:
+    def __init__(self, message: str, best: Any = None) -> None:
         super().__init__(message)
         self.best = best
-        self.best_error = best.total_error if best is not None else best_error
+        self.best_error: float = np.inf if best is None else best.total_error
 
 
 @dataclass

@@ -1,0 +1,211 @@
+"""``transformula export``: a model in the formats of other tools, with the difference measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from transformula.cli.output import Output
+from transformula.errors import ExportError, ModelFileError, NotProvenError
+
+if TYPE_CHECKING:
+    import torch
+
+    from transformula.model import Model
+    from transformula.transformers.stock_torch import Transformer
+
+SESSION_OPTIONS = (
+    "the default session options are safe, and so is every lower optimisation level and any number of "
+    "threads; not covered by the proof: float16 or int8 conversion, and TF32 (use_tf32) on GPUs"
+)
+
+
+class Format(str, Enum):
+    """What a model can be exported to."""
+
+    onnx = "onnx"
+    torch = "torch"
+
+
+def export_command(
+    folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
+    to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
+    out: Annotated[
+        Optional[Path], typer.Option(help="Where to write; default FOLDER/model.onnx or FOLDER/torch.")
+    ] = None,
+    layer_norm: Annotated[
+        bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Write a model for other tools, and measure how far they are from the reference."""
+    from transformula.model import Model
+
+    if layer_norm and to is not Format.torch:
+        raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+    start = time.perf_counter()
+    model = Model.load(folder)
+    facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+    facts["seconds"] = round(time.perf_counter() - start, 4)
+    Output(json).facts(facts, title="exported")
+
+
+def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
+    """Measure first: a file that a runtime gets wrong is not written."""
+    from transformula.certificates.exported import onnx_bytes
+    from transformula.transformers import files
+    from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
+
+    runtime = import_onnx(runtime=True)
+    data = onnx_bytes(model.packed, model.certificate)
+    shape, run = model.sequence, onnx_executor(data)
+
+    def run_rows(rows: Any) -> Any:
+        return run(rows if shape is None else rows.reshape(-1, *shape))
+
+    parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
+    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out)
+    inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
+    ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
+    return {
+        "out": str(path),
+        "format": "onnx",
+        "opset": OPSET,
+        "dtype": model.weights.dtype,
+        "bytes": len(data),
+        "input": ends[0],
+        "output": ends[1],
+        **parity,
+        "session_options": SESSION_OPTIONS,
+    }
+
+
+def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> dict[str, Any]:
+    import torch
+
+    from transformula.certificates.exported import claim_entries
+    from transformula.certificates.proof import add_up
+    from transformula.transformers import files
+    from transformula.transformers.stock_packing import stock_files, stock_module
+
+    path = folder / files.TORCH_FOLDER if out is None else out
+    pad, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
+    module = stock_module(model.weights, model.sequence, pad)
+    asking = model.tokens if layer_norm else None
+    runtime = f"torch {torch.__version__.partition('+')[0]}"
+    parity = _parity(model, _runner(module), runtime, rounding, asking)
+    bound = add_up(model.certificate.approximation, rounding)
+    claim = claim_entries(model.packed, model.certificate) | {
+        "rounding": repr(rounding),
+        "bound": repr(bound),
+    }
+    contents = stock_files(model.weights, model.sequence, pad, claim)
+    try:
+        files.write_folder(path, contents)
+    except ModelFileError:
+        raise ExportError(f"{path} exists and is no earlier export: choose another --out") from None
+    except OSError as error:
+        raise ExportError(f"can not write {path}: {error.strerror or error}") from None
+    return {
+        "out": str(path),
+        "format": "torch",
+        "dtype": model.weights.dtype,
+        "bytes": len(contents[files.WEIGHTS_FILE]),
+        "attention": _attention(module),
+        "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
+        "use": f"python {path / files.LOADER_FILE} " + " ".join(model.weights.inputs),
+        **parity,
+        "bound": bound,
+        **_losses(model, module, asking),
+    }
+
+
+def _normed(model: Model) -> tuple[float, float]:
+    """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
+    from transformula.certificates.layer_norm import prove_normed
+    from transformula.certificates.proof import add_up
+
+    proof, certificate = prove_normed(model.weights, model.box), model.certificate
+    bound = add_up(certificate.approximation, proof.rounding)
+    if not bound <= certificate.eps:
+        raise NotProvenError(
+            f"eps = {certificate.eps:g} is not proven in a layer with LayerNorm: the best bound is "
+            f"{bound:.3g} (approximation {certificate.approximation:.3g} + rounding {proof.rounding:.3g})",
+            best_bound=bound,
+        )
+    return proof.pad, proof.rounding
+
+
+def _parity(
+    model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None
+) -> dict[str, Any]:
+    """The measured difference beside the proven bound; more than two executors may differ by is refused."""
+    from transformula.transformers.parity import largest_difference, sample_points
+
+    x = sample_points(model.formula, model.weights)
+    parity = largest_difference(model.weights, x, run, asking)
+    most = rounding + model.certificate.rounding
+    if not parity <= most:
+        raise NotProvenError(
+            f"{runtime} differs from the reference by {parity:.3g}, where two correct executors differ by "
+            f"at most {most:.3g}: nothing was written"
+        )
+    return {
+        "runtime": runtime,
+        "points": len(x),
+        "parity": parity,
+        "rounding": rounding,
+        "within_rounding": parity <= rounding,
+    }
+
+
+def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:
+    import torch
+
+    def run(rows: Any) -> Any:
+        with torch.no_grad():
+            return module(torch.from_numpy(rows).to(dtype)).double().numpy()
+
+    return run
+
+
+def _attention(module: Transformer) -> str:
+    import torch
+
+    attention = [block.self_attn for block in module.blocks]
+    stock = [a for a in attention if isinstance(a, torch.nn.MultiheadAttention)]
+    layers = sum(isinstance(block, torch.nn.TransformerEncoderLayer) for block in module.blocks)
+    parts = []
+    if stock:
+        name = "TransformerEncoderLayer" if layers else "MultiheadAttention"
+        ending = ", norm_first=True), unmodified" if layers else ")"
+        parts.append(f"{len(stock)} x torch.nn.{name}({stock[0].embed_dim}, {stock[0].num_heads}{ending}")
+    if len(stock) < len(attention):
+        plain = len(attention) - len(stock)
+        parts.append(f"{plain} x hardmax, written out in load.py: torch.nn has no such attention")
+    return ", ".join(parts) or "none"
+
+
+def _losses(model: Model, module: torch.nn.Module, asking: int | None) -> dict[str, Any]:
+    """What narrower formats cost here, measured; no bound is proven for them."""
+    import copy
+
+    import torch
+
+    from transformula.transformers.parity import largest_difference, sample_points
+
+    x = sample_points(model.formula, model.weights)
+    x = x[:: max(1, len(x) // 250)]  # narrow formats are slow on CPUs
+    losses: dict[str, Any] = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        narrow = copy.deepcopy(module).to(dtype)
+        loss = largest_difference(model.weights, x, _runner(narrow, dtype), asking)
+        losses[f"{str(dtype).removeprefix('torch.')}_loss"] = loss if math.isfinite(loss) else None
+    overflow = [name.removesuffix("_loss") for name, loss in losses.items() if loss is None]
+    losses["narrow_formats"] = "measured, not proven" + "".join(f"; {name} overflows" for name in overflow)
+    return losses

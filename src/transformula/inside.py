@@ -1,0 +1,194 @@
+"""What happens inside a model, by name: the residual stream, attention patterns and tables.
+
+Everything is read out of the weights or computed by the reference executor; nothing is approximated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq
+
+from transformula.errors import InputError
+from transformula.formulas.additive import decompose
+from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
+from transformula.transformers.circuit import CircuitWeights
+from transformula.transformers.one_layer import TableHead
+from transformula.transformers.reference import Trace
+from transformula.transformers.weights import FloatArray, Weights
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class NamedTrace:
+    """The inside of a model at some points.
+
+    Attributes
+    ----------
+    slots, tokens : tuple of str
+        Names of the residual stream's coordinates, and a label for every token.
+    residuals : tuple of arrays
+        Before the first block and after each: samples × tokens × slots.
+    patterns : tuple of tuples of arrays
+        ``patterns[block][head]`` is samples × asking tokens × answering tokens.
+    outputs : array
+        Samples × outputs.
+    """
+
+    slots: tuple[str, ...]
+    tokens: tuple[str, ...]
+    residuals: tuple[FloatArray, ...]
+    patterns: tuple[tuple[FloatArray, ...], ...]
+    outputs: FloatArray
+
+    def residual(self, slot: str, block: int = -1, token: int | str | None = None) -> FloatArray:
+        """A slot by name: samples × tokens, or one number a sample for one token.
+
+        ``block`` counts the states of the stream: 0 is the embedding, −1 the end.
+        """
+        if slot not in self.slots:
+            raise InputError(f"there is no slot {slot!r}: the slots are {', '.join(self.slots)}")
+        values: FloatArray = self.residuals[block][:, :, self.slots.index(slot)]
+        return values if token is None else values[:, self._token(token)]
+
+    def pattern(self, block: int = 0, head: int = 0, token: int | str = 0) -> FloatArray:
+        """Whom a token attends to: samples × tokens, in the order of ``tokens``."""
+        return self.patterns[block][head][:, self._token(token)]
+
+    def attended(
+        self, block: int = 0, head: int = 0, token: int | str = 0, sample: int = 0, most: int = 5
+    ) -> list[tuple[str, float]]:
+        """The labels of the tokens that get most attention, with their weights."""
+        weights = self.pattern(block, head, token)[sample]
+        order = np.argsort(-np.abs(weights), kind="stable")[:most]
+        return [(self.tokens[k], float(weights[k])) for k in order]
+
+    def _token(self, token: int | str) -> int:
+        if isinstance(token, str):
+            if token not in self.tokens:
+                raise InputError(f"there is no token {token!r}: they are named like {self.tokens[-1]!r}")
+            return self.tokens.index(token)
+        return token
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What one head looks up: softmax over j of (slopes_j · u + offsets_j), times values_j.
+
+    Attributes
+    ----------
+    block, head : int
+        Where it is.
+    function : str
+        What the table stands for, where the formula tells; else empty.
+    arguments : tuple of str
+        u as linear forms of slots, one an axis.
+    ranges : tuple of (float, float)
+        Where each u lies for points of the box.
+    writes : tuple of str
+        The slots its values are written to.
+    slopes, offsets : array
+        Memory tokens × axes.
+    values : array
+        Memory tokens × written slots.
+    """
+
+    block: int
+    head: int
+    function: str
+    arguments: tuple[str, ...]
+    ranges: tuple[Ends, ...]
+    writes: tuple[str, ...]
+    slopes: FloatArray
+    offsets: FloatArray
+    values: FloatArray
+
+    @property
+    def transitions(self) -> FloatArray:
+        """For one axis: where attention passes from a token to the next, in the order of the slopes."""
+        if self.slopes.shape[1] != 1:
+            raise InputError("transitions are points on one axis; this table has several")
+        order = np.argsort(self.slopes[:, 0], kind="stable")
+        slopes, offsets = self.slopes[order, 0], self.offsets[order, 0]
+        where: FloatArray = -np.diff(offsets) / np.diff(slopes)
+        return where
+
+    def __repr__(self) -> str:
+        place = f"block {self.block}, head {self.head}"
+        axes = " and ".join(
+            f"{text} in {low:.4g}..{high:.4g}"
+            for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
+        )
+        what = f" {self.function} of" if self.function else ""
+        return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
+
+
+def named(weights: Weights, seen: Trace, data: str) -> NamedTrace:
+    """A reference trace with names; ``data`` is what to call the tokens that depend on the input."""
+    return NamedTrace(weights.slots, token_labels(weights, data), seen.residuals, seen.patterns, seen.outputs)
+
+
+def token_labels(weights: Weights, data: str = "data") -> tuple[str, ...]:
+    """A label for each token: ``data`` or ``position 2``, and ``table 1 [3]`` for memory by its gate."""
+    constants = weights.memory.dense()
+    gates = [(name.removeprefix("gate"), k) for k, name in enumerate(weights.slots) if name[:4] == "gate"]
+    depends = set(weights.data_tokens.tolist())
+    counts: dict[str, int] = {}
+    labels = []
+    for token in range(weights.tokens):
+        mark = next((name for name, k in gates if constants[token, k] == 1), "")
+        group = data if token in depends else f"table {mark}" if mark else "memory"
+        counts[group] = counts.get(group, -1) + 1
+        alone = group == data and len(depends) == 1
+        number = f" {counts[group] + 1}" if group == data else f" [{counts[group]}]"
+        labels.append(group if alone else group + number)
+    return tuple(labels)
+
+
+def layer_tables(weights: Weights, heads: Sequence[TableHead], target: Formula | Samples) -> Iterator[Table]:
+    """The tables of a one-layer model."""
+    box, parts = target.box.floats(), []
+    if isinstance(target, Formula):
+        splits = [decompose(expr, target.box.variables) for expr in target.outputs]
+        parts = [str(part.original) for split in splits for part in split.parts]
+    texts = parts if len(parts) == len(heads) else [""] * len(heads)
+    for h, (head, text) in enumerate(zip(heads, texts, strict=True)):
+        yield Table(
+            0, h, text,
+            tuple(_text(form, weights.inputs) for form in head.forms),
+            tuple(_range(form, box) for form in head.forms),
+            tuple(weights.slots[k] for k in head.slots),
+            head.slopes, head.offsets, head.values,
+        )  # fmt: skip
+
+
+def circuit_tables(
+    weights: Weights, network: CircuitWeights, functions: Mapping[str, tuple[str, Ends]]
+) -> Iterator[Table]:
+    """The tables of a circuit; ``functions`` maps a wire's slot to (what it is of u, the range of u)."""
+    for b, (heads, _) in enumerate(network.blocks):
+        for h, head in enumerate(heads):
+            slot = weights.slots[head.slot]
+            text, ends = functions.get(slot, ("", (-np.inf, np.inf)))
+            yield Table(
+                b, h, text, (_text(head.form, weights.slots),), (ends,), (slot,),
+                head.slopes[:, None], head.offsets[:, None], head.values[:, None],
+            )  # fmt: skip
+
+
+def _text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:
+    terms = []
+    for k, coefficient in form.items():
+        value = int(coefficient.p) / int(coefficient.q)
+        name = names[k].removeprefix("x.")
+        terms.append(name if value == 1 else f"{value:.6g}" if name == "one" else f"{value:.6g}*{name}")
+    return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def _range(form: Mapping[int, fmpq], box: Sequence[Ends]) -> Ends:
+    ends = np.array([np.multiply(int(c.p) / int(c.q), box[k]) for k, c in form.items()])
+    return float(ends.min(axis=1).sum()), float(ends.max(axis=1).sum())

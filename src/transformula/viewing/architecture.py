@@ -1,0 +1,193 @@
+"""The Transformer drawn: inputs, tokens, heads with their memory, feed-forward layer, readout.
+
+Small layouts of our own. Colours are classes (input, memory, table, ReLU, output) that the page gives colours
+to; circuits have their own drawing in `circuit_view`, and use the same classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from transformula.model import Model
+from transformula.transformers.ridge import read_ridge
+from transformula.transformers.weights import Block
+from transformula.viewing.circuit_view import circuit_svg, linear_text
+from transformula.viewing.slices import head_names, own_tokens
+
+MAX_HEADS = 10
+MAX_SQUARES = 28
+MAX_DIRECTIONS = 12
+MAX_BLOCKS = 10
+_BOX, _GAP, _SQUARE = 150, 46, 11
+
+
+def architecture_svg(model: Model) -> str:
+    """An ``<svg>`` element for a page; colours come from its style sheet."""
+    if model.construction == "circuit":
+        text = circuit_svg(model)
+        text = re.sub(r'\sxmlns="[^"]*"|<rect width="\d+" height="\d+" fill="white"/>', "", text)
+        width = float(re.search(r'width="([\d.]+)"', text)[1])  # type: ignore[index]
+        return text.replace("<svg", f"<svg {_shrinking(width)}", 1)
+    return _polynomial(model) if model.construction == "polynomial" else _one_layer(model)
+
+
+class _Drawing:
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.width = self.height = 0.0
+
+    def box(self, x: float, y: float, wide: float, high: float, kind: str, lines: Sequence[str]) -> None:
+        self.width, self.height = max(self.width, x + wide), max(self.height, y + high)
+        self.parts.append(
+            f'<g class="{kind}"><title>{escape("; ".join(lines))}</title>'
+            f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}" rx="7"/></g>'
+        )
+        top = y + high / 2 - 8 * (len(lines) - 1) + 4
+        for k, line in enumerate(lines):
+            self.text(x + wide / 2, top + 16 * k, _fit(line, wide), small=k > 0)
+
+    def text(self, x: float, y: float, text: str, small: bool = False, bold: bool = False) -> None:
+        style = ' font-weight="bold"' if bold else ' class="small"' if small else ""
+        self.parts.append(f'<text x="{x:g}" y="{y:g}" text-anchor="middle"{style}>{escape(text)}</text>')
+
+    def line(self, x: float, y: float, z: float, w: float) -> None:
+        bend = (z - x) / 2
+        path = f"M {x:g} {y:g} C {x + bend:g} {y:g} {z - bend:g} {w:g} {z:g} {w:g}"
+        self.parts.insert(0, f'<path d="{path}" class="wire"/>')
+
+    def squares(self, x: float, y: float, count: int) -> None:
+        """Memory tokens in rows of fourteen; the rest as a number."""
+        shown = min(count, MAX_SQUARES)
+        for k in range(shown):
+            left, top = x + (k % 14) * (_SQUARE + 2), y + (k // 14) * (_SQUARE + 2)
+            place = f'x="{left:g}" y="{top:g}" width="{_SQUARE}" height="{_SQUARE}"'
+            self.parts.append(f'<g class="memory"><rect {place} rx="2"/></g>')
+
+    def svg(self, title: str) -> str:
+        width, height = self.width + 8, self.height + 8
+        return (
+            f'<svg {_shrinking(width)} role="img" width="{width:g}" height="{height:g}" '
+            f'viewBox="-4 -4 {width:g} {height:g}" font-size="12"><title>{escape(title)}</title>'
+            + "".join(self.parts)
+            + "</svg>"
+        )
+
+
+def _shrinking(width: float) -> str:
+    """A drawing gives way to a narrow page, but not below what can be read: then it scrolls."""
+    return f'class="architecture" style="min-width: {0.72 * width:.0f}px"'
+
+
+def _fit(text: str, wide: float) -> str:
+    most = int(wide / 6.4)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > 5:
+        return f"{names[0]}, {names[1]}, …, {names[-1]} ({len(names)})"
+    return ", ".join(names)
+
+
+def _one_layer(model: Model) -> str:
+    weights, drawing = model.weights, _Drawing()
+    names = head_names(model)
+    block = weights.blocks[0] if weights.blocks else None
+    heads = block.attention.heads if block else ()
+    shown = heads[:MAX_HEADS]
+    sizes = [len(own_tokens(head, weights)) for head in shown]
+    rows = [26 + 13 * (-(-min(size, MAX_SQUARES) // 14)) + 24 for size in sizes]
+    tall = max(sum(rows) + 14 * max(len(rows) - 1, 0) + (24 if len(heads) > len(shown) else 0), 96)
+    middle = 26 + tall / 2
+    columns = ["data token", "attention: heads and their memory tokens", "feed-forward", "readout"]
+    positions = len(weights.data_tokens)
+    if positions > 1:
+        columns[0] = f"{positions} data tokens"
+    x = 0.0
+    drawing.text(_BOX / 2, 12, columns[0], bold=True)
+    listed = ", ".join(weights.inputs[:6]) + (
+        f", … ({len(weights.inputs)})" if len(weights.inputs) > 6 else ""
+    )
+    lines = [listed, "and a constant 1"] + (["and its position"] if positions > 1 else [])
+    drawing.box(0, middle - 35, _BOX, 70, "input", lines)
+    left, wide = _BOX + _GAP, 210.0
+    drawing.text(left + wide / 2, 12, columns[1], bold=True)
+    y = middle - (sum(rows) + 14 * max(len(rows) - 1, 0)) / 2
+    right = left + wide + _GAP
+    for k, (size, high) in enumerate(zip(sizes, rows, strict=True)):
+        label = names.get((0, k), "")
+        drawing.box(left, y, wide, high, "table", [])
+        drawing.text(left + wide / 2, y + 16, _fit(f"head {k + 1}" + (f": {label}" if label else ""), wide))
+        drawing.squares(left + 14, y + 24, size)
+        drawing.text(left + wide / 2, y + high - 7, f"softmax over {size} memory tokens", small=True)
+        drawing.line(_BOX, middle, left, y + high / 2)
+        drawing.line(left + wide, y + high / 2, right, middle)
+        y += high + 14
+    if not shown:
+        drawing.box(left, middle - 25, wide, 50, "table", ["no head: nothing to look up"])
+        drawing.line(_BOX, middle, left, middle)
+        drawing.line(left + wide, middle, right, middle)
+    if len(heads) > len(shown):
+        drawing.text(left + wide / 2, y + 10, f"and {len(heads) - len(shown)} further heads", small=True)
+    x = right
+    if block is not None and block.feed_forward is not None:
+        x = _feed_forward(drawing, block, x, middle)
+    drawing.text(x + _BOX / 2, 12, columns[3], bold=True)
+    outputs = f"{weights.outputs} outputs" if weights.outputs > 1 else "1 output"
+    drawing.box(x, middle - 25, _BOX, 50, "output", [outputs, "affine in the tokens"])
+    drawing.height = max(drawing.height, 26 + tall)
+    return drawing.svg("one attention layer over memory tokens")
+
+
+def _feed_forward(drawing: _Drawing, block: Block, x: float, middle: float) -> float:
+    assert block.feed_forward is not None
+    units = block.feed_forward.hidden.shape[0]
+    drawing.text(x + _BOX / 2, 12, "feed-forward", bold=True)
+    drawing.box(x, middle - 25, _BOX, 50, "ReLU", [f"{units} ReLU unit{'s' if units != 1 else ''}"])
+    drawing.line(x + _BOX, middle, x + _BOX + _GAP, middle)
+    return x + _BOX + _GAP
+
+
+def _polynomial(model: Model) -> str:
+    weights, drawing = model.weights, _Drawing()
+    ridge = read_ridge(weights)
+    inputs, directions = weights.inputs, ridge.directions
+    shown = directions if len(directions) <= MAX_DIRECTIONS else directions[: MAX_DIRECTIONS - 1]
+    tall = 34.0 * len(shown) + (22 if len(shown) < len(directions) else 0)
+    middle = 26 + max(tall, 80) / 2
+    drawing.text(_BOX / 2, 12, "inputs", bold=True)
+    drawing.box(0, middle - 20, _BOX, 40, "input", [_listed(inputs)])
+    left, wide = _BOX + _GAP, 230.0
+    drawing.text(left + wide / 2, 12, f"{len(directions)} tokens, one a direction", bold=True)
+    y = middle - tall / 2
+    right = left + wide + _GAP
+    for k, direction in enumerate(shown):
+        form = linear_text(direction, inputs)
+        drawing.box(left, y, wide, 28, "memory", [f"t{k + 1} = {form}"])
+        drawing.line(_BOX, middle, left, y + 14)
+        drawing.line(left + wide, y + 14, right, middle)
+        y += 34
+    if len(shown) < len(directions):
+        drawing.text(
+            left + wide / 2, y + 12, f"and {len(directions) - len(shown)} further tokens", small=True
+        )
+    x = right
+    for k, heads in enumerate(ridge.heads[:MAX_BLOCKS]):
+        products = [f"t^{h.left.power} · t^{h.right.power} → t^{h.left.power + h.right.power}" for h in heads]
+        others = [f"and {len(heads) - 3} further heads"] if len(heads) > 3 else []
+        lines = [f"block {k + 1}", *products[:3], *others]
+        drawing.box(x, middle - 12 - 9 * len(lines), 130, 24 + 18 * len(lines), "table", lines)
+        drawing.line(x + 130, middle, x + 130 + 28, middle)
+        x += 130 + 28
+    if len(ridge.heads) > MAX_BLOCKS:
+        drawing.text(x + 30, middle + 4, f"… {len(ridge.heads) - MAX_BLOCKS} more", small=True)
+        x += 80
+    if ridge.heads:
+        drawing.text((right + x - 28) / 2, 12, "hardmax attention + ReLU", bold=True)
+    drawing.text(x + _BOX / 2, 12, "readout", bold=True)
+    outputs = f"{weights.outputs} outputs" if weights.outputs > 1 else "1 output"
+    drawing.box(x, middle - 25, _BOX, 50, "output", [outputs, "Σ β t^s + b"])
+    drawing.height = max(drawing.height, 26 + tall)
+    return drawing.svg("blocks that multiply, one degree after another")

@@ -1,0 +1,83 @@
+"""The card a model shows of itself in a notebook: formula, box, claim, size and a small plot."""
+
+from __future__ import annotations
+
+from html import escape
+
+from transformula.formulas.samples import Samples
+from transformula.model import Model
+from transformula.viewing.drawings import sample_errors
+from transformula.viewing.figures import CARD_WIDTH, error_figure, inline_png, samples_figure, surface_figure
+from transformula.viewing.slices import default_variables, slice_through
+from transformula.viewing.typeset import typeset_interval, typeset_wrapping
+
+_OUTPUTS = 4
+_INTERVALS = 12
+_CARD = "border:1px solid #8886;border-radius:8px;padding:.7em 1em;max-width:58em;line-height:1.5"
+_ROW = "display:flex;flex-wrap:wrap;gap:1.2em;align-items:center"
+
+
+def card(model: Model) -> str:
+    """A model as a piece of HTML without scripts; where the plot fails, the card comes without it.
+
+    Examples
+    --------
+    >>> import transformula as tf
+    >>> "proven" in card(tf.compile("x*y", on="x=0..1, y=0..1"))
+    True
+    """
+    try:
+        drawn = _plot(model)
+    except Exception:  # a notebook must show its value whatever a plot runs into
+        drawn = ""
+    certificate = model.certificate
+    where = "at every sample" if isinstance(model.formula, Samples) else "on the whole box"
+    facts = [
+        f"<b>proven: |error| ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
+        f"approximation {certificate.approximation:.3g}, rounding {certificate.rounding:.3g}, "
+        f"eps {certificate.eps:.3g}",
+        f"{escape(model.construction)}: {_count(model.layers, 'layer')}, {_count(model.heads, 'head')}, "
+        f"{_count(model.tokens, 'token')} ({model.memory_tokens:,} of memory), "
+        f"{_count(model.parameter_count, 'parameter')}",
+    ]
+    lines = "".join(f"<div>{fact}</div>" for fact in facts)
+    return (
+        f'<div class="transformula-card" style="{_CARD}">'
+        f'<div style="font-size:1.25em">{_formula(model)}</div>'
+        f'<div style="opacity:.75">{_box(model)}</div>'
+        f'<div style="{_ROW}"><div style="flex:1 1 22em">{lines}</div><div>{drawn}</div></div></div>'
+    )
+
+
+def _formula(model: Model) -> str:
+    if isinstance(model.formula, Samples):
+        return f"{len(model.formula.x):,} memorised samples"
+    outputs = model.formula.outputs
+    shown = "".join(f"<div>{typeset_wrapping(expr)}</div>" for expr in outputs[:_OUTPUTS])
+    left = len(outputs) - _OUTPUTS
+    return shown + (f'<div style="font-size:.8em">and {left} further outputs</div>' if left > 0 else "")
+
+
+def _box(model: Model) -> str:
+    if isinstance(model.formula, Samples):
+        inputs, outputs = model.box.dimension, len(model.formula.outputs)
+        return f"{_count(inputs, 'input')}, {_count(outputs, 'output')}"
+    shown = [typeset_interval(model.box, k) for k in range(min(model.box.dimension, _INTERVALS))]
+    left = model.box.dimension - len(shown)
+    return " &ensp; ".join(shown) + (f" &ensp; and {left} further variables" if left else "")
+
+
+def _plot(model: Model) -> str:
+    bound = model.certificate.bound
+    if isinstance(model.formula, Samples):
+        figure = samples_figure(sample_errors(model), bound)
+    elif len(variables := default_variables(model)) == 1:
+        figure = error_figure(slice_through(model, 0, variables, points=201), bound)
+    else:
+        figure = surface_figure(slice_through(model, 0, variables, points=41), bound, width=CARD_WIDTH)
+    image = inline_png(figure, "the error against the proven bound", 110)
+    return image.replace("<img ", '<img style="width:20em;max-width:100%;border-radius:4px" ', 1)
+
+
+def _count(value: int, noun: str) -> str:
+    return f"{value:,} {noun}{'s' if value != 1 else ''}"

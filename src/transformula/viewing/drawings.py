@@ -1,0 +1,196 @@
+"""Which figures a model gets, and what is said below them: for the report's page and for files alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transformula.errors import InputError
+from transformula.formulas.circuits import Circuit
+from transformula.formulas.expression import variables_of
+from transformula.formulas.formula import Formula
+from transformula.formulas.samples import Samples
+from transformula.model import Model
+from transformula.transformers.one_layer import TableHead, read_heads
+from transformula.transformers.weights import FloatArray
+from transformula.viewing import figures
+from transformula.viewing.circuit_view import circuit_of
+from transformula.viewing.figures import Palette
+from transformula.viewing.slices import HeadAttention, attention_along, point_in_box, slice_through
+
+MAX_OUTPUTS = 6
+#: With more outputs each gets its curve and its error only.
+FEW_OUTPUTS = 3
+MAX_HEADS = 6
+MAX_CELLS = 20_000
+_LINE_POINTS = 161
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure, the name of its file and its caption."""
+
+    name: str
+    caption: str
+    figure: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A head whose attention was followed along one variable."""
+
+    variable: str
+    axis: FloatArray
+    head: HeadAttention
+
+
+def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Drawing]:
+    """Value and error of one output along and across its first variables, against the bound."""
+    assert isinstance(model.formula, Formula)
+    bound, prefix = model.certificate.bound, f"output{output + 1}_" if model.weights.outputs > 1 else ""
+    used = [v for v in model.box.variables if v in variables_of(model.formula.outputs[output])]
+    used = used or list(model.box.variables[:1])
+    rest = resting_point(model)
+    curve = slice_through(model, output, used[:1], rest)
+    yield Drawing(f"{prefix}curve", _seen(curve.worst, bound), figures.curve_figure(curve, bound, palette))
+    if len(used) == 1:
+        return
+    surface = slice_through(model, output, used[:2], rest)
+    yield Drawing(
+        f"{prefix}error", _seen(surface.worst, bound), figures.surface_figure(surface, bound, palette)
+    )
+    if model.weights.outputs > FEW_OUTPUTS:
+        return
+    yield Drawing(
+        f"{prefix}formula",
+        f"The formula over {used[0]} and {used[1]}.",
+        figures.value_figure(surface, palette),
+    )
+    lines = [slice_through(model, output, [name], rest) for name in used[: figures.MAX_LINES]]
+    left = f"; {len(used) - len(lines)} further variables are not drawn" if len(lines) < len(used) else ""
+    yield Drawing(
+        f"{prefix}lines",
+        f"Each line runs along one variable, the others at {_named(rest)}{left}.",
+        figures.lines_figure(lines, bound, palette),
+    )
+
+
+def resting_point(model: Model) -> dict[str, float]:
+    """Where variables rest while others run: the centre, unless that is 0 for one of them.
+
+    At 0 products vanish, and a picture through it would show nothing; then all rest at 70 % of their way.
+    """
+    ends = dict(zip(model.box.variables, model.box.floats(), strict=True))
+    part = 0.7 if any(low + (high - low) / 2 == 0 for low, high in ends.values()) else 0.5
+    return point_in_box(model, {name: low + part * (high - low) for name, (low, high) in ends.items()})
+
+
+def _named(point: dict[str, float]) -> str:
+    shown = ", ".join(f"{name} = {value:.4g}" for name, value in list(point.items())[:10])
+    return shown + (", …" if len(point) > 10 else "")
+
+
+def _seen(worst: float, bound: float) -> str:
+    share = f" ({100 * worst / bound:.2g} % of the proven bound)" if bound > 0 and worst <= bound else ""
+    return f"Largest |error| at the points drawn: {worst:.3g}{share}."
+
+
+def follow_heads(model: Model) -> list[Followed]:
+    """The first heads, each followed along the first variable it depends on."""
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for place, variable in list(_head_variables(model).items())[:MAX_HEADS]:
+        wanted.setdefault(variable, []).append(place)
+    found = []
+    for variable, places in wanted.items():
+        axis, heads = attention_along(model, variable, resting_point(model), _LINE_POINTS)
+        found += [Followed(variable, axis, h) for h in heads if (h.block, h.head) in places]
+    return sorted(found, key=lambda f: (f.head.block, f.head.head))
+
+
+def _head_variables(model: Model) -> dict[tuple[int, int], str]:
+    if model.construction == "polynomial":
+        return {}
+    if model.construction == "circuit":
+        circuit: Circuit = circuit_of(model)
+        inputs = len(circuit.variables)
+        meaning = {f"w{k}": wire.meaning for k, wire in enumerate(circuit.wires) if k >= inputs}
+        found = {}
+        for b, block in enumerate(model.weights.blocks):
+            for h, head in enumerate(block.attention.heads):
+                name = model.weights.slots[int(head.value.rows[0])]
+                used = variables_of(meaning[name]) if name in meaning else frozenset()
+                found[b, h] = next((v for v in model.box.variables if v in used), model.box.variables[0])
+        return found
+    heads = read_heads(model.weights)
+    return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(heads)}
+
+
+def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[Drawing]:
+    """Attention over memory tokens as a function of the input, a figure a head."""
+    for one in followed:
+        head = one.head
+        title = f"Layer {head.block + 1}, head {head.head + 1}" + (f": {head.name}" if head.name else "")
+        asked = f", asked by {head.query}" if head.query != "data" else ""
+        yield Drawing(
+            f"attention_layer{head.block + 1}_head{head.head + 1}",
+            f"{_cut(title)} ({_count(head)}{asked}).",
+            figures.attention_figure(one.axis, one.variable, head, palette),
+        )
+
+
+def _count(head: HeadAttention) -> str:
+    tokens = len(head.tokens)
+    if tokens <= figures.MANY_TOKENS:
+        return f"{tokens} tokens"
+    drawn = int((head.weights.max(axis=0) > figures.FAINT).sum())
+    return f"{tokens} tokens, of which {drawn} get attention on this line and are drawn"
+
+
+def _cut(text: str, most: int = 120) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
+    """Cells of a partition or of memorised samples, where a head reads one or two variables."""
+    if model.construction not in ("partition", "memorize"):
+        return
+    heads = [h for h in read_heads(model.weights) if _drawable(h, model)]
+    for k, head in enumerate(heads[:2]):
+        text = "Which token the attention settles on."
+        yield Drawing(f"cells{k + 1}", text, figures.cells_figure(model, head, palette))
+
+
+def _drawable(head: TableHead, model: Model) -> bool:
+    limit = 2 if model.construction == "partition" or model.box.dimension == 2 else 1
+    return head.axes <= limit and all(len(form) == 1 for form in head.forms) and head.tokens <= MAX_CELLS
+
+
+def sample_errors(model: Model) -> FloatArray:
+    """Model − target at every sample of a memorised model, samples × outputs."""
+    assert isinstance(model.formula, Samples)
+    x, y = model.formula.x, model.formula.y
+    answers = np.asarray(model(x), dtype=float).reshape(y.shape)
+    errors: FloatArray = answers - y
+    return errors
+
+
+def all_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
+    """Everything there is to draw, within the limits of one page."""
+    if isinstance(model.formula, Samples):
+        yield Drawing(
+            "samples",
+            "Error at every sample.",
+            figures.samples_figure(sample_errors(model), model.certificate.bound, palette),
+        )
+    else:
+        for output in range(min(len(model.formula.outputs), MAX_OUTPUTS)):
+            yield from output_drawings(model, output, palette)
+    yield from cell_drawings(model, palette)
+    try:
+        followed = follow_heads(model)
+    except InputError:  # too many tokens to follow
+        followed = []
+    yield from attention_drawings(followed, palette)

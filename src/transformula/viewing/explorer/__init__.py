@@ -1,0 +1,1 @@
+"""The explorer: a local web page that compiles, draws and compares. It listens on this machine only."""

@@ -1,0 +1,231 @@
+// Every chart, drawn by plotly in the page's own colours.
+
+const CONFIG = { displayModeBar: false };
+const SERIES = {
+  lookup: { name: "lookup, proven", symbol: "circle", dash: "solid" },
+  partition: { name: "partition, proven", symbol: "square", dash: "solid" },
+  trained: { name: "trained, measured", symbol: "diamond-open", dash: "dash" },
+};
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+const palette = () => (dark() ? ["#8ea6ff", "#f0a95c", "#62c794", "#e58fb8"] : ["#3553c4", "#c8630f", "#1d7a4c", "#a8326f"]);
+
+const SUPERSCRIPTS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+export function pretty(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "—";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e5) return String(Number(value.toPrecision(digits + 1))).replace("-", "−");
+  const [front, power] = value.toExponential(digits - 1).split("e");
+  const exponent = [...String(Number(power))].map((c) => SUPERSCRIPTS[c]).join("");
+  return `${front.replace("-", "−")}·10${exponent}`;
+}
+
+export function hasWebGL() {
+  try {
+    const canvas = document.createElement("canvas");
+    return Boolean(canvas.getContext("webgl2") || canvas.getContext("webgl"));
+  } catch {
+    return false;
+  }
+}
+
+function axis(title, more = {}) {
+  return {
+    title: { text: title, standoff: 8 }, gridcolor: css("--grid"), linecolor: css("--line"), zeroline: false,
+    automargin: true, exponentformat: "power", ...more,
+  };
+}
+
+function layout(more = {}) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: palette(),
+    font: { family: "system-ui, sans-serif", size: 12, color: css("--ink") },
+    margin: { l: 50, r: 12, t: 12, b: 44 }, hovermode: "closest", dragmode: false,
+    hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
+    legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
+    ...more,
+    ...(more.showlegend ? { margin: { l: 50, r: 12, t: 34, b: 44 } } : {}),
+  };
+}
+
+// A card's width changes with its neighbours, not only with the window.
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) if (target.clientWidth && target.data) window.Plotly.Plots.resize(target);
+});
+
+function draw(id, traces, more) {
+  const div = document.getElementById(id);
+  const drawn = window.Plotly.react(div, traces, layout(more), CONFIG);
+  resized.observe(div);
+  return drawn;
+}
+
+const transposed = (rows) => rows[0].map((_, k) => rows.map((row) => row[k]));
+
+function cellLines(cut, axes) {
+  const x = [];
+  const y = [];
+  for (const [a, b, c, d] of cut.cells.lines) {
+    x.push(a, c, null);
+    y.push(axes === 1 ? 0 : b, axes === 1 ? 1 : d, null);
+  }
+  return {
+    x, y, mode: "lines", name: "cells", hoverinfo: "skip", showlegend: false,
+    line: { width: 1, color: dark() ? "rgba(255,255,255,.30)" : "rgba(20,25,50,.28)" },
+  };
+}
+
+function centres(cut) {
+  const curve = cut.variables.length === 1;
+  return {
+    x: cut.cells.centres.map((c) => c[0]), y: cut.cells.centres.map((c) => c[1]), mode: "markers",
+    name: curve ? "token values" : "centres", showlegend: curve, hoverinfo: curve ? "x+y" : "skip",
+    marker: { size: curve ? 6 : 3.5, color: curve ? palette()[2] : dark() ? "rgba(255,255,255,.75)" : "rgba(20,25,50,.65)" },
+  };
+}
+
+// The picture: a curve, a map or a surface of the Transformer, the formula or their difference.
+export function picture(id, cut, state) {
+  return cut.variables.length === 1 ? curve(id, cut, state) : plane(id, cut, state);
+}
+
+function curve(id, cut, state) {
+  const [x] = cut.axes;
+  const colours = palette();
+  const traces = [];
+  const shown = state.cells && cut.cells;
+  if (state.show === "error") {
+    traces.push({ x, y: cut.error, mode: "lines", name: "Transformer − formula", line: { color: colours[1] } });
+  } else {
+    traces.push({ x, y: cut.formula, mode: "lines", name: "formula", line: { color: colours[1], width: 4 }, opacity: 0.55 });
+    if (state.show === "model") {
+      traces.push({ x, y: cut.model, mode: "lines", name: "Transformer", line: { color: colours[0], width: 1.8 } });
+    }
+    if (shown && cut.cells.centres) traces.push(centres(cut));
+  }
+  if (shown && cut.cells.lines.length) traces.push({ ...cellLines(cut, 1), yaxis: "y2" });
+  const name = cut.variables[0];
+  return draw(id, traces, {
+    xaxis: axis(name, { range: [x[0], x[x.length - 1]] }), yaxis: axis(""),
+    yaxis2: { range: [0, 1], visible: false, overlaying: "y" }, shapes: cross(state.at[name]), showlegend: true,
+  });
+}
+
+function cross(x, y) {
+  const line = { color: css("--warm"), width: 1.5, dash: "dot" };
+  const shapes = [];
+  if (x !== undefined) shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line });
+  if (y !== undefined) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
+  return shapes;
+}
+
+function plane(id, cut, state) {
+  const [x, y] = cut.axes;
+  const [across, up] = cut.variables;
+  const z = transposed(cut[state.show]);
+  const colour = state.show === "error"
+    ? { colorscale: "RdBu", zmid: 0, reversescale: true }
+    : { colorscale: "Viridis" };
+  const bar = { thickness: 12, outlinewidth: 0, exponentformat: "power", len: 0.95 };
+  if (state.view === "surface") {
+    const scene = (title) => ({ title: { text: title }, gridcolor: css("--grid"), color: css("--ink"), exponentformat: "power" });
+    const { zmid, ...scale } = colour;
+    return draw(id, [{
+      type: "surface", x, y, z, ...scale, ...(zmid === undefined ? {} : { cmid: 0 }), colorbar: bar,
+      contours: { z: { show: true, usecolormap: true, width: 1 } },
+    }], {
+      scene: { xaxis: scene(across), yaxis: scene(up), zaxis: scene(""), aspectmode: "cube", camera: { eye: { x: 1.45, y: -1.45, z: 0.9 } } },
+      margin: { l: 0, r: 0, t: 0, b: 0 }, dragmode: "turntable", uirevision: "scene",
+    });
+  }
+  const traces = [{
+    type: "heatmap", x, y, z, ...colour, zsmooth: "fast", colorbar: bar, name: "",
+    hovertemplate: `${across} = %{x:.4g}<br>${up} = %{y:.4g}<br>%{z:.6g}`,
+  }];
+  if (state.cells && cut.cells) {
+    if (cut.cells.lines.length) traces.push(cellLines(cut, 2));
+    if (cut.cells.centres) traces.push(centres(cut));
+  }
+  const range = (values) => [values[0], values[values.length - 1]];
+  return draw(id, traces, {
+    xaxis: axis(across, { range: range(x), showgrid: false }), yaxis: axis(up, { range: range(y), showgrid: false }),
+    shapes: cross(state.at[across], state.at[up]), showlegend: false, margin: { l: 50, r: 8, t: 8, b: 44 },
+  });
+}
+
+export function errorLine(id, cut, state) {
+  const [x] = cut.axes;
+  const [blue, orange] = palette();
+  const ends = [x[0], x[x.length - 1]];
+  const bound = (sign, legend) => ({
+    x: ends, y: [sign * cut.bound, sign * cut.bound], mode: "lines", name: "± proven bound", showlegend: legend,
+    legendgroup: "bound", line: { color: orange, dash: "dash", width: 1.5 }, hoverinfo: "y",
+  });
+  return draw(id, [
+    bound(1, true), bound(-1, false),
+    { x, y: cut.error, mode: "lines", name: "error", line: { color: blue, width: 1.6 } },
+  ], { xaxis: axis(cut.variables[0]), yaxis: axis(""), shapes: cross(state.at[cut.variables[0]]), showlegend: true });
+}
+
+// From blue (−1) over grey to orange (1). Plotly's own scale of a bar logs a warning a number (4.1).
+function tint(share) {
+  const [low, middle, high] = [[46, 94, 190], [200, 203, 210], [214, 96, 28]];
+  const end = share < 0 ? low : high;
+  return `rgb(${middle.map((m, k) => Math.round(m + (end[k] - m) * Math.abs(share) ** 0.3)).join(",")})`;
+}
+
+// A row of bars a head: height is the weight, colour the value the token offers.
+export function attention(id, heads) {
+  const rows = heads.length;
+  const div = document.getElementById(id);
+  div.style.height = `${Math.max(240, 60 + 150 * rows)}px`;
+  const gap = rows > 1 ? 0.16 : 0;
+  const traces = [];
+  const more = { showlegend: false, annotations: [], margin: { l: 50, r: 12, t: 26, b: 40 } };
+  heads.forEach((head, k) => {
+    const suffix = k ? String(k + 1) : "";
+    const top = 1 - k * (1 / rows);
+    const domain = [Math.max(0, top - 1 / rows + gap / 2 + (k === rows - 1 ? -gap / 2 : 0)), top - (k ? gap / 2 : 0)];
+    const largest = Math.max(...head.values.map((v) => Math.abs(v ?? 0)), 1e-300);
+    traces.push({
+      type: "bar", textposition: "none", x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+      customdata: head.tokens.map((name, j) => [name, pretty(head.values[j])]),
+      hovertemplate: "%{customdata[0]}<br>weight %{y:.4g}<br>value %{customdata[1]}<extra></extra>",
+      marker: { color: head.values.map((v) => tint((v ?? 0) / largest)), line: { color: css("--soft"), width: 0.6 } },
+    });
+    more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, automargin: false, range: [0.4, head.total + 0.6], ...(head.total <= 16 ? { dtick: 1 } : {}) });
+    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, domain, nticks: 4, rangemode: "tozero" });
+    const meaning = head.name || (head.writes ? `writes ${head.writes}` : "");
+    const where = `layer ${head.block + 1}, head ${head.head + 1}`;
+    const text = `${where}${meaning ? `: ${meaning.length > 30 ? `${meaning.slice(0, 28)}…` : meaning}` : ""}`;
+    more.annotations.push({
+      text, x: 0, xref: "paper", xanchor: "left",
+      y: domain[1], yref: "paper", yanchor: "bottom", showarrow: false, font: { size: 12, color: css("--soft") },
+    });
+  });
+  return draw(id, traces, more);
+}
+
+export function comparison(id, points, current) {
+  const colours = palette();
+  const traces = Object.entries(SERIES).map(([key, look], k) => {
+    const mine = points.filter((p) => p.series === key).sort((a, b) => a.tokens - b.tokens);
+    const seen = mine.find((p) => p.points);
+    return {
+      x: mine.map((p) => p.tokens), y: mine.map((p) => p.error), mode: "lines+markers",
+      name: look.name + (seen ? ` on ${seen.points.toLocaleString("en")} points` : ""),
+      marker: { symbol: look.symbol, size: 8 }, line: { dash: look.dash, color: colours[k] },
+      hovertemplate: `%{x} tokens<br>error ${key === "trained" ? "seen" : "≤"} %{y:.3g}<extra>${key}</extra>`,
+    };
+  });
+  if (current) {
+    traces.push({
+      x: [current.tokens], y: [current.error], mode: "markers", name: "your model, proven",
+      marker: { symbol: "star", size: 14, color: colours[3] },
+    });
+  }
+  const log = { type: "log", dtick: 1 };
+  return draw(id, traces, { xaxis: axis("memory tokens", log), yaxis: axis("error", { type: "log", nticks: 8 }), showlegend: true });
+}

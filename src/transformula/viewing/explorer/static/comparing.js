@@ -1,0 +1,56 @@
+// Partition, lookup and training on one chart; points appear as they come.
+
+import { stream } from "/static/api.js";
+import { comparison } from "/static/charts.js";
+
+const $ = (id) => document.getElementById(id);
+const STEPS = { lookup: "solving tables", partition: "cutting cells", trained: "training" };
+let job = null;
+
+export const stopComparing = () => job?.abort();
+
+export async function compare(state, facts) {
+  if (job) {
+    stopComparing();
+    return;
+  }
+  const mine = new AbortController();
+  job = mine;
+  const points = [];
+  const { formula, box, dtype } = state;
+  const note = (text) => {
+    const item = document.createElement("li");
+    item.textContent = text;
+    $("compare-notes").append(item);
+  };
+  $("compare").textContent = "Stop";
+  $("compare-notes").replaceChildren();
+  $("compare-status").textContent = "Starting …";
+  $("compare-chart").hidden = false;
+  $("compare-chart").dataset.points = "0";
+  const paint = () => {
+    const current = facts();
+    const same = current && current.outputs.length && state.formula === formula && state.box === box;
+    const star = same && ["lookup", "partition"].includes(current.construction) && current.memory_tokens > 0;
+    comparison("compare-chart", points, star ? { tokens: current.memory_tokens, error: current.bound } : null);
+    $("compare-chart").dataset.points = String(points.length);
+  };
+  paint();
+  let end = "Done.";
+  try {
+    await stream("/api/compare", { formula, box, dtype }, mine.signal, (event) => {
+      if (event.event === "point") { points.push(event); paint(); }
+      if (event.event === "note") note(`${event.series}: ${event.message}`);
+      if (event.event === "step") {
+        $("compare-status").textContent = `${event.done} of ${event.done + event.left} sizes: ${STEPS[event.series]} …`;
+      }
+      if (event.event === "queued") $("compare-status").textContent = "Waiting for a free worker …";
+      if (event.event === "refused") end = event.problem.message;
+    });
+  } catch (error) {
+    end = error.name === "AbortError" ? "Stopped." : error.message;
+  }
+  if (job === mine) job = null;
+  $("compare").textContent = "Compare";
+  $("compare-status").textContent = end;
+}

@@ -1,0 +1,161 @@
+"""What a model's tokens hold, as tables of a page: by summand, by sub-expression, by direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+from flint import fmpq
+
+from transformula.formulas import parse
+from transformula.model import Model
+from transformula.transformers.circuit import CircuitHead, read_circuit
+from transformula.transformers.one_layer import TableHead, read_heads
+from transformula.transformers.ridge import Ridge, read_ridge
+from transformula.transformers.weights import FloatArray
+from transformula.viewing import page as html
+from transformula.viewing.circuit_view import Item, circuit_items, linear_text
+from transformula.viewing.drawings import MAX_OUTPUTS
+from transformula.viewing.slices import head_names
+from transformula.viewing.typeset import typeset
+
+MAX_TABLES = 24
+MAX_ROWS = 64
+MAX_WIRES = 120
+_LONGEST_MATH = 160
+
+
+def tables_section(model: Model) -> str:
+    """What the memory tokens hold, by head or wire; a polynomial's directions."""
+    if model.construction == "polynomial":
+        return _directions(model, read_ridge(model.weights))
+    if model.construction == "circuit":
+        return _circuit_tables(model)
+    heads = read_heads(model.weights)
+    names = head_names(model)
+    rows, folded = [], []
+    for k, head in enumerate(heads[:MAX_TABLES]):
+        reads = "; ".join(linear_text(form, model.weights.inputs) for form in head.forms[:4])
+        more = f" and {head.axes - 4} more" if head.axes > 4 else ""
+        ends = "; ".join(_ends(*_range(form, model)) for form in head.forms[:4])
+        rows.append([
+            str(k + 1), _math(names.get((0, k), ""), model), escape(cut(reads, 160) + more), escape(ends),
+            html.short(head.tokens), _span(head.slopes), _span(head.values),
+        ])  # fmt: skip
+        folded.append(_token_rows(f"Tokens of head {k + 1}", head))
+    columns = ("head", "summand", "reads", "range", "tokens", "score slopes", "values")
+    note = f"{len(heads) - MAX_TABLES} further tables are left out." if len(heads) > MAX_TABLES else ""
+    if not rows:
+        return ""
+    return html.section(
+        "Tables", html.table(columns, rows, (4,)), html.paragraph(note) if note else "", *folded
+    )
+
+
+def _range(form: Mapping[int, fmpq], model: Model) -> tuple[float, float]:
+    ends = model.box.floats()
+    low = high = 0.0
+    for index, coefficient in form.items():
+        both = sorted(int(coefficient.p) / int(coefficient.q) * end for end in ends[index])
+        low, high = low + both[0], high + both[1]
+    return low, high
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:.4g} .. {high:.4g}"
+
+
+def _span(values: FloatArray) -> str:
+    return _ends(float(values.min()), float(values.max()))
+
+
+def _token_rows(title: str, head: TableHead) -> str:
+    shown = min(head.tokens, MAX_ROWS)
+    axes, width = min(head.axes, 4), min(head.values.shape[1], 4)
+    columns = ["token", *_numbered("slope", axes), *_numbered("offset", axes), *_numbered("value", width)]
+    order = np.lexsort(head.slopes.T[::-1])[:shown]
+    rows = [
+        [
+            str(k + 1),
+            *(f"{v:.6g}" for v in head.slopes[t, :axes]),
+            *(f"{v:.6g}" for v in head.offsets[t, :axes]),
+            *(f"{v:.6g}" for v in head.values[t, :width]),
+        ]
+        for k, t in enumerate(order.tolist())
+    ]
+    left = f" (the first {shown} of {head.tokens:,})" if shown < head.tokens else ""
+    return html.folded(title + left, html.table(columns, rows, range(len(columns))))
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name} {k + 1}" for k in range(count)]
+
+
+def _circuit_tables(model: Model) -> str:
+    items = [item for item in circuit_items(model) if item.kind in ("table", "ReLU")]
+    columns = ("wire", "layer", "function", "of u =", "range of u", "tokens", "table", "stands for")
+    rows = [_wire_row(item, model) for item in items[:MAX_WIRES]]
+    left = len(items) - len(rows)
+    note = html.paragraph(f"{left} further wires are left out.") if left else ""
+    folded: dict[int, str] = {}
+    for block, _ in read_circuit(model.weights).blocks:
+        for head in block:
+            if head.table not in folded and len(folded) < MAX_TABLES:
+                title = f"Tokens read by wire {model.weights.slots[head.slot]}"
+                folded[head.table] = _token_rows(title, _as_table(head))
+    return html.section("Tables", html.table(columns, rows, (1, 5, 6)), note, *folded.values())
+
+
+def _as_table(head: CircuitHead) -> TableHead:
+    columns = (head.slopes[:, None], head.offsets[:, None], head.values[:, None])
+    return TableHead((head.form,), *columns, (head.slot,), *(np.zeros(0) for _ in range(4)))
+
+
+def _wire_row(item: Item, model: Model) -> list[str]:
+    ends = "" if item.ends is None else _ends(*item.ends)
+    function = _math(item.title, model) if item.kind == "table" else escape(item.title)
+    tokens = html.short(item.tokens) if item.tokens else ""
+    return [
+        escape(item.name), str((item.column + 1) // 2), function, escape(cut(item.argument, 120)),
+        ends, tokens, str(item.table or ""), _math(item.meaning, model),
+    ]  # fmt: skip
+
+
+def _directions(model: Model, ridge: Ridge) -> str:
+    rows = []
+    for token, direction in enumerate(ridge.directions[:MAX_ROWS]):
+        for output in range(min(ridge.outputs, MAX_OUTPUTS)):
+            powers = ridge.terms.get((output, token), {})
+            terms = ", ".join(f"t^{s}: {_rational(v)}" for s, v in sorted(powers.items())[:12])
+            if powers or output == 0:
+                form = linear_text(direction, model.weights.inputs)
+                rows.append([str(token + 1), escape(form), str(output + 1), escape(terms)])
+    columns = ["token", "t =", "output", "coefficients in the readout"]
+    keep = range(4) if ridge.outputs > 1 else (0, 1, 3)
+    shown = html.table([columns[k] for k in keep], [[row[k] for k in keep] for row in rows], (0,))
+    left = len(ridge.directions) - MAX_ROWS
+    note = html.paragraph(f"{left} further directions are left out.") if left > 0 else ""
+    bias = ", ".join(_rational(v) for v in ridge.bias[:6])
+    intro = (
+        f"The polynomial has degree {model.degree}; each token carries one linear form t of the inputs, the "
+        f"blocks raise it to its powers, and the readout adds them up with the bias {bias}."
+    )
+    return html.section("Directions", html.paragraph(intro), shown, note)
+
+
+def _rational(value: fmpq) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
+
+
+def _math(text: str, model: Model) -> str:
+    """A sub-expression typeset, or cut short where it is long."""
+    if not text or len(text) > _LONGEST_MATH:
+        return escape(cut(text, _LONGEST_MATH))
+    return typeset(parse(text, [*model.box.variables, "u"]))
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,32 @@
+"""Guides that choose at random: what a circuit computes must not depend on it."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from transformula.formulas.circuits import Balance
+
+
+class RandomGuide:
+    """Any centres and weights, any clamps and exchanges; now and then a length in eight directions."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def _fraction(self):
+        return Fraction(int(self.rng.integers(-16, 17)), 16)
+
+    def balance(self, left, right):
+        return Balance(self._fraction(), self._fraction(), Fraction(2) ** int(self.rng.integers(-2, 3)))
+
+    def centre(self, argument):
+        return self._fraction()
+
+    def clamp(self, function, argument):
+        return bool(self.rng.integers(2)), bool(self.rng.integers(2))
+
+    def exchange(self, factors, others, last, inner):
+        return bool(self.rng.integers(2))
+
+    def directions(self, radicand):
+        return int(self.rng.choice([0, 8]))
