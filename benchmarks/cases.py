@@ -32,8 +32,8 @@ COLUMNS = (
 HEADER = """# The case formulas
 
 Every formula of `benchmarks/formulas.csv`, compiled at its tolerance in float64 and within a thousandth of
-its largest value in float32, verified from its folder and attacked (random points, corners, then local ascent on
-|T − f|). Written by `make cases`.
+its largest value in float32, verified from its folder and attacked (random points, corners, then local ascent
+on |T − f|). Written by `make cases`.
 
 - *heads*: over all layers; *parameters*: non-zero numbers, memory included.
 - *proven bound* holds at every point of the box, rounding included; *attacked error* is the largest error

@@ -9,7 +9,14 @@ from typing import Any
 
 from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
 from transformula.certificates.rules import Target
-from transformula.constructions.chooser import CONSTRUCTIONS, DEFAULT_EPS, Options, candidates, rounds
+from transformula.constructions.chooser import (
+    CONSTRUCTIONS,
+    DEFAULT_EPS,
+    Options,
+    candidates,
+    check_defined,
+    rounds,
+)
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.formulas.boxes import MAX_VARIABLES
 from transformula.formulas.formula import Formula
@@ -83,6 +90,7 @@ def compile(
     """
     parsed = _at_positions(Formula.of(formula, on), shape)
     if rel is not None:
+        check_defined(parsed)
         eps = _absolute(rel, eps, parsed)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     refusals: list[TransformulaError] = []

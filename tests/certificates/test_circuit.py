@@ -7,6 +7,7 @@ the mathematics can object.
 
 import copy
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from support.circuit_models import SMALL
 from support.folders import open_folder
 from support.one_layer_models import points_of, truth
 from support.prover import attack_model, random_formula
+from transformula.certificates import circuit as certificates_of_circuits
 from transformula.certificates.checker import verify_files
+from transformula.certificates.proof import RefutedError
 from transformula.certificates.rules import prove
 from transformula.errors import NotProvenError, TransformulaError
+from transformula.formulas import expression as ex
 from transformula.formulas.additive import without_cancelled
 from transformula.formulas.expression import variables_of
 from transformula.transformers import reference
@@ -216,8 +220,22 @@ def _wrong_plans(plan):
             [0, 0],
         ):
             yield ("scales", key, new), plan | {"scales": plan["scales"] | {key: new}}
+    yield from _wrong_choices(plan)
     yield "no scales", plan | {"scales": {}}
     yield "empty", {}
+
+
+def _wrong_choices(plan):
+    """Factors exchanged or not, and lengths measured otherwise, than they were."""
+    for name, others in (("exchanges", lambda v: [not v]), ("norms", lambda v: [0, 2, v + 2])):
+        for k, entry in enumerate(plan[name]):
+            for new in others(entry):
+                yield (name, k, new), plan | {name: [*plan[name][:k], new, *plan[name][k + 1 :]]}
+            yield (name, k, "dropped"), plan | {name: [*plan[name][:k], *plan[name][k + 1 :]]}
+        for extra in others(False) if name == "exchanges" else [0, 8]:
+            yield (name, "first", extra), plan | {name: [extra, *plan[name]]}
+            yield (name, "last", extra), plan | {name: [*plan[name], extra]}
+        yield (name, "none"), {k: v for k, v in plan.items() if k != name}
 
 
 def test_wrong_plans_prove_nothing_wrong(opened):
@@ -253,24 +271,178 @@ def test_wrong_plans_do_not_save_wrong_networks(opened):
     assert tried >= 40
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        None, [], "x", 3, {"balances": 1}, {"balances": [["1", "1"]]}, {"balances": [], "centres": None},
-        {"balances": [["a", "b", "c"]], "centres": [], "clamps": [], "scales": {}},
-        {"balances": [["0", "0", "0"]] * 9, "centres": ["0"] * 9, "clamps": [[0, 0]] * 9, "scales": {}},
-        {"balances": [["0", "0", "-1"]] * 9, "centres": ["0"] * 9, "clamps": [[0, 0]] * 9, "scales": {}},
-        {"balances": [["1/0", "0", "1"]] * 9, "centres": ["0"] * 9, "clamps": [[0, 0]] * 9, "scales": {}},
-        {"balances": [], "centres": [], "clamps": [], "scales": {"x": [0, 0]}},
-        {"balances": [], "centres": [], "clamps": [], "scales": []},
-    ],
-)  # fmt: skip
-def test_malformed_plans_are_refused_in_words(plan, circuits, tmp_path):
-    model = circuits("power", "float32")
-    data = open_folder(model.save(tmp_path / "model"))
+#: "key: what it is replaced by"; none of these is a plan
+MALFORMED = [
+    *(
+        (key, value)
+        for key in ("balances", "centres", "clamps", "exchanges", "norms", "scales")
+        for value in (None, 1, "x", True, [None], [[]], [{}], [1.5], [["0"]])
+    ),
+    ("balances", [["1", "1"]]),
+    ("balances", [["a", "b", "c"]]),
+    ("balances", [["0", "0", "1", "0"]]),
+    ("balances", [["0", "0", "0"]] * 9),
+    ("balances", [["0", "0", "-1"]] * 9),
+    ("balances", [["1/0", "0", "1"]] * 9),
+    ("balances", [["0", "0", "1/0"]] * 9),
+    ("balances", [[0, 0, 1]] * 9),
+    ("balances", [["0", "0", "1e3"]] * 9),
+    ("balances", [["0", "0", "nan"]] * 9),
+    ("balances", [["0", "0", " 1"]] * 9),
+    ("balances", [["0", "0", "\u0661"]] * 9),
+    ("balances", [["0", "0", "9" * 401]] * 9),
+    ("balances", [["0", "0", "1/" + "9" * 401]] * 9),
+    ("balances", []),
+    ("clamps", [[0, 0]] * 9),
+    ("clamps", [[True]] * 9),
+    ("clamps", [["true", "false"]] * 9),
+    ("clamps", [[True] * 3] * 9),
+    ("exchanges", [0]),
+    ("exchanges", ["true"]),
+    ("exchanges", [None]),
+    ("exchanges", [[True]]),
+    ("exchanges", {"0": 1}),
+    ("norms", [3]),
+    ("norms", [-2]),
+    ("norms", [True]),
+    ("norms", ["8"]),
+    ("norms", [8.0]),
+    ("norms", [4098]),
+    ("norms", [10**30]),
+    ("scales", {"x": [0, 0]}),
+    ("scales", []),
+    ("scales", {"2": [0]}),
+    ("scales", {"2": [0.5, 0]}),
+    ("scales", {"2": [True, 0]}),
+    ("scales", {"2": ["0", "0"]}),
+    ("scales", {"2": "ab"}),
+    ("scales", {"2": None}),
+    ("scales", {"2": [401, 0]}),
+    ("scales", {"2": [0, -401]}),
+    ("scales", {"2.5": [0, 0]}),
+    ("scales", {"9" * 5000: [0, 0]}),
+]
+
+
+@pytest.mark.parametrize("plan", [None, [], "x", 3, {}, {"balances": 1}])
+def test_plans_that_are_none_are_refused_in_words(plan, circuits, tmp_path):
+    data = open_folder(circuits("power", "float32").save(tmp_path / "model"))
     data.body["plan"] = plan
     result = verify_files(*_packed(data, tmp_path / "model"))
-    assert not result.verified and result.reasons
+    assert not result.verified and "plan" in " ".join(result.reasons)
+
+
+def test_malformed_plans_are_refused_in_words(circuits, tmp_path):
+    """One entry at a time: with everything else as it was, only that entry can be the reason."""
+    folder = circuits("power", "float32").save(tmp_path / "model")
+    honest = open_folder(folder)
+    assert verify_files(*_packed(honest, folder)).verified
+    assert set(honest.body["plan"]) == {k for k, _ in MALFORMED} and honest.body["plan"]["balances"]
+    for key, value in MALFORMED:
+        data = copy.deepcopy(honest)
+        data.body["plan"][key] = value
+        result = verify_files(*_packed(data, folder))
+        assert not result.verified and "plan" in " ".join(result.reasons), (key, value, result)
+    for key in honest.body["plan"]:
+        data = copy.deepcopy(honest)
+        del data.body["plan"][key]
+        result = verify_files(*_packed(data, folder))
+        assert not result.verified and "plan" in " ".join(result.reasons), key
+
+
+#: Rationals and exponents as large as a plan may hold
+HUGE = ("9" * 399, "1/" + "9" * 399, "1" + "0" * 398 + "/7", "9" * 400 + "/" + "7" * 400, "-" + "9" * 399)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("huge", HUGE, ids=["large", "small", "sevenths", "ratio", "negative"])
+def test_huge_splits_are_refused_in_words(huge, place, circuits, tmp_path):
+    """Squares of 10^399 or of 10^-399, and centres there: far beyond floats, on the way to every wire."""
+    for name in ("power", "quotient"):
+        folder = circuits(name).save(tmp_path / name)
+        data = open_folder(folder)
+        data.body["plan"]["balances"][0][place] = huge
+        result = verify_files(*_packed(data, folder))
+        assert result.verified == (not result.reasons)
+        if place == 2 or not huge.startswith("1/"):  # a centre of 10^-399 is as good as one of 0
+            assert not result.verified
+
+
+def test_huge_centres_are_refused_in_words(circuits, tmp_path):
+    folder = circuits("quotient").save(tmp_path / "model")
+    data = open_folder(folder)
+    for k in range(len(data.body["plan"]["centres"])):
+        for huge in HUGE:
+            changed = copy.deepcopy(data)
+            changed.body["plan"]["centres"][k] = huge
+            result = verify_files(*_packed(changed, folder))
+            assert result.verified == (not result.reasons)
+            assert not result.verified or huge.startswith("1/"), (k, huge)
+
+
+@pytest.mark.parametrize("scale", [400, -400])
+@pytest.mark.parametrize("held", [0, 400, -400])
+def test_the_largest_scales_are_refused_in_words(scale, held, circuits, tmp_path):
+    for name in ("power", "kinks"):
+        folder = circuits(name).save(tmp_path / name)
+        data = open_folder(folder)
+        honest = data.body["plan"]["scales"]
+        tables = [k for k, ends in honest.items() if ends != [0, 0]]
+        assert tables
+        for keys in ([tables[0]], [tables[-1]], list(honest)):
+            for pair in ([scale, held], [held, scale]):
+                changed = copy.deepcopy(data)
+                changed.body["plan"]["scales"] = honest | dict.fromkeys(keys, pair)
+                result = verify_files(*_packed(changed, folder))
+                assert not result.verified and result.reasons, (name, keys, pair)
+
+
+@pytest.mark.parametrize(
+    ("text", "box", "eps", "dtype", "key"),
+    [
+        ("x/(exp(x/y) - 1)", "x=1/10..1, y=1/2..2", 1e-3, "float64", "exchanges"),
+        ("sqrt(x**2 + y**2)*y", "x=-1..1, y=0..1", 1e-2, "float32", "norms"),
+    ],
+)
+def test_wrong_choices_prove_nothing_wrong(text, box, eps, dtype, key, tmp_path):
+    """With a factor exchanged or a length measured otherwise, the wires are others: no, or a true bound."""
+    model = tf.compile(text, on=box, eps=eps, dtype=dtype, construction="circuit")
+    data = open_folder(model.save(tmp_path / "model"))
+    plan = data.body["plan"]
+    assert plan[key] and any(plan[key])
+    found = attack_model(model, seed=8, points=1500)
+    refused = []
+    for what, changed in _wrong_choices(plan):
+        try:
+            proof = prove("circuit", model.weights, model.formula, changed)
+            assert proof.approximation >= found, what
+        except TransformulaError:
+            refused.append(what)
+    assert all((key, k, "dropped") in refused for k in range(len(plan[key])))
+    assert len(refused) >= 4
+
+
+def test_a_lowering_that_means_something_else_is_refused(circuits, tmp_path, monkeypatch):
+    """No part of the proof, but a net below the identities it rests on."""
+    model = circuits("product")
+    plan = open_folder(model.save(tmp_path / "model")).body["plan"]
+    build = certificates_of_circuits.build_circuit
+    assert prove("circuit", model.weights, model.formula, plan).approximation > 0
+
+    def elsewhere(change):
+        def built(outputs, variables, guide):
+            return build([change(e) for e in outputs], variables, guide)
+
+        return built
+
+    for change in (
+        lambda e: ex.add(e, ex.number(Fraction(1, 10**20))),
+        lambda e: ex.mul(ex.number(1 + Fraction(1, 10**25)), e),
+        lambda e: ex.add(e, ex.variable("x")),
+    ):
+        monkeypatch.setattr(certificates_of_circuits, "build_circuit", elsewhere(change))
+        with pytest.raises(RefutedError, match="does not compute the formula"):
+            prove("circuit", model.weights, model.formula, plan)
 
 
 @pytest.mark.parametrize("scale", [[1100, 0], [0, 1100], [-1100, 0], [0, -1100], [10**6, 0], [0, 10**6]])

@@ -180,6 +180,7 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
     _check_lowering(circuit, formula)
     with precision(_BITS):
         walker = _Walker(weights, network, formula, circuit, guide)
+        walker.check_memory()
         for block, (heads, units) in enumerate(network.blocks, start=1):
             for time, found in ((2 * block - 1, heads), (2 * block, units)):
                 expected = [k for k, w in enumerate(circuit.wires) if w.time == time and w.joined is None]
@@ -265,6 +266,31 @@ class _Walker:
         self._rounded: dict[object, tuple[float, float, float]] = {}
         self._cells: dict[object, Cells] = {}
 
+    def check_memory(self) -> None:
+        """Refuse what might overflow in the memory tokens' own streams, which later keys are dense in.
+
+        They carry no input and no 1: a head writes at most the largest value of any token there, and asks
+        with a form of such wires; the next scores are that times a slope.
+        """
+        held: dict[int, arb] = {}
+        constants = self.weights.memory.dense()
+        slope, value = (
+            arb(float(np.abs(constants[:, self.weights.slot(n)]).max())) for n in ("slope", "value")
+        )
+
+        def size(form: Mapping[int, fmpq]) -> arb:
+            return sum((abs(arb(c)) * held.get(slot, arb(0)) for slot, c in form.items()), arb(0))
+
+        for heads, units in self.network.blocks:
+            for head in heads:
+                asked = size(head.form)
+                self._check_size(asked * (slope + 1) + asked)
+            held |= {head.slot: value * (1 + arb(2) ** -10) for head in heads}
+            bent = {unit.slot: size(unit.form) for unit in units}
+            for reach in bent.values():
+                self._check_size(2 * reach)
+            held |= bent
+
     def wire(self, wire: Wire, index: int, item: CircuitHead | Unit) -> _Value:
         """What a head or a hidden unit makes of its argument."""
         scale, held = self.guide.scales.get(index, (0, 0))
@@ -276,7 +302,8 @@ class _Walker:
         self.slot_of[index] = item.slot
         if isinstance(item, Unit):
             size = arb(self.ranges.values[index][1])
-            bent = actual[0].max(arb(0)), actual[1].max(arb(0))
+            meant = self.ranges.values[index]  # what it holds and what is meant may be apart
+            bent = actual[0].max(arb(0)).min(arb(meant[0])), actual[1].max(arb(0)).max(arb(meant[1]))
             extra = round_up(rounding * self.form.unit_roundoff)
             fresh = Fuzz(round_up(made)), Fuzz(round_up(rounded), extra)
             return _Value(0, size, error, rounding + arb(extra), bent, *fresh)
@@ -307,7 +334,7 @@ class _Walker:
         meant = {self.slot_of[k]: (self.values[k], enclose(c) * factor) for k, c in linear.terms}
         error = abs(arb(form.get(self.network.one, fmpq(0))) - enclose(linear.constant) * factor)
         brought = sum((abs(enclose(c)) * factor * arb(self._norm(k)[0].value) for k, c in norms), arb(0))
-        rounding = arb(0)
+        rounding = mixed = arb(0)
         constant = form.get(self.network.one, fmpq(0))
         sizes = [(self._roundings(constant), abs(arb(constant)))] if constant else []
         for slot in form.keys() | meant.keys():
@@ -317,14 +344,25 @@ class _Walker:
                 raise RefutedError(f"{self.weights.slots[slot]} is read where it should not be")
             value, wanted = meant[slot]
             c = arb(form.get(slot, fmpq(0)))
-            error += abs(c * arb(2) ** value.held - wanted) * value.size
+            unit = arb(2) ** -value.held
+            wrong = abs(c * arb(2) ** value.held - wanted)  # the stored coefficient is not the meant one
+            error += wrong * (value.size + unit * value.error)
+            mixed += wrong * unit * value.rounding
             brought += abs(c) * value.error
             rounding += abs(c) * value.rounding
             sizes.append((self._roundings(form.get(slot, fmpq(0))), abs(c) * (value.reach + value.rounding)))
         adds = max(len(sizes) - 1, 0)
-        rounded = sum((self.form.gamma(adds + own) * size for own, size in sizes), arb(0))
+        rounded = sum((self.form.gamma(adds + own) * size for own, size in sizes), mixed)
         rounded += 2 * len(sizes) * self.form.tiny
+        self._check_size(sum((size for _, size in sizes), arb(0)))
         return (error + brought).upper(), (rounding + rounded).upper(), error.upper(), rounded.upper()
+
+    def _check_size(self, size: arb) -> None:
+        """Refuse what might overflow."""
+        if not size < self.form.largest:
+            raise NotProvenError(
+                f"the values on this box reach {size.str(3)}, beyond {self.form.name}'s range"
+            )
 
     def _roundings(self, coefficient: fmpq) -> int:
         """Of a coefficient that is stored as a float, and of the product with it: none for a power of two."""
@@ -410,6 +448,7 @@ class _Walker:
         foreign = head.gate + offset + slope * reach
         largest = float((np.abs(head.offsets) + np.abs(head.slopes) * reach).max())
         size = 1 + largest + abs(head.strongest_gate) + offset + slope * reach
+        self._check_size(arb(size) + arb(value) + arb(float(np.abs(head.values).max())))
         gap = own - foreign - score_slack(size, 5, self.form)
         others = self.weights.tokens - len(head.slopes)
         if not gap > SILENT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from flint import arb
 
 from transformula.certificates.proof import RefutedError
@@ -13,15 +14,20 @@ _BITS = 96
 
 
 def check_stored(weights: Weights) -> None:
-    """Every float must be its rational rounded to the format (2u allows for double rounding)."""
+    """Every float must be its rational rounded to the format (2u allows for double rounding).
+
+    The slack is relative: a number that underflows may still be multiplied by a large one.
+    """
     form = FORMATS[weights.dtype]
     with precision(_BITS):
         for name, matrix in named_matrices(weights):
             if matrix.values.dtype != weights.dtype:
                 raise RefutedError(f"{name} is not stored in {weights.dtype}")
+            if not np.isfinite(matrix.values).all():
+                raise RefutedError(f"{name} has a number beyond {weights.dtype}'s range: use a smaller box")
             if matrix.exact is None:
                 continue
             for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
-                slack = 2 * form.unit_roundoff * abs(arb(exact)) + form.tiny
+                slack = 2 * form.unit_roundoff * abs(arb(exact))
                 if not abs(arb(to_rational(stored) - exact)) <= slack:
                     raise RefutedError(f"{name} has a float {stored!r} that is not its rational {exact}")

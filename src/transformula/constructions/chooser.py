@@ -73,7 +73,7 @@ def candidates(name: str, formula: Formula, options: Options) -> Iterator[Candid
     else:
         if options.multi_head:
             raise InputError("--multi-head belongs to the polynomial construction")
-        _check_defined(formula)
+        check_defined(formula)
         if name == "circuit":
             yield from _circuits(formula, options)
             return
@@ -98,7 +98,7 @@ def _widest_part(formula: Formula) -> int:
     return max((len(part.forms) for split in splits for part in split.parts), default=0)
 
 
-def _check_defined(formula: Formula) -> None:
+def check_defined(formula: Formula) -> None:
     """Refuse a formula that is undefined or unbounded on its box, by sub-expression and place."""
     from transformula.taylor.definedness import check_defined_on
 
@@ -138,5 +138,5 @@ def _polynomials(formula: Formula, options: Options) -> Iterator[Weights]:
             ) from None
         from transformula.constructions.approximation import construct_approximation
 
-        _check_defined(formula)
+        check_defined(formula)
         yield from construct_approximation(formula, options.eps, options.dtype, options.multi_head)

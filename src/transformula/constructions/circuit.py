@@ -435,12 +435,18 @@ class _Layout:
             slots=self.slots,
             tokens=self.tokens,
             embedding=self._matrix((self.tokens * width, len(self.inputs)), embedding),
-            memory=Matrix.from_dense(self._memory(), self.dtype),
+            memory=Matrix.from_dense(self._checked(self._memory()), self.dtype),
             blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
             readout=self._matrix((outputs, self.tokens * width), readout),
             bias=self._matrix((outputs, 1), bias),
             dtype=self.dtype,
         )
+
+    def _checked(self, numbers: Any) -> Any:
+        """Numbers that are finite in the format."""
+        if not np.abs(numbers).max() < float(np.finfo(self.dtype).max) / 2:
+            raise NotProvenError(f"the values of a table are beyond {self.dtype}'s range: use a smaller box")
+        return numbers
 
     def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
         return Matrix.of(shape, entries, self.dtype)
@@ -453,7 +459,8 @@ class _Layout:
         for k, coefficient in linear.terms:
             name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
             held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)
-            entries.append((self.index[name], midpoint(coefficient) * factor * held))
+            if not enclose(coefficient).contains(0):  # else it cancels, though not to the last digit
+                entries.append((self.index[name], midpoint(coefficient) * factor * held))
         return [*entries, (self.index["one"], midpoint(linear.constant) * factor)]
 
     def _memory(self) -> Any:
@@ -492,7 +499,7 @@ class _Layout:
         """Low enough that no token of another table scores within `GATE_MARGIN` of a head's own."""
         far = max(max(map(abs, n.ends)) * 2.0**n.scale for n in self.nodes.values())
         tables = [t for _, t in self.shared.values()]
-        reach = max(float((np.abs(t.offsets) + 1.01 * far * np.abs(t.slopes)).max()) for t in tables)
+        reach = max(float((np.abs(t.offsets) + 2 * far * np.abs(t.slopes)).max()) for t in tables)
         return -(2.0 ** math.ceil(math.log2(2 * reach + GATE_MARGIN)))  # a power of two: exact in any format
 
     def _feed_forward(self, bends: list[int]) -> FeedForward:

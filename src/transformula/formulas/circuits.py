@@ -305,7 +305,7 @@ class Circuit:
         function = substitute(expr, {through: ARGUMENT})
         if function in _SQUARES:
             return self._square(self.lower(through))
-        return self._wire(function, self._clamped(function, self.lower(through)))
+        return self._looked_up(function, self.lower(through))
 
     def _length_in(self, expr: Expr) -> Linear | None:
         """A function of a length, or the length itself, if it is to be measured in directions."""
@@ -318,7 +318,7 @@ class Circuit:
             if directions:
                 length = self._length(squares, directions)
                 function = substitute(expr, {node: ARGUMENT})
-                return length if node is expr else self._wire(function, self._clamped(function, length))
+                return length if node is expr else self._looked_up(function, length)
         return None
 
     def _length(self, parts: Sequence[Expr], directions: int) -> Linear:
@@ -359,26 +359,58 @@ class Circuit:
         total = self._sum(parts, ex.power(argument.meaning, ex.number(2)))
         return self._joined(argument, argument, [(square, Fraction(1))], total)
 
-    def _clamped(self, function: Expr, argument: Linear) -> Linear:
-        """low + ReLU(u − low) never falls below low; what is exact already stays as it is.
+    def _looked_up(self, function: Expr, argument: Linear) -> Linear:
+        """f(u), read at its distance from the end of f's domain where errors might carry u beyond that.
 
-        The ends are those of the function's domain, so wherever the formula is defined the clamp does
-        not change the argument's meaning.
+        With d = ReLU(u − low), f(u) = f(low + d): d never falls below 0, and close to the end it is small, so
+        that a steep table there does not suffer from rounding. With two such ends and m between them,
+        f(u) = f(max(u, m)) + f(min(u, m)) − f(m), each with one. Wherever the formula is defined this is
+        an identity.
         """
         wanted = self.guide.clamp(function, argument.meaning)
-        for end, sign, want in zip(domain_ends(function), (1, -1), wanted, strict=True):
-            if end is None or not want:
-                continue
-            shift = Linear((), ex.number(-sign * end), ex.number(-sign * end))
-            distance = self._sum(
-                [(ex.number(sign), argument), (ex.number(1), shift)],
-                ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
-            )
-            back = Linear((), ex.number(end), ex.number(end))
-            argument = self._sum(
-                [(ex.number(sign), self.relu(distance)), (ex.number(1), back)], argument.meaning
-            )
-        return argument
+        low, high = (end if want else None for end, want in zip(domain_ends(function), wanted, strict=True))
+        if low is None and high is None:
+            return self._wire(function, argument)
+        if low is None or high is None:
+            return self._at_distance(function, argument, low, high)
+        middle = ex.number((low + high) / 2)
+        constant = Linear((), middle, middle)
+        minus = self._sum([(ex.number(1), argument), (ex.number(-1), constant)],
+                          ex.add(argument.meaning, ex.neg(middle)))  # fmt: skip
+        above = self._sum(
+            [(ex.number(1), constant), (ex.number(1), self.relu(minus))],
+            ex.call("max", argument.meaning, middle),
+        )
+        below = self._sum(
+            [(ex.number(1), argument), (ex.number(-1), self.relu(minus))],
+            ex.call("min", argument.meaning, middle),
+        )
+        common = substitute(function, {ARGUMENT: middle})
+        return self._sum(
+            [
+                (ex.number(1), self._at_distance(function, below, low, None)),
+                (ex.number(1), self._at_distance(function, above, None, high)),
+                (ex.number(-1), Linear((), common, common)),
+            ],
+            substitute(function, {ARGUMENT: argument.meaning}),
+        )
+
+    def _at_distance(
+        self, function: Expr, argument: Linear, low: Fraction | None, high: Fraction | None
+    ) -> Linear:
+        """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u)."""
+        end, sign = (low, 1) if low is not None else (high, -1)
+        assert end is not None
+        shift = Linear((), ex.number(-sign * end), ex.number(-sign * end))
+        distance = self._sum(
+            [(ex.number(sign), argument), (ex.number(1), shift)],
+            ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
+        )
+        moved = substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))})
+        return self._sum(
+            [(ex.number(1), self._wire(moved, self.relu(distance)))],
+            substitute(function, {ARGUMENT: argument.meaning}),
+        )
 
     def _wire(self, function: Expr | None, argument: Linear) -> Linear:
         key = (function, argument)
@@ -397,6 +429,9 @@ class Circuit:
 
     def relu(self, argument: Linear) -> Linear:
         """ReLU of a linear combination."""
+        if argument.is_constant:
+            largest = ex.call("max", argument.constant, ex.number(0))
+            return Linear((), largest, largest)
         return self._wire(None, argument)
 
     def _bend(self, expr: Expr) -> Linear:
@@ -431,7 +466,7 @@ class Circuit:
             fused[key] = ex.mul(fused[key], factor) if key in fused else factor
         factors = [self._factor(f) for f in fused.values()]
         if exchanged is not None:
-            factors.append(self._wire(function, self._clamped(function, self.lower(inner))))
+            factors.append(self._looked_up(function, self.lower(inner)))
         while len(factors) > 1:
             factors.sort(key=self._ready)
             factors = [*factors[2:], self._times(factors[0], factors[1])]

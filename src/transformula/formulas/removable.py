@@ -1,12 +1,15 @@
 """Singularities that are none: sin(u)/u where u may vanish is sinc(u), which is 1 there.
 
-sin(a)^k / Π b^e with a = c·Πb^m becomes (c·sinc(a))^k times what is left of the quotient. The two are equal
-wherever the first is defined, so a claim about the second is one about the first.
+sin(a)^k / Π b^e with a = c·Πb^m becomes (c·sinc(a))^k times what is left of the quotient, if what may vanish
+in a is divided by often enough. The two are equal wherever the first is defined, so a claim about the second
+is one about the first.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+
+from flint import arb
 
 from transformula.formulas import expression as ex
 from transformula.formulas.additive import rebuild
@@ -41,17 +44,21 @@ def _repaired(expr: Expr, box: Box) -> Expr:
         if base.op != "sin" or exponent <= 0 or exponent.denominator != 1:
             continue
         scale, inside = factors_of(base.args[0])
-        if not inside or any(m <= 0 or powers.get(b, Fraction(0)) >= 0 for b, m in inside.items()):
-            continue
-        times = min(exponent, *(-powers[b] / m for b, m in inside.items()))
-        whole = Fraction(int(times))
         values = {n: box.interval(k) for k, n in enumerate(box.variables)}
-        if not whole or not enclose(base.args[0], values).contains(0):
+        vanishing = [b for b in inside if not _away_from_zero(enclose(b, values))]
+        if not vanishing or any(inside[b] <= 0 or powers.get(b, Fraction(0)) >= 0 for b in vanishing):
+            continue
+        whole = Fraction(int(min(exponent, *(-powers[b] / inside[b] for b in vanishing))))
+        if not whole:
             continue
         powers[base] -= whole
         for b, m in inside.items():
-            powers[b] += whole * m
+            powers[b] = powers.get(b, Fraction(0)) + whole * m
         powers[ex.call("sinc", base.args[0])] = whole
         constant = ex.mul(constant, ex.power(scale, ex.number(whole)))
         changed = True
     return product_of(constant, {b: e for b, e in powers.items() if e}) if changed else expr
+
+
+def _away_from_zero(ball: arb) -> bool:
+    return bool(ball > 0 or ball < 0)
