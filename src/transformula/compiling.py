@@ -110,9 +110,10 @@ def _first_proven(name: str, formula: Formula, options: Options) -> Model:
     """The first candidate of a construction whose proof closes, or the refusal that came closest."""
     shortfall: NotProvenError | None = None
     found = candidates(name, formula, options)
+    refused: NotProvenError | None = None
     while True:
         try:
-            candidate = next(found)
+            candidate = found.send(refused)  # a construction may learn from what could not be proven
         except StopIteration:
             break
         except TransformulaError:
@@ -122,6 +123,7 @@ def _first_proven(name: str, formula: Formula, options: Options) -> Model:
         try:
             return _package(name, candidate.weights, formula, options, candidate.plan)
         except NotProvenError as error:
+            refused = error
             shortfall = error.unless_closer(shortfall)
     assert shortfall is not None, "a construction yields candidates or raises"
     raise shortfall

@@ -50,6 +50,8 @@ class NotProvenError(TransformulaError):
     ----------
     best_bound : float or None
         The smallest bound that was proven, if any.
+    rounding : float or None
+        The part of the best bound that is rounding.
     measured : float or None
         The smallest error seen of what could not even be tried to be proven, or what rounding alone costs.
     place : str
@@ -64,11 +66,13 @@ class NotProvenError(TransformulaError):
         best_bound: float | None = None,
         place: str = "",
         measured: float | None = None,
+        rounding: float | None = None,
     ) -> None:
         super().__init__(message)
         self.best_bound = best_bound
         self.place = place
         self.measured = measured
+        self.rounding = rounding
 
     @property
     def closest(self) -> float:

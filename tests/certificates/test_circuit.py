@@ -227,7 +227,8 @@ def _wrong_plans(plan):
 
 def _wrong_choices(plan):
     """Factors exchanged or not, and lengths measured otherwise, than they were."""
-    for name, others in (("exchanges", lambda v: [not v]), ("norms", lambda v: [0, 2, v + 2])):
+    flipped = ("exchanges", lambda v: [not v]), ("logs", lambda v: [not v])
+    for name, others in (*flipped, ("norms", lambda v: [0, 2, v + 2])):
         for k, entry in enumerate(plan[name]):
             for new in others(entry):
                 yield (name, k, new), plan | {name: [*plan[name][:k], new, *plan[name][k + 1 :]]}
@@ -275,7 +276,7 @@ def test_wrong_plans_do_not_save_wrong_networks(opened):
 MALFORMED = [
     *(
         (key, value)
-        for key in ("balances", "centres", "clamps", "exchanges", "norms", "scales")
+        for key in ("balances", "centres", "clamps", "exchanges", "logs", "norms", "scales")
         for value in (None, 1, "x", True, [None], [[]], [{}], [1.5], [["0"]])
     ),
     ("balances", [["1", "1"]]),
@@ -402,6 +403,7 @@ def test_the_largest_scales_are_refused_in_words(scale, held, circuits, tmp_path
     [
         ("x/(exp(x/y) - 1)", "x=1/10..1, y=1/2..2", 1e-3, "float64", "exchanges"),
         ("sqrt(x**2 + y**2)*y", "x=-1..1, y=0..1", 1e-2, "float32", "norms"),
+        ("tanh(x*y/z)", "x=1..2, y=1/2..2, z=1..3", 1e-3, "float64", "logs"),
     ],
 )
 def test_wrong_choices_prove_nothing_wrong(text, box, eps, dtype, key, tmp_path):

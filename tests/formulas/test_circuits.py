@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import transformula as tf
 from support.circuit_models import CASES, linear_value, wire_values
+from support.guides import PositiveGuide
 from support.prover import numpy_function, random_formula
+from transformula.certificates.circuit import prove_circuit
+from transformula.errors import NotProvenError
 from transformula.formulas import Formula, parse
 from transformula.formulas.additive import without_cancelled
 from transformula.formulas.circuits import (
@@ -19,6 +23,7 @@ from transformula.formulas.circuits import (
     domain_ends,
 )
 from transformula.formulas.numeric import evaluate
+from transformula.transformers import files
 
 
 class WildGuide:
@@ -44,6 +49,9 @@ class WildGuide:
 
     def directions(self, radicand):
         return int(self.rng.choice([0, 8]))
+
+    def in_logs(self, bases):
+        return False
 
 
 def _circuit(text, names, guide=None):
@@ -110,6 +118,45 @@ def test_a_variable_may_have_the_name_of_an_argument(text):
     expected = evaluate(parse(text, names), names, list(x.T))
     found = linear_value(circuit.outputs[0], wire_values(circuit, x))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tanh(x*y/z)",
+        "exp(-x*y*z) + exp(x*y*z/3)",
+        "x/(exp(x*y/z) - 1)",
+        "asin(x*y/9)*z",
+        "sqrt(x*y*z)/(1 + x*y*z)",
+    ],
+)
+def test_logarithms_of_products_keep_the_meaning(text):
+    names = ["x", "y", "z"]
+    x = np.random.default_rng(1).uniform(0.3, 2, (60, 3))
+    expected = evaluate(parse(text, names), names, list(x.T))
+    for seed in range(8):
+        circuit = _circuit(text, names, PositiveGuide(seed))
+        found = linear_value(circuit.outputs[0], wire_values(circuit, x))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_a_function_of_a_product_takes_two_layers():
+    """Logarithms are added, whatever the number of factors."""
+    formula, box = "1/(exp(h*w/(k*t)) - 1)", "h=1..5, w=1..5, k=1..5, t=1..5"
+    for dtype, rel in (("float64", 1e-6), ("float32", 1e-3)):
+        model = tf.compile(formula, on=box, rel=rel, dtype=dtype, construction="circuit")
+        assert model.layers == 2 and model.memory_tokens <= 14
+
+
+def test_a_logarithm_of_what_may_be_negative_proves_nothing():
+    """The plan may ask for logarithms where they do not exist: the checker must say no."""
+    formula = Formula.of("tanh(x*y*z)", "x=1..2, y=1..2, z=1..2")
+    other = Formula.of("tanh(x*y*z)", "x=-2..-1, y=-2..-1, z=1..2")
+    model = tf.compile("tanh(x*y*z)", on=formula.box, eps=1e-3, construction="circuit")
+    plan = files.unpack(model.packed)[1]["plan"]
+    assert plan["logs"] == [True]
+    with pytest.raises(NotProvenError):
+        prove_circuit(model.weights, other, plan)
 
 
 def test_sums_are_free():

@@ -67,7 +67,9 @@ def certify(
     proven = prove(construction, weights, target, plan)
     proof = Proof(proven.approximation * CLAIM_MARGIN, proven.rounding * CLAIM_MARGIN, proven.details)
     if eps is not None and proof.bound > eps:
-        raise NotProvenError(_shortfall(proof, eps, weights.dtype), best_bound=proof.bound)
+        raise NotProvenError(
+            _shortfall(proof, eps, weights.dtype), best_bound=proof.bound, rounding=proof.rounding
+        )
     return Certificate(
         construction=construction,
         approximation=proof.approximation,

@@ -108,6 +108,7 @@ class ReplayGuide:
             self.centres = [_rational(c) for c in plan["centres"]][::-1]
             self.clamps = [(_choice(low), _choice(high)) for low, high in plan["clamps"]][::-1]
             self.exchanges = [_choice(choice) for choice in plan["exchanges"]][::-1]
+            self.logs = [_choice(choice) for choice in plan["logs"]][::-1]
             self.norms = [_directions(number) for number in plan["norms"]][::-1]
             self.scales = {int(k): (_exponent(s), _exponent(h)) for k, (s, h) in plan["scales"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
@@ -136,6 +137,12 @@ class ReplayGuide:
         if not self.exchanges:
             raise RefutedError("the plan does not say whether factors are exchanged")
         return self.exchanges.pop()
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Whether the next product was taken apart into logarithms."""
+        if not self.logs:
+            raise RefutedError("the plan does not say whether a product is taken apart")
+        return self.logs.pop()
 
     def directions(self, radicand: Expr) -> int:
         """In how many directions the next length was measured."""

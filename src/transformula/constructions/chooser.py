@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from transformula.errors import FormulaError, InputError
+from transformula.errors import FormulaError, InputError, NotProvenError
 from transformula.formulas.additive import decompose
 from transformula.formulas.enclosures import precision
 from transformula.formulas.formula import Formula
@@ -30,6 +30,9 @@ class Candidate(NamedTuple):
     construction: str
     weights: Weights
     plan: dict[str, Any] | None = None
+
+
+Candidates = Generator[Candidate, "NotProvenError | None", None]
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,8 @@ def _approximations(formula: Formula, options: Options) -> list[tuple[str, ...]]
     return [("lookup",), ("circuit",), ("partition",)]  # functions of one form: what one layer is made for
 
 
-def candidates(name: str, formula: Formula, options: Options) -> Iterator[Candidate]:
-    """Weights of one construction to try, cheapest first."""
+def candidates(name: str, formula: Formula, options: Options) -> Candidates:
+    """Weights of one construction to try, cheapest first; told why one was refused, it may choose better."""
     if name == "polynomial":
         _check_polynomial(options)
         found = _polynomials(formula, options)
@@ -83,13 +86,19 @@ def candidates(name: str, formula: Formula, options: Options) -> Iterator[Candid
     yield from (Candidate(name, weights) for weights in found)
 
 
-def _circuits(formula: Formula, options: Options) -> Iterator[Candidate]:
+def _circuits(formula: Formula, options: Options) -> Candidates:
     from transformula.constructions.circuit import construct_circuit
 
     if options.layers == 1:
         raise InputError("a circuit has several layers: use lookup or partition here")
-    for weights, plan in construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape):
-        yield Candidate("circuit", weights, plan)
+    found = construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape)
+    refused: NotProvenError | None = None
+    while True:
+        try:
+            weights, plan = found.send(refused)
+        except StopIteration:
+            return
+        refused = yield Candidate("circuit", weights, plan)
 
 
 def _widest_part(formula: Formula) -> int:

@@ -16,7 +16,7 @@ the proof believes none of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -58,6 +58,18 @@ class Split(NamedTuple):
     singular: float
 
 
+class Mode(NamedTuple):
+    """A way to lower the formula.
+
+    ``directions``: in how many to measure lengths that may vanish; 0 is a table of the root, which turns an
+    error e under it into √e: too much for float32. ``logs``: read functions of products of at least so many
+    factors at sums of logarithms; 0 for none.
+    """
+
+    directions: int
+    logs: int
+
+
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
 SPLITS = (Split(0.8, 0.05, 0.5), Split(0.85, 0.3, 0.8), Split(0.25, 0.05, 0.5), Split(0.06, 0.05, 0.5))
 #: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
@@ -66,10 +78,14 @@ _MARGIN = 1e-3
 _SINGULAR_PART = 2.5
 #: A table of a wire that needs more tokens than this is a wire that should not exist.
 _MAX_TOKENS = 120
-#: In how many directions to measure lengths that may vanish, in the order tried; 0 is a table of the root,
-#: which turns an error e under it into √e: too much for float32.
-_DIRECTIONS = {"float64": (0, 256), "float32": (128, 0)}
+#: In the order tried: another mode is for what the one before could not prove.
+_MODES = {
+    "float64": (Mode(0, 3), Mode(0, 0), Mode(0, 2), Mode(256, 3)),
+    "float32": (Mode(128, 3), Mode(128, 2), Mode(128, 0), Mode(0, 3)),
+}
 _CLOSE = 1e-4
+#: Other tables round a little better or worse; beyond this factor only another circuit helps.
+_HOPELESS = 20.0
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 Interval = tuple[float, float]
@@ -78,10 +94,10 @@ Interval = tuple[float, float]
 class PlanningGuide:
     """Chooses splits and clamps from ranges, and writes the choices down."""
 
-    def __init__(self, ranges: BoxRanges, in_directions: int = 0) -> None:
-        self.ranges, self.in_directions = ranges, in_directions
+    def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
+        self.ranges, self.mode = ranges, mode
         self.norms: list[int] = []
-        self.has_lengths = False
+        self.logs: list[bool] = []
         self.balances: list[list[str]] = []
         self.centres: list[str] = []
         self.clamps: list[list[bool]] = []
@@ -125,10 +141,14 @@ class PlanningGuide:
     def directions(self, radicand: Expr) -> int:
         """The given number, where the length may come so close to zero that errors under the root grow."""
         low, high = self.ranges.of(radicand)
-        close = not low > _CLOSE * high
-        self.has_lengths |= close
-        self.norms.append(self.in_directions if close else 0)
+        self.norms.append(0 if low > _CLOSE * high else self.mode.directions)
         return self.norms[-1]
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Where all are positive and there are enough of them."""
+        wanted = 0 < self.mode.logs <= len(bases)
+        self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
+        return self.logs[-1]
 
 
 def _largest(ends: Interval) -> float:
@@ -164,8 +184,8 @@ class _Node:
 
 def construct_circuit(
     formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None = None
-) -> Iterator[tuple[Weights, dict[str, Any]]]:
-    """Weights and their plan, with ever tighter tables.
+) -> Generator[tuple[Weights, dict[str, Any]], NotProvenError | None, None]:
+    """Weights and their plan, with ever tighter tables; if rounding alone is too much, another circuit.
 
     A sequence whose positions all compute the same from their own inputs gets a circuit for one of them;
     otherwise every position carries all inputs.
@@ -175,9 +195,13 @@ def construct_circuit(
     formula = formula_of_a_position(whole, positions) or whole
     ranges = BoxRanges(formula.box)
     shortfall: NotProvenError | None = None
-    for in_directions in _DIRECTIONS[dtype]:
-        guide = PlanningGuide(ranges, in_directions)
+    tried: list[tuple[list[int], list[bool]]] = []
+    for mode in _MODES[dtype]:
+        guide = PlanningGuide(ranges, mode)
         circuit = build_circuit(formula.outputs, formula.box.variables, guide)
+        if (guide.norms, guide.logs) in tried:
+            continue
+        tried.append((guide.norms, guide.logs))
         for split in SPLITS:
             nodes = _analyse(circuit, formula.box, ranges, eps, split)
             try:
@@ -191,11 +215,13 @@ def construct_circuit(
                 "clamps": guide.clamps,
                 "exchanges": guide.exchanges,
                 "norms": guide.norms,
+                "logs": guide.logs,
                 "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
             }
-            yield _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights(), plan
-        if not guide.has_lengths:
-            break
+            weights = _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights()
+            refused = yield weights, plan
+            if refused is not None and (refused.rounding or 0.0) > _HOPELESS * eps:
+                break
     if shortfall is not None:
         raise shortfall
 

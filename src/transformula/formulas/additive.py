@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from transformula.formulas import expression as ex
 from transformula.formulas.expression import Expr, variables_of, walk
+from transformula.formulas.factors import factors_of
 
 Form = tuple[Fraction, ...]
 
@@ -277,4 +278,24 @@ def narrowest(expr: Expr) -> Expr | None:
 
 def depends_through(expr: Expr, node: Expr) -> bool:
     """Whether an expression depends on its variables through one sub-expression only."""
-    return variables_of(substitute(expr, {node: _HOLE})) == {""}
+    return variables_of(with_argument(expr, node, _HOLE)) == {""}
+
+
+def with_argument(expr: Expr, node: Expr, argument: Expr) -> Expr:
+    """The expression with a sub-expression, and its multiples, replaced by an argument and its multiples.
+
+    Examples
+    --------
+    >>> from transformula.formulas import parse
+    >>> str(with_argument(parse("exp(x/y) + exp(-3*x/y)"), parse("x/y"), ex.variable("u")))
+    'exp(u) + exp(-3*u)'
+    """
+    swap = {node: argument}
+    if node.op in ("mul", "div"):
+        constant, powers = factors_of(node)
+        for other in walk(expr):
+            if other.op in ("mul", "div") and other != node:
+                factor, same = factors_of(other)
+                if same == powers:
+                    swap[other] = ex.mul(ex.div(factor, constant), argument)
+    return substitute(expr, swap)

@@ -10,6 +10,7 @@ earlier wires. The rewriting uses identities only:
   with any a₀, b₀ and λ > 0: two tables of the square;
 * c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
+* f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
 * a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
   φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
 * |u| = 2 ReLU(u) − u, max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v);
@@ -35,6 +36,7 @@ from transformula.formulas.additive import (
     depends_through,
     narrowest,
     substitute,
+    with_argument,
     without_cancelled,
 )
 from transformula.formulas.enclosures import enclose
@@ -73,6 +75,9 @@ class Guide(Protocol):
     def directions(self, radicand: Expr) -> int:
         """In how many directions to measure the length √radicand; 0 for a table of the root."""
 
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Whether to read a function of a product of powers of these bases at the sum of their logarithms."""
+
 
 class PlainGuide:
     """Products split evenly, nothing clamped."""
@@ -96,6 +101,10 @@ class PlainGuide:
     def directions(self, radicand: Expr) -> int:
         """A table of the root."""
         return 0
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Products are multiplied."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -302,10 +311,24 @@ class Circuit:
         through = narrowest(expr)
         if through is None:
             raise ValueError(f"{expr} is not a function of one argument")
-        function = substitute(expr, {through: ARGUMENT})
+        function = with_argument(expr, through, ARGUMENT)
         if function in _SQUARES:
             return self._square(self.lower(through))
-        return self._looked_up(function, self.lower(through))
+        return self._function_of(function, through)
+
+    def _function_of(self, function: Expr, inner: Expr) -> Linear:
+        """f(v), by way of log v if v is a product that the guide wants taken apart like that."""
+        constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ex.number(1), {})
+        sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
+        if len(powers) < 2 or not sign or not self.guide.in_logs(list(powers)):
+            return self._looked_up(function, self.lower(inner))
+        shift = ex.call("log", ex.mul(ex.number(sign), constant))
+        parts = [(ex.number(e), self.lower(ex.call("log", b))) for b, e in powers.items()]
+        size = ex.call("log", ex.mul(ex.number(sign), inner))
+        argument = self._sum([*parts, (ex.number(1), Linear((), shift, shift))], size)
+        back = ex.mul(ex.number(sign), ex.call("exp", ARGUMENT))
+        table = self._wire(substitute(function, {ARGUMENT: back}), argument)
+        return self._sum([(ex.number(1), table)], substitute(function, {ARGUMENT: inner}))
 
     def _length_in(self, expr: Expr) -> Linear | None:
         """A function of a length, or the length itself, if it is to be measured in directions."""
@@ -466,7 +489,7 @@ class Circuit:
             fused[key] = ex.mul(fused[key], factor) if key in fused else factor
         factors = [self._factor(f) for f in fused.values()]
         if exchanged is not None:
-            factors.append(self._looked_up(function, self.lower(inner)))
+            factors.append(self._function_of(function, inner))
         while len(factors) > 1:
             factors.sort(key=self._ready)
             factors = [*factors[2:], self._times(factors[0], factors[1])]
@@ -493,7 +516,7 @@ class Circuit:
                 continue
             others = {b: powers.get(b, Fraction(0)) - by * inside.get(b, 0) for b in (*powers, *inside)}
             others = {b: e for b, e in others.items() if e and b is not base}
-            g = substitute(factor, {inner: ARGUMENT})
+            g = with_argument(factor, inner, ARGUMENT)
             function = ex.mul(ex.power(ARGUMENT, ex.number(by)), g)
             before = [ex.power(b, ex.number(e)) for b, e in powers.items()]
             after = [ex.power(b, ex.number(e)) for b, e in others.items()]

@@ -64,12 +64,13 @@ class Paths:
     def carry(self, fuzz: Mapping[int, Fuzz], whole: Mapping[int, float]) -> Floats:
         """What the errors amount to at the output; ``whole`` is a wire's error where its path is cut."""
         total = np.zeros(1)
-        for k, amplitude in self.value.items():
-            own = fuzz.get(k, NO_FUZZ)
-            part = amplitude * own.value + self.argument[k] * own.argument
-            if k in self.cut:
-                part = np.where(self.cut[k], amplitude * whole[k], part)
-            total = total + part
+        with np.errstate(invalid="ignore", over="ignore"):
+            for k, amplitude in self.value.items():
+                own = fuzz.get(k, NO_FUZZ)
+                part = amplitude * own.value + self.argument[k] * own.argument
+                if k in self.cut:
+                    part = np.where(self.cut[k], amplitude * whole[k], part)
+                total = total + part
         # sums and products of non-negative floats, rounded to nearest; nan is ∞ · 0: not known
         return np.asarray(np.where(np.isnan(total), np.inf, total * (1 + 1e-12)))
 
@@ -245,7 +246,7 @@ def _plus(a: Pair, b: Pair) -> Pair:
 
 def times(a: Pair, b: Pair) -> Pair:
     """Products of intervals."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         corners = [x * y for x in a for y in b]
     low = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
     high = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))

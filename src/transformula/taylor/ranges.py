@@ -71,7 +71,7 @@ def enclose_ends(expr: Expr, values: Mapping[str, Range], strict: bool = False) 
         args = [known[a] for a in node.args]
         if strict:
             _check_inside(node, args)
-        known[node] = low, high = _apply(node, args, values)
+        known[node] = low, high = range_of_node(node, args, values)
         if not (low.is_finite() and high.is_finite()):
             raise UndefinedError(node, certain=False)
     return known[expr]
@@ -87,7 +87,8 @@ def to_ball(ends: Range) -> arb:
     return ends[0].union(ends[1])
 
 
-def _apply(node: Expr, args: list[Range], values: Mapping[str, Range]) -> Range:
+def range_of_node(node: Expr, args: list[Range], values: Mapping[str, Range]) -> Range:
+    """The range of a node from those of its arguments."""
     op = node.op
     if op == "number":
         return hull(arb(to_fmpq(node.number or Fraction(0))))
@@ -187,7 +188,7 @@ def _check_inside(node: Expr, args: list[Range]) -> None:
     if node.op in ("asin", "acos"):
         outside = not (args[0][0] >= -1 and args[0][1] <= 1)
     if outside:
-        _apply(node, args, {})  # a certain failure is reported as such
+        range_of_node(node, args, {})  # a certain failure is reported as such
         raise UndefinedError(node, certain=False)
 
 

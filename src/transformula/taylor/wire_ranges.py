@@ -11,6 +11,7 @@ import math
 import numpy as np
 from flint import arb
 
+from transformula.errors import NotProvenError
 from transformula.formulas.circuits import Circuit, Linear, domain_ends
 from transformula.formulas.enclosures import round_up, to_fmpq
 from transformula.formulas.expression import Expr
@@ -52,6 +53,9 @@ class WireRanges:
                     self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
                 else:
                     argument = inside_domain(wire.function, argument)
+                    if not argument[0] <= argument[1]:
+                        place = str(wire.argument.meaning)
+                        raise NotProvenError(f"{wire.meaning} is not defined on the box", place=place)
                     self.values[k] = self._value(wire.function, argument, wire.meaning)
                 self.arguments[k] = argument
 

@@ -31,7 +31,7 @@ RARE = -12.0  # offset that makes a token's weight tiny: T is then a plain sum o
 
 def scores_at(centres: Array, kappa: float) -> Scores:
     """Scores whose tokens exchange weight at the midpoints of ``centres``."""
-    gaps = np.diff(centres)
+    gaps = np.maximum(np.diff(centres), np.spacing(np.abs(centres).max()))  # centres may coincide in floats
     slope_steps = kappa / gaps
     offset_steps = -slope_steps * 0.5 * (centres[1:] + centres[:-1])
     slopes = np.concatenate([[0.0], np.cumsum(slope_steps)])
