@@ -450,6 +450,8 @@ class _Walker:
         For real scores and for computed ones: ``ends`` are those of computed arguments.
         """
         reach = max(abs(ends[0]), abs(ends[1]))
+        if not math.isfinite(reach):
+            raise NotProvenError("the argument of a table could not be bounded")
         slope, offset, value = head.foreign_reach
         own = float((head.offsets - np.abs(head.slopes) * reach).max())
         foreign = head.gate + offset + slope * reach

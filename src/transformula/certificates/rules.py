@@ -33,7 +33,7 @@ def prove(
         raise RefutedError("the weights' inputs are not the box's variables")
     if weights.outputs != len(target.outputs):
         raise RefutedError(f"the weights have {weights.outputs} outputs, not {len(target.outputs)}")
-    check_stored(weights)
+    check_stored(weights, ("readout", "bias") if construction == "polynomial" else ())
     rule: Callable[..., Proof] = getattr(
         import_module(f"transformula.certificates.{construction}"), f"prove_{construction}"
     )
