@@ -189,7 +189,7 @@ class Model:
     def _functions(self) -> dict[str, tuple[str, tuple[float, float]]]:
         """For every table of a circuit the function of u and the range of u, as its head reads it."""
         from transformula.certificates.checker import stored_plan
-        from transformula.certificates.circuit import replay
+        from transformula.certificates.replay import replay
         from transformula.taylor.box_ranges import BoxRanges
 
         assert isinstance(self.formula, Formula), "a circuit computes formulas"

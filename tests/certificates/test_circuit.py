@@ -19,7 +19,7 @@ from support.circuit_models import SMALL
 from support.folders import open_folder
 from support.one_layer_models import points_of, truth
 from support.prover import attack_model, random_formula
-from transformula.certificates import circuit as certificates_of_circuits
+from transformula.certificates import replay as replaying
 from transformula.certificates.checker import verify_files
 from transformula.certificates.proof import RefutedError
 from transformula.certificates.rules import prove
@@ -428,7 +428,7 @@ def test_a_lowering_that_means_something_else_is_refused(circuits, tmp_path, mon
     """No part of the proof, but a net below the identities it rests on."""
     model = circuits("product")
     plan = open_folder(model.save(tmp_path / "model")).body["plan"]
-    build = certificates_of_circuits.build_circuit
+    build = replaying.build_circuit
     assert prove("circuit", model.weights, model.formula, plan).approximation > 0
 
     def elsewhere(change):
@@ -442,7 +442,7 @@ def test_a_lowering_that_means_something_else_is_refused(circuits, tmp_path, mon
         lambda e: ex.mul(ex.number(1 + Fraction(1, 10**25)), e),
         lambda e: ex.add(e, ex.variable("x")),
     ):
-        monkeypatch.setattr(certificates_of_circuits, "build_circuit", elsewhere(change))
+        monkeypatch.setattr(replaying, "build_circuit", elsewhere(change))
         with pytest.raises(RefutedError, match="does not compute the formula"):
             prove("circuit", model.weights, model.formula, plan)
 

@@ -86,7 +86,7 @@ def test_a_table_that_is_wrong_just_beyond_the_exact_arguments(monkeypatch):
         table = fitted(function, ends, goal, shift, dtype)
         steep, high = 2.0**14, ends[1]
         offset = float((table.slopes * high + table.offsets).max()) - 40 - steep * high
-        return circuits_made._Table(
+        return circuits_made.NodeTable(
             np.append(table.slopes, np.float32(steep)),
             np.append(table.offsets, np.float32(offset)),
             np.append(table.values, np.float32(40)),

@@ -9,49 +9,17 @@ from hypothesis import strategies as st
 
 import transformula as tf
 from support.circuit_models import CASES, linear_value, wire_values
-from support.guides import PositiveGuide
+from support.guides import PositiveGuide, RandomGuide
 from support.prover import numpy_function, random_formula
 from transformula.certificates.circuit import prove_circuit
 from transformula.errors import NotProvenError
 from transformula.formulas import Formula, parse
 from transformula.formulas.additive import without_cancelled
-from transformula.formulas.circuits import (
-    SQUARE,
-    Balance,
-    PlainGuide,
-    build_circuit,
-    domain_ends,
-)
+from transformula.formulas.circuits import build_circuit, domain_ends
+from transformula.formulas.guides import PlainGuide
 from transformula.formulas.numeric import evaluate
+from transformula.formulas.wires import SQUARE
 from transformula.transformers import files
-
-
-class WildGuide:
-    """Any choice at all: what is computed must not depend on it."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def _fraction(self):
-        return Fraction(int(self.rng.integers(-40, 40)), 16)
-
-    def balance(self, left, right):
-        return Balance(self._fraction(), self._fraction(), abs(self._fraction()) + Fraction(1, 8))
-
-    def centre(self, argument):
-        return self._fraction()
-
-    def clamp(self, function, argument):
-        return bool(self.rng.integers(2)), bool(self.rng.integers(2))
-
-    def exchange(self, factors, others, last, inner):
-        return bool(self.rng.integers(2))
-
-    def directions(self, radicand):
-        return int(self.rng.choice([0, 8]))
-
-    def in_logs(self, bases):
-        return False
 
 
 def _circuit(text, names, guide=None):
@@ -226,7 +194,7 @@ def test_random_formulas_keep_their_meaning(seed, count):
 def test_no_choice_of_splits_changes_the_meaning(seed):
     names = ["x", "y", "z"]
     expr = without_cancelled(random_formula(seed, names), names)
-    _check([expr], names, [(-1.2, 1.7)] * 3, WildGuide(seed), seed=seed)
+    _check([expr], names, [(-1.2, 1.7)] * 3, RandomGuide(seed), seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +217,7 @@ def test_variables_that_cancel(text):
 def test_named_formulas_keep_their_meaning(text, wild):
     names = ["x", "y", "z"]
     expr = parse(text, names)
-    circuit, x, values = _check([expr], names, [(0.3, 2)] * 3, WildGuide(1) if wild else PlainGuide())
+    circuit, x, values = _check([expr], names, [(0.3, 2)] * 3, RandomGuide(1) if wild else PlainGuide())
     for wire, found in zip(circuit.wires, values, strict=True):
         meant = evaluate(wire.meaning, names, list(x.T))
         np.testing.assert_allclose(found, meant, rtol=1e-7, atol=1e-7)

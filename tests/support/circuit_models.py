@@ -10,8 +10,9 @@ import numpy as np
 
 import transformula as tf
 from transformula.errors import ModelFileError
-from transformula.formulas.circuits import Circuit, Linear
+from transformula.formulas.circuits import Circuit
 from transformula.formulas.numeric import evaluate
+from transformula.formulas.wires import Linear
 
 CASES_FILE = Path(__file__).parents[2] / "benchmarks" / "formulas.csv"
 CASES = {row["name"]: row for row in csv.DictReader(CASES_FILE.read_text().splitlines())}

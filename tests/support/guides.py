@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.formulas.circuits import Balance
+from transformula.formulas.guides import Balance
 
 
 class RandomGuide:

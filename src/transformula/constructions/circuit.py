@@ -16,34 +16,32 @@ the proof believes none of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from flint import fmpq
 
-from transformula.constructions.one_layer import GATE_MARGIN
-from transformula.constructions.parts import midpoint
+from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
+from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
 from transformula.formulas.boxes import Box
-from transformula.formulas.circuits import SQUARE, Balance, Circuit, Linear, Wire, build_circuit, domain_ends
+from transformula.formulas.circuits import Circuit, build_circuit, domain_ends
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.formulas.positions import formula_of_a_position
+from transformula.formulas.wires import SQUARE, Linear, Wire
 from transformula.progress import report
-from transformula.taylor.box_ranges import BoxRanges, function_range
+from transformula.taylor.box_ranges import BoxRanges
 from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
 from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
 from transformula.taylor.wire_ranges import WireRanges
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.transformers.weights import Weights
 
 
 class Split(NamedTuple):
@@ -56,18 +54,6 @@ class Split(NamedTuple):
     tables: float
     square: float
     singular: float
-
-
-class Mode(NamedTuple):
-    """A way to lower the formula.
-
-    ``directions``: in how many to measure lengths that may vanish; 0 is a table of the root, which turns an
-    error e under it into √e: too much for float32. ``logs``: read functions of products of at least so many
-    factors at sums of logarithms; 0 for none.
-    """
-
-    directions: int
-    logs: int
 
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
@@ -83,103 +69,10 @@ _MODES = {
     "float64": (Mode(0, 3), Mode(0, 0), Mode(0, 2), Mode(256, 3)),
     "float32": (Mode(128, 3), Mode(128, 2), Mode(128, 0), Mode(0, 3)),
 }
-_CLOSE = 1e-4
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
-Interval = tuple[float, float]
-
-
-class PlanningGuide:
-    """Chooses splits and clamps from ranges, and writes the choices down."""
-
-    def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
-        self.ranges, self.mode = ranges, mode
-        self.norms: list[int] = []
-        self.logs: list[bool] = []
-        self.balances: list[list[str]] = []
-        self.centres: list[str] = []
-        self.clamps: list[list[bool]] = []
-        self.exchanges: list[bool] = []
-
-    def balance(self, left: Expr, right: Expr) -> Balance:
-        """Centre both factors and weigh them alike: then the squares are as small as they can be."""
-        (a, half_a), (b, half_b) = (_centre(self.ranges.of(e)) for e in (left, right))
-        weight = Fraction(2) ** round(math.log2(half_a / half_b))
-        choice = Balance(a, b, weight)
-        self.balances.append([str(v) for v in choice])
-        return choice
-
-    def centre(self, argument: Expr) -> Fraction:
-        """The middle of the argument's range."""
-        middle, _ = _centre(self.ranges.of(argument))
-        self.centres.append(str(middle))
-        return middle
-
-    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
-        """Clamp where the range comes close to the end of the domain."""
-        low, high = self.ranges.of(argument)
-        slack = 0.01 * (high - low)
-        ends = domain_ends(function)
-        choice = (
-            ends[0] is not None and low - slack < ends[0],
-            ends[1] is not None and high + slack > ends[1],
-        )
-        self.clamps.append(list(choice))
-        return choice
-
-    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
-        """Exchange them where the others' sizes multiply to less than half: then less cancels."""
-        ends = self.ranges.of(inner)
-        size = _largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
-        after = math.prod(_largest(self.ranges.of(f)) for f in others) * size
-        choice = after < 0.5 * math.prod(_largest(self.ranges.of(f)) for f in factors)
-        self.exchanges.append(choice)
-        return choice
-
-    def directions(self, radicand: Expr) -> int:
-        """The given number, where the length may come so close to zero that errors under the root grow."""
-        low, high = self.ranges.of(radicand)
-        self.norms.append(0 if low > _CLOSE * high else self.mode.directions)
-        return self.norms[-1]
-
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Where all are positive and there are enough of them."""
-        wanted = 0 < self.mode.logs <= len(bases)
-        self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
-        return self.logs[-1]
-
-
-def _largest(ends: Interval) -> float:
-    return max(abs(ends[0]), abs(ends[1]))
-
-
-def _centre(ends: Interval) -> tuple[Fraction, float]:
-    """A short binary number near the middle, and the half-width around it."""
-    low, high = ends
-    half = max((high - low) / 2, 1e-9 * max(abs(low), abs(high)), 1e-300)
-    if not math.isfinite(half):
-        raise NotProvenError("the range of a factor could not be bounded on the box: narrow the box")
-    grain = Fraction(2) ** (math.floor(math.log2(half)) - 4)
-    middle = round(Fraction((low + high) / 2) / grain) * grain
-    return middle, half
-
-
-@dataclass
-class _Node:
-    """What the planner knows about one wire."""
-
-    wire: Wire
-    ends: Interval  # range of the argument
-    size: float  # sup|meaning|
-    slope: float  # sup|f'|, or a stand-in where that is infinite
-    reads: list[tuple[int, float]] = field(default_factory=list)
-    sensitivity: float = 0.0
-    share: float = 0.0
-    singular: bool = False
-    scale: int = 0  # the head reads 2^scale · argument
-    held: int = 0  # the wire holds 2^held · meaning
 
 
 def construct_circuit(
@@ -218,7 +111,7 @@ def construct_circuit(
                 "logs": guide.logs,
                 "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
             }
-            weights = _Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights()
+            weights = Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights()
             refused = yield weights, plan
             if refused is not None and (refused.rounding or 0.0) > _HOPELESS * eps:
                 break
@@ -226,9 +119,9 @@ def construct_circuit(
         raise shortfall
 
 
-def _analyse(circuit: Circuit, box: Box, ranges: BoxRanges, eps: float, split: Split) -> dict[int, _Node]:
+def _analyse(circuit: Circuit, box: Box, ranges: BoxRanges, eps: float, split: Split) -> dict[int, Node]:
     """Ranges forwards, sensitivities backwards."""
-    nodes: dict[int, _Node] = {}
+    nodes: dict[int, Node] = {}
     reach = WireRanges(circuit, ranges)
     for index, wire in enumerate(circuit.wires):
         if wire.argument is None:
@@ -245,26 +138,26 @@ def _analyse(circuit: Circuit, box: Box, ranges: BoxRanges, eps: float, split: S
     return nodes
 
 
-def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> _Node:
+def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Node:
     low, high = ends
     assert wire.argument is not None
     reads = [(k, abs(float(enclose(c)))) for k, c in argument.terms]
     if wire.function is None:
-        return _Node(wire, ends, max(high, 0.0), 1.0, reads)
-    size = _largest(values)
+        return Node(wire, ends, max(high, 0.0), 1.0, reads)
+    size = largest(values)
     if not math.isfinite(size):
         raise NotProvenError(
             f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
             place=str(wire.meaning),
         )
-    node = _Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
+    node = Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
     if wire.function == SQUARE:
         node.scale = -math.ceil(math.log2(max(abs(low), abs(high), 1e-300) / (1 + _MARGIN / 2)))
         node.held = 2 * node.scale
     return node
 
 
-def _sensitivities(circuit: Circuit, box: Box, nodes: dict[int, _Node], allowed: float) -> None:
+def _sensitivities(circuit: Circuit, box: Box, nodes: dict[int, Node], allowed: float) -> None:
     """How far the outputs move for a unit error of each wire, on the worst part of the box."""
     cells: dict[int, Cells] = {
         k: SquareCells(*n.ends) if n.wire.function == SQUARE else FunctionCells(n.wire.function, *n.ends)
@@ -283,7 +176,7 @@ def _sensitivities(circuit: Circuit, box: Box, nodes: dict[int, _Node], allowed:
         _measure(circuit, box, nodes, cells)
 
 
-def _measure(circuit: Circuit, box: Box, nodes: dict[int, _Node], cells: dict[int, Cells]) -> None:
+def _measure(circuit: Circuit, box: Box, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
     flow = ErrorFlow(circuit, cells)
     unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
     none = dict.fromkeys(nodes, 0.0)
@@ -318,7 +211,7 @@ class _Blunted:
         return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
 
 
-def _effective_slope(node: _Node, allowed: float) -> float:
+def _effective_slope(node: Node, allowed: float) -> float:
     """Where f' is unbounded: allowed change over the argument error that causes it."""
     assert node.wire.function is not None
     shift = node.ends[1] - node.ends[0]
@@ -327,16 +220,9 @@ def _effective_slope(node: _Node, allowed: float) -> float:
     return allowed / shift
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    slopes: Any
-    offsets: Any
-    values: Any
-
-
 def _fit_tables(
-    nodes: dict[int, _Node], eps: float, split: Split, dtype: str
-) -> dict[int, tuple[object, _Table]]:
+    nodes: dict[int, Node], eps: float, split: Split, dtype: str
+) -> dict[int, tuple[object, NodeTable]]:
     """A table for every table wire: (key of the table, table); equal keys share."""
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
@@ -362,7 +248,7 @@ def _fit_tables(
     return {k: (keys[k], fitted[keys[k]]) for k in tables}
 
 
-def _share_out(nodes: dict[int, _Node], split: Split) -> None:
+def _share_out(nodes: dict[int, Node], split: Split) -> None:
     """Each table's share of what the tables may use."""
     parts = {
         k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
@@ -373,7 +259,7 @@ def _share_out(nodes: dict[int, _Node], split: Split) -> None:
         node.share = parts[k] / total
 
 
-def _expected_errors(nodes: dict[int, _Node], eps: float) -> dict[int, float]:
+def _expected_errors(nodes: dict[int, Node], eps: float) -> dict[int, float]:
     """About how far errors will move each argument: its range is widened by twice that."""
     errors: dict[int, float] = {}
     moved: dict[int, float] = {}
@@ -386,7 +272,7 @@ def _expected_errors(nodes: dict[int, _Node], eps: float) -> dict[int, float]:
 
 
 @lru_cache(maxsize=64)
-def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> _Table:
+def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> NodeTable:
     low, high = ends
     if function != SQUARE:  # the square's table has its margin already
         least, most = domain_ends(function)
@@ -406,139 +292,10 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
             )
     except CannotFit as failure:
         if failure.best is not None:
-            return _Table(failure.best.slopes, failure.best.offsets, failure.best.values)
+            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values)
         raise NotProvenError(
             f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
             f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
             measured=failure.best_error,
         ) from None
-    return _Table(table.slopes, table.offsets, table.values)
-
-
-class _Layout:
-    """Tokens, slots and matrices of the circuit."""
-
-    def __init__(
-        self,
-        circuit: Circuit,
-        nodes: dict[int, _Node],
-        tables: dict[int, tuple[object, _Table]],
-        dtype: str,
-        positions: int,
-        inputs: tuple[str, ...],
-    ) -> None:
-        self.circuit, self.nodes, self.tables, self.dtype = circuit, nodes, tables, dtype
-        self.positions, self.inputs = positions, inputs
-        self.repeated = len(circuit.variables) < len(inputs)
-        self.shared: dict[object, tuple[int, _Table]] = {}
-        for key, table in tables.values():
-            self.shared.setdefault(key, (len(self.shared) + 1, table))
-        names = [f"x.{name}" for name in circuit.variables] + ["one"]
-        names += [f"w{k}" for k in nodes] + ["slope", "offset", "value"]
-        names += [f"gate{g}" for g in range(len(self.shared) + 1)]
-        self.slots = tuple(names)
-        self.index = {name: k for k, name in enumerate(names)}
-        self.tokens = positions + sum(len(t.slopes) for _, t in self.shared.values())
-
-    def weights(self) -> Weights:
-        """Everything as plain data."""
-        circuit, width = self.circuit, len(self.slots)
-        forms = [self._form(output, 0) for output in circuit.outputs]
-        forms = forms * self.positions if self.repeated else forms
-        outputs, step = len(forms), len(circuit.variables) if self.repeated else 0
-        embedding = [
-            (p * width + self.index[f"x.{n}"], p * step + k, 1)
-            for p in range(self.positions)
-            for k, n in enumerate(circuit.variables)
-        ]
-        one, own = self.index["one"], outputs // self.positions
-        readout = [
-            (o, o // own * width + slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one
-        ]
-        bias = [(o, 0, v) for o, form in enumerate(forms) for slot, v in form if slot == one]
-        return Weights(
-            inputs=self.inputs,
-            slots=self.slots,
-            tokens=self.tokens,
-            embedding=self._matrix((self.tokens * width, len(self.inputs)), embedding),
-            memory=Matrix.from_dense(self._checked(self._memory()), self.dtype),
-            blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
-            readout=self._matrix((outputs, self.tokens * width), readout),
-            bias=self._matrix((outputs, 1), bias),
-            dtype=self.dtype,
-        )
-
-    def _checked(self, numbers: Any) -> Any:
-        """Numbers that are finite in the format."""
-        if not np.abs(numbers).max() < float(np.finfo(self.dtype).max) / 2:
-            raise NotProvenError(f"the values of a table are beyond {self.dtype}'s range: use a smaller box")
-        return numbers
-
-    def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
-        return Matrix.of(shape, entries, self.dtype)
-
-    def _form(self, linear: Linear, scale: int) -> list[tuple[int, fmpq]]:
-        """2^scale · linear as coefficients of slots, which may hold multiples of their meanings."""
-        factor = fmpq(2) ** scale
-        entries = []
-        linear = self.circuit.in_slots(linear)
-        for k, coefficient in linear.terms:
-            name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
-            held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)
-            if not enclose(coefficient).contains(0):  # else it cancels, though not to the last digit
-                entries.append((self.index[name], midpoint(coefficient) * factor * held))
-        return [*entries, (self.index["one"], midpoint(linear.constant) * factor)]
-
-    def _memory(self) -> Any:
-        memory = np.zeros((self.tokens, len(self.slots)))
-        memory[: self.positions, [self.index["one"], self.index["gate0"]]] = 1
-        start = self.positions
-        for mark, table in self.shared.values():
-            rows = slice(start, start + len(table.slopes))
-            for name in ("slope", "offset", "value"):
-                memory[rows, self.index[name]] = getattr(table, name + "s")
-            memory[rows, self.index[f"gate{mark}"]] = 1
-            start = rows.stop
-        return memory
-
-    def _block(self, number: int) -> Block:
-        heads = [self._head(k) for k, n in self.nodes.items() if n.wire.time == 2 * number - 1]
-        bends = [k for k, n in self.nodes.items() if n.wire.time == 2 * number]
-        return Block(Attention(tuple(heads)), self._feed_forward(bends) if bends else None)
-
-    def _head(self, k: int) -> Head:
-        node, width, one = self.nodes[k], len(self.slots), self.index["one"]
-        assert node.wire.argument is not None
-        own, _ = self.shared[self.tables[k][0]]
-        query: list[tuple[int, int, Any]] = [(1, one, 1), (2, one, 1)]
-        query += [(0, slot, v) for slot, v in self._form(node.wire.argument, node.scale)]
-        key: list[tuple[int, int, Any]] = [(0, self.index["slope"], 1), (1, self.index["offset"], 1)]
-        key += [(2, self.index[f"gate{g}"], self._gate()) for g in range(len(self.shared) + 1) if g != own]
-        value = [(self.index[f"w{k}"], self.index["value"], 1)]
-        return Head(
-            self._matrix((3, width), query),
-            self._matrix((3, width), key),
-            self._matrix((width, width), value),
-        )
-
-    def _gate(self) -> float:
-        """Low enough that no token of another table scores within `GATE_MARGIN` of a head's own."""
-        far = max(max(map(abs, n.ends)) * 2.0**n.scale for n in self.nodes.values())
-        tables = [t for _, t in self.shared.values()]
-        reach = max(float((np.abs(t.offsets) + 2 * far * np.abs(t.slopes)).max()) for t in tables)
-        return -(2.0 ** math.ceil(math.log2(2 * reach + GATE_MARGIN)))  # a power of two: exact in any format
-
-    def _feed_forward(self, bends: list[int]) -> FeedForward:
-        width = len(self.slots)
-        hidden = []
-        for unit, k in enumerate(bends):
-            argument = self.nodes[k].wire.argument
-            assert argument is not None
-            hidden += [(unit, slot, v) for slot, v in self._form(argument, 0)]
-        output = [(self.index[f"w{k}"], unit, 1) for unit, k in enumerate(bends)]
-        return FeedForward(
-            self._matrix((len(bends), width), hidden),
-            self._matrix((len(bends), 1), []),
-            self._matrix((width, len(bends)), output),
-            self._matrix((width, 1), []),
-        )
+    return NodeTable(table.slopes, table.offsets, table.values)

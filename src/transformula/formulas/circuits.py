@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, Protocol
 
 from flint import arb
 
@@ -42,145 +41,11 @@ from transformula.formulas.additive import (
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr, variables_of, walk
 from transformula.formulas.factors import distributed, factors_of
+from transformula.formulas.guides import Guide
 from transformula.formulas.squares import as_squares, radicand
+from transformula.formulas.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire
 
-ARGUMENT = ex.variable("u")
-SQUARE = ex.power(ARGUMENT, ex.number(2))
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
-
-
-class Balance(NamedTuple):
-    """How to split a product: ab with centres a₀, b₀ and weight λ."""
-
-    left: Fraction
-    right: Fraction
-    weight: Fraction
-
-
-class Guide(Protocol):
-    """Choices that change a circuit's accuracy but not what it computes."""
-
-    def balance(self, left: Expr, right: Expr) -> Balance:
-        """How to split the product of two meanings."""
-
-    def centre(self, argument: Expr) -> Fraction:
-        """The centre c in u² = (u − c)² + 2cu − c²."""
-
-    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
-        """Whether errors might carry the argument below or above the function's domain."""
-
-    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
-        """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
-
-    def directions(self, radicand: Expr) -> int:
-        """In how many directions to measure the length √radicand; 0 for a table of the root."""
-
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Whether to read a function of a product of powers of these bases at the sum of their logarithms."""
-
-
-class PlainGuide:
-    """Products split evenly, nothing clamped."""
-
-    def balance(self, left: Expr, right: Expr) -> Balance:
-        """Centres 0, weight 1."""
-        return Balance(Fraction(0), Fraction(0), Fraction(1))
-
-    def centre(self, argument: Expr) -> Fraction:
-        """Centre 0."""
-        return Fraction(0)
-
-    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
-        """No clamps."""
-        return False, False
-
-    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
-        """As it is written."""
-        return False
-
-    def directions(self, radicand: Expr) -> int:
-        """A table of the root."""
-        return 0
-
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Products are multiplied."""
-        return False
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Σ coefficient·wire + constant; the coefficients are constants, rational or not."""
-
-    terms: tuple[tuple[int, Expr], ...]
-    constant: Expr
-    meaning: Expr
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it joins no wires."""
-        return not self.terms
-
-
-@dataclass(frozen=True)
-class Product:
-    """left · right, made of square wires times factors, and of left and right: ``sum`` says how."""
-
-    left: Linear
-    right: Linear
-    squares: tuple[tuple[int, Fraction], ...]
-    sum: Linear
-
-
-@dataclass(frozen=True)
-class Norm:
-    """√(left² + right²) up to a relative ``error``, made of ReLU wires times ``factor``: ``sum`` says how.
-
-    With x = π/2n the n directions add up to between cot x and csc x times the length; halfway between, the
-    relative error is tan²(x/2). In each sector the sum is linear, with a gradient of length 2/(1 + cos x)
-    and at most x away from that of the length.
-    """
-
-    left: Linear
-    right: Linear
-    units: tuple[int, ...]
-    factor: Expr
-    sum: Linear
-
-    @property
-    def error(self) -> arb:
-        """tan²(π/4n)."""
-        return (arb.pi() / (4 * len(self.units))).tan() ** 2
-
-    @property
-    def bend(self) -> arb:
-        """How far the gradients of sum and length can be apart."""
-        x = arb.pi() / (2 * len(self.units))
-        return 2 / (1 + x.cos()) - 1 + 2 * (x / 2).sin()
-
-
-@dataclass(frozen=True)
-class Wire:
-    """An input, a table of ``function`` in u, a ReLU (an argument only), or joined from others.
-
-    A product or a norm has no slot of its own: it stands for a combination of other wires.
-    """
-
-    meaning: Expr
-    argument: Linear | None = None
-    function: Expr | None = None
-    time: int = 0  # half-layers: 0 the inputs, 2k − 1 after attention k, 2k after feed-forward k
-    product: Product | None = None
-    norm: Norm | None = None
-
-    @property
-    def joined(self) -> Product | Norm | None:
-        """What it is made of, if it has no slot."""
-        return self.product or self.norm
-
-    @property
-    def is_table(self) -> bool:
-        """Whether attention computes it."""
-        return self.function is not None
 
 
 @dataclass
@@ -582,6 +447,7 @@ def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guid
     Examples
     --------
     >>> from transformula.formulas import parse
+    >>> from transformula.formulas.guides import PlainGuide
     >>> circuit = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), PlainGuide())
     >>> [str(w.function) for w in circuit.wires if w.is_table], circuit.layers
     (['u**2', 'u**2', 'sin(u)'], 1)

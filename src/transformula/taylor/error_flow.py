@@ -25,9 +25,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.formulas.circuits import Circuit, Linear, Norm
+from transformula.formulas.circuits import Circuit
 from transformula.formulas.enclosures import enclose, round_up, to_fmpq
 from transformula.formulas.expression import Expr
+from transformula.formulas.wires import Linear, Norm
 from transformula.taylor.function_cells import Cells, Pair
 from transformula.taylor.results import Floats
 

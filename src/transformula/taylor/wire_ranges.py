@@ -12,9 +12,10 @@ import numpy as np
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.formulas.circuits import Circuit, Linear, domain_ends
+from transformula.formulas.circuits import Circuit, domain_ends
 from transformula.formulas.enclosures import round_up, to_fmpq
 from transformula.formulas.expression import Expr
+from transformula.formulas.wires import Linear
 from transformula.taylor.box_ranges import BoxRanges, function_range
 from transformula.taylor.error_flow import Form, length, squared, times
 from transformula.taylor.function_cells import Pair

@@ -10,13 +10,14 @@ from itertools import pairwise
 from flint import fmpq
 
 from transformula.certificates.checker import stored_plan
-from transformula.certificates.circuit import replay
+from transformula.certificates.replay import replay
 from transformula.errors import InputError
 from transformula.formulas.additive import decompose
-from transformula.formulas.circuits import Circuit, Linear, Norm, Wire
+from transformula.formulas.circuits import Circuit
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
+from transformula.formulas.wires import Linear, Norm, Wire
 from transformula.model import Model
 from transformula.taylor.box_ranges import BoxRanges
 from transformula.transformers import files

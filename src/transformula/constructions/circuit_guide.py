@@ -1,0 +1,106 @@
+"""How a formula is lowered, chosen from proven ranges and written down for the checker to replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from transformula.errors import NotProvenError
+from transformula.formulas.circuits import domain_ends
+from transformula.formulas.expression import Expr
+from transformula.formulas.guides import Balance
+from transformula.taylor.box_ranges import BoxRanges, function_range
+
+#: A length is close to zero if its square may fall below this part of its largest.
+_CLOSE = 1e-4
+Interval = tuple[float, float]
+
+
+class Mode(NamedTuple):
+    """A way to lower the formula.
+
+    ``directions``: in how many to measure lengths that may vanish; 0 is a table of the root, which turns an
+    error e under it into √e: too much for float32. ``logs``: read functions of products of at least so many
+    factors at sums of logarithms; 0 for none.
+    """
+
+    directions: int
+    logs: int
+
+
+class PlanningGuide:
+    """Chooses splits and clamps from ranges, and writes the choices down."""
+
+    def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
+        self.ranges, self.mode = ranges, mode
+        self.norms: list[int] = []
+        self.logs: list[bool] = []
+        self.balances: list[list[str]] = []
+        self.centres: list[str] = []
+        self.clamps: list[list[bool]] = []
+        self.exchanges: list[bool] = []
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """Centre both factors and weigh them alike: then the squares are as small as they can be."""
+        (a, half_a), (b, half_b) = (_centre(self.ranges.of(e)) for e in (left, right))
+        weight = Fraction(2) ** round(math.log2(half_a / half_b))
+        choice = Balance(a, b, weight)
+        self.balances.append([str(v) for v in choice])
+        return choice
+
+    def centre(self, argument: Expr) -> Fraction:
+        """The middle of the argument's range."""
+        middle, _ = _centre(self.ranges.of(argument))
+        self.centres.append(str(middle))
+        return middle
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """Clamp where the range comes close to the end of the domain."""
+        low, high = self.ranges.of(argument)
+        slack = 0.01 * (high - low)
+        ends = domain_ends(function)
+        choice = (
+            ends[0] is not None and low - slack < ends[0],
+            ends[1] is not None and high + slack > ends[1],
+        )
+        self.clamps.append(list(choice))
+        return choice
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Exchange them where the others' sizes multiply to less than half: then less cancels."""
+        ends = self.ranges.of(inner)
+        size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
+        after = math.prod(largest(self.ranges.of(f)) for f in others) * size
+        choice = after < 0.5 * math.prod(largest(self.ranges.of(f)) for f in factors)
+        self.exchanges.append(choice)
+        return choice
+
+    def directions(self, radicand: Expr) -> int:
+        """The given number, where the length may come so close to zero that errors under the root grow."""
+        low, high = self.ranges.of(radicand)
+        self.norms.append(0 if low > _CLOSE * high else self.mode.directions)
+        return self.norms[-1]
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Where all are positive and there are enough of them."""
+        wanted = 0 < self.mode.logs <= len(bases)
+        self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
+        return self.logs[-1]
+
+
+def largest(ends: Interval) -> float:
+    """The largest size in an interval."""
+    return max(abs(ends[0]), abs(ends[1]))
+
+
+def _centre(ends: Interval) -> tuple[Fraction, float]:
+    """A short binary number near the middle, and the half-width around it."""
+    low, high = ends
+    half = max((high - low) / 2, 1e-9 * max(abs(low), abs(high)), 1e-300)
+    if not math.isfinite(half):
+        raise NotProvenError("the range of a factor could not be bounded on the box: narrow the box")
+    grain = Fraction(2) ** (math.floor(math.log2(half)) - 4)
+    middle = round(Fraction((low + high) / 2) / grain) * grain
+    return middle, half
