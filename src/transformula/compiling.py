@@ -14,7 +14,6 @@ from transformula.constructions.chooser import (
     DEFAULT_EPS,
     Options,
     candidates,
-    check_defined,
     rounds,
 )
 from transformula.errors import InputError, NotProvenError, TransformulaError
@@ -24,6 +23,7 @@ from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
 from transformula.model import Model
+from transformula.taylor.definedness import check_defined_on
 from transformula.transformers.files import pack
 from transformula.transformers.weights import DTYPES, Weights
 
@@ -90,7 +90,7 @@ def compile(
     """
     parsed = _at_positions(Formula.of(formula, on), shape)
     if rel is not None:
-        check_defined(parsed)
+        check_defined_on(parsed)
         eps = _absolute(rel, eps, parsed)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     refusals: list[TransformulaError] = []

@@ -5,7 +5,7 @@ were split, what was clamped and which power of two each wire is scaled by, none
 network look right. Wire i holds 2^{h_i} M_i up to an error, M_i its meaning on the box. In order:
 
 * *Argument.* The head reads Σ c_w·slot_w + c_0 where Σ s p_w M_w + s p_0 is meant (s = 2^scale): the error
-  is at most Σ |c_w| e_w + Σ |c_w 2^{h_w} − s p_w| sup|M_w| + |c_0 − s p_0|.
+  is at most Σ |c_w| e_w + Σ |c_w 2^{h_w} − s p_w| (sup|M_w| + e_w/2^{h_w}) + |c_0 − s p_0|.
 * *Table.* On the argument's proven range, widened by that error, sup|T − 2^h f(·/s)| is bounded by Taylor
   models; a moved argument changes f by its modulus of continuity; foreign tokens leak next to nothing.
 * *ReLU* does not enlarge an error. The readout is one more linear combination.
@@ -94,8 +94,7 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
     except NotCircuitError as reason:
         raise RefutedError(f"the weights are not a table circuit: {reason}") from None
     circuit, formula, guide = replay(network, formula, plan)
-    with precision(_BITS):
-        check_defined_on(formula)
+    check_defined_on(formula)
     _check_lowering(circuit, formula)
     with precision(_BITS):
         walker = _Walker(weights, network, formula, circuit, guide)
@@ -165,6 +164,7 @@ class _Walker:
         self._proved: dict[object, arb] = {}
         self._rounded: dict[object, tuple[float, float, float]] = {}
         self._cells: dict[object, Cells] = {}
+        self._norms: dict[int, tuple[Fuzz, Fuzz]] = {}
 
     def check_memory(self) -> None:
         """Refuse what might overflow in the memory tokens' own streams, which later keys are dense in.
@@ -229,8 +229,7 @@ class _Walker:
     def _argument(self, linear: Linear, form: Mapping[int, fmpq], scale: int) -> tuple[arb, arb, arb, arb]:
         """A linear combination of slots against 2^scale · what is meant: its error and rounding, and what
         part of each does not come from the slots."""
-        norms = self.circuit.norms_in(linear)
-        linear, factor = self.circuit.in_slots(linear), arb(2) ** scale
+        (linear, norms), factor = self.circuit.written_out(linear), arb(2) ** scale
         meant = {self.slot_of[k]: (self.values[k], enclose(c) * factor) for k, c in linear.terms}
         error = abs(arb(form.get(self.network.one, fmpq(0))) - enclose(linear.constant) * factor)
         brought = sum((abs(enclose(c)) * factor * arb(self._norm(k)[0].value) for k, c in norms), arb(0))
@@ -409,18 +408,23 @@ class _Walker:
 
         N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error.
         """
+        if k in self._norms:
+            return self._norms[k]
         norm = self.circuit.wires[k].norm
         assert norm is not None
         off = moved = arb(0)
         for part in (norm.left, norm.right):
-            for i, c in self.circuit.norms_in(part):
+            slots, norms = self.circuit.written_out(part)
+            for i, c in norms:
                 off += abs(enclose(c)) * arb(self._norm(i)[0].value)
-            for i, c in self.circuit.in_slots(part).terms:
+            for i, c in slots.terms:
                 unit = abs(enclose(c)) * arb(2) ** -self.values[i].held
                 off += unit * self.values[i].error
                 moved += unit * self.values[i].rounding
         error = norm.error * (arb(self.ranges.values[k][1]) + off + moved)
-        return Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up((2 * error).min(norm.bend * moved)))
+        rounded = (2 * error).min(norm.bend * moved)
+        self._norms[k] = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounded))
+        return self._norms[k]
 
     def _followed(self, linear: Linear) -> tuple[arb, arb]:
         """What reaches an output of the errors and roundings made at the wires, at worst."""

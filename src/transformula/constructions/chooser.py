@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from transformula.errors import FormulaError, InputError, NotProvenError
 from transformula.formulas.additive import decompose
-from transformula.formulas.enclosures import precision
 from transformula.formulas.formula import Formula
 from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
+from transformula.taylor.definedness import check_defined_on
 from transformula.transformers.weights import Weights
 
 CONSTRUCTIONS = ("polynomial", "lookup", "partition", "circuit")
@@ -19,7 +19,6 @@ CONSTRUCTIONS = ("polynomial", "lookup", "partition", "circuit")
 DEFAULT_EPS = 1e-6
 #: Up to this many forms a grid may be smaller than a circuit.
 MAX_GRID_FORMS = 2
-_BITS = 128
 
 Construct = Callable[[Formula, float, str, "tuple[int, int] | None"], Iterator[Weights]]
 
@@ -76,7 +75,7 @@ def candidates(name: str, formula: Formula, options: Options) -> Candidates:
     else:
         if options.multi_head:
             raise InputError("--multi-head belongs to the polynomial construction")
-        check_defined(formula)
+        check_defined_on(formula)
         if name == "circuit":
             yield from _circuits(formula, options)
             return
@@ -105,14 +104,6 @@ def _widest_part(formula: Formula) -> int:
     """The most linear forms any summand depends on."""
     splits = (decompose(expr, formula.box.variables) for expr in formula.outputs)
     return max((len(part.forms) for split in splits for part in split.parts), default=0)
-
-
-def check_defined(formula: Formula) -> None:
-    """Refuse a formula that is undefined or unbounded on its box, by sub-expression and place."""
-    from transformula.taylor.definedness import check_defined_on
-
-    with precision(_BITS):
-        check_defined_on(formula)
 
 
 def _exact_will_do(formula: Formula, options: Options) -> bool:
@@ -147,5 +138,5 @@ def _polynomials(formula: Formula, options: Options) -> Iterator[Weights]:
             ) from None
         from transformula.constructions.approximation import construct_approximation
 
-        check_defined(formula)
+        check_defined_on(formula)
         yield from construct_approximation(formula, options.eps, options.dtype, options.multi_head)

@@ -66,17 +66,15 @@ class Circuit:
 
     def in_slots(self, linear: Linear) -> Linear:
         """The same combination with products and norms written out: only wires that have a slot remain."""
-        return self._written_out(linear)[0]
+        return self.written_out(linear)[0]
 
     def for_reading(self, linear: Linear) -> Linear:
         """The same combination with products written out, but not the many directions of a length."""
-        return self._written_out(linear, lengths=False)[0]
+        return self.written_out(linear, lengths=False)[0]
 
-    def norms_in(self, linear: Linear) -> list[tuple[int, Expr]]:
-        """The norms that are written out on the way to slots, with their coefficients."""
-        return self._written_out(linear)[1]
+    def written_out(self, linear: Linear, lengths: bool = True) -> tuple[Linear, list[tuple[int, Expr]]]:
+        """The combination in slots, and the norms met on the way there with their coefficients."""
 
-    def _written_out(self, linear: Linear, lengths: bool = True) -> tuple[Linear, list[tuple[int, Expr]]]:
         def made_of(k: int) -> Product | Norm | None:
             return self.wires[k].joined if lengths else self.wires[k].product
 

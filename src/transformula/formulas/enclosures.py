@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 
 from flint import arb, ctx, fmpq
 
@@ -53,9 +53,19 @@ def enclose(expr: Expr, values: Mapping[str, arb] | None = None) -> arb:
     >>> enclose(parse("sqrt(2)**2"), {}).overlaps(2)
     True
     """
+    return _evaluated(expr, values) if values else _constant(expr, ctx.prec)
+
+
+@lru_cache(maxsize=4096)
+def _constant(expr: Expr, bits: int) -> arb:
+    """A constant at the working precision; a circuit asks for the same coefficients again and again."""
+    return _evaluated(expr, {})
+
+
+def _evaluated(expr: Expr, values: Mapping[str, arb]) -> arb:
     known: dict[Expr, arb] = {}
     for node in walk(expr):
-        known[node] = _apply(node, [known[a] for a in node.args], values or {})
+        known[node] = _apply(node, [known[a] for a in node.args], values)
     return known[expr]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from transformula.learning.base import seed_of
 from transformula.learning.gradient import standardization
@@ -22,7 +22,7 @@ from transformula.learning.one_layer_module import (
     trained_weights,
 )
 from transformula.learning.regressor import check_training, plan_of
-from transformula.learning.rows import Floats, Range, Rows, merge_rows
+from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.training import Batchable, squared_error, train
 from transformula.model import Model
 from transformula.transformers.weights import Weights
@@ -30,7 +30,7 @@ from transformula.transformers.weights import Weights
 _CHUNK_ROWS = 4096
 
 
-class OneLayerTransformerRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""A single layer of softmax attention and ReLU, trained by Adam.
 
     Data tokens embed the inputs and attend to each other and to trained memory tokens; the feed-forward layer
@@ -117,11 +117,6 @@ class OneLayerTransformerRegressor(RegressorMixin, BaseEstimator):  # type: igno
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneLayerTransformerRegressor:
         """Train the layer.
 
@@ -132,12 +127,7 @@ class OneLayerTransformerRegressor(RegressorMixin, BaseEstimator):  # type: igno
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         self._check()
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
-        )
-        w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        self._single = np.ndim(y) == 1
-        rows = merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), w)
+        rows, self._single = regression_rows(self, X, y, sample_weight)
         self.range_ = Range.of(rows.X)
         warm = self.warm_start_from is not None
         inner, outer = (

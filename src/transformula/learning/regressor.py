@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.gradient import Recipe, fit_gradient
-from transformula.learning.rows import Floats, Range, Rows, merge_rows
+from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.solvers.exact import ExactFit, Gram
 from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
 from transformula.learning.solving import MOST_EXACT_TERMS, SOLVERS, Settings, choose, solve
@@ -28,7 +28,7 @@ def _streams(estimator: Any) -> bool:
     raise AttributeError(f"partial_fit needs solver='exact': {estimator.solver!r} sees all rows at once")
 
 
-class PolynomialTransformerRegressor(RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
+class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
     r"""Learn a polynomial, which is a Transformer (Fang et al. 2022, Theorem 3.5), from data.
 
     The model is :math:`b + \sum_k \sum_{s \le q} \beta_{k,s} (F_k\cdot x)^s`, any polynomial of degree q.
@@ -148,11 +148,6 @@ class PolynomialTransformerRegressor(RegressorMixin, PolynomialEstimator):  # ty
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
         """Fit the polynomial.
 
@@ -163,13 +158,7 @@ class PolynomialTransformerRegressor(RegressorMixin, PolynomialEstimator):  # ty
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         check_options(self)
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
-        )
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        self._single = np.ndim(y) == 1
-        rows = merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight)
+        rows, self._single = regression_rows(self, X, y, sample_weight)
         self._forget_stream()
         self._set_range(Range.of(rows.X), rows.Y, rows.weight)
         columns = self.range_.varying

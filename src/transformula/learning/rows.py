@@ -8,9 +8,11 @@ and sorting them makes the two the same problem for every solver, bit by bit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +61,16 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
     total = np.add.reduceat(w, starts)
     table = table[starts]
     return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
+
+
+def regression_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+    """Checked and merged rows of a regression problem, and whether y has one number a row."""
+    X, y = validate_data(
+        estimator, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
+    )
+    if sample_weight is not None:
+        sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    return merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight), np.ndim(y) == 1
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.formulas.enclosures import enclose, to_fmpq
+from transformula.formulas.enclosures import enclose, precision, to_fmpq
 from transformula.formulas.expression import Expr, variables_of
 from transformula.formulas.formula import Formula
 from transformula.taylor.ranges import Range, UndefinedError, UndefinedOnBoxError, check_defined, enclose_ends
 
+_BITS = 128
 #: How far from the bad point a suggested box stays, as parts of the interval.
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
 #: With more variables at fault a suggestion would be a guess.
 _MAX_VARIABLES = 3
 
 
+@lru_cache(maxsize=16)
 def check_defined_on(formula: Formula) -> None:
     """Refuse a formula that is undefined or unbounded somewhere on its box, and say where it would not be.
 
@@ -28,13 +31,14 @@ def check_defined_on(formula: Formula) -> None:
     NotProvenError
         Naming the sub-expression, the range of its argument and a smaller box that works, if one is found.
     """
-    ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
-    box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
-    for expr in formula.outputs:
-        try:
-            check_defined(expr, box)
-        except UndefinedOnBoxError as error:
-            raise NotProvenError(_explained(error, expr, box), place=error.place) from None
+    with precision(_BITS):
+        ends = zip(formula.box.variables, formula.box.lower, formula.box.upper, strict=True)
+        box = {name: (enclose(low).lower(), enclose(high).upper()) for name, low, high in ends}
+        for expr in formula.outputs:
+            try:
+                check_defined(expr, box)
+            except UndefinedOnBoxError as error:
+                raise NotProvenError(_explained(error, expr, box), place=error.place) from None
 
 
 def _explained(error: UndefinedOnBoxError, expr: Expr, box: Mapping[str, Range]) -> str:

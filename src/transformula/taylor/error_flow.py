@@ -150,8 +150,7 @@ class ErrorFlow:
         assert norm is not None
         left, right = self._form(norm.left).of(values), self._form(norm.right).of(values)
         off = self.fuzz.get(k, NO_FUZZ).value
-        for unit in norm.units:
-            off += _unit_factor(norm) * sum(self.fuzz.get(unit, NO_FUZZ))
+        off += _unit_factor(norm) * sum(sum(self.fuzz.get(unit, NO_FUZZ)) for unit in norm.units)
         return self._known(k, _widen(length(left, right), off * (1 + 1e-12)))
 
     def _backwards(self, output: Linear, values: Mapping[int, Pair], arguments: Mapping[int, Pair]) -> Paths:
@@ -181,8 +180,8 @@ class ErrorFlow:
                 left.share(times(slope, shares[0]), slopes)
                 right.share(times(slope, shares[1]), slopes)
                 paths.value[k], paths.argument[k] = _size(slope), np.zeros(parts)
+                amplitude = _size(slope) * _unit_factor(norm)
                 for unit in norm.units:
-                    amplitude = _size(slope) * _unit_factor(norm)
                     paths.value[unit] = paths.value.get(unit, 0.0) + amplitude
                     paths.argument[unit] = paths.argument.get(unit, 0.0) + amplitude
                 continue
