@@ -1,5 +1,6 @@
 """The explorer's server: jobs, streams, cancelling, limits, and requests that mean no good."""
 
+import asyncio
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 import transformula as tf
 from support.explorer import PATIENCE, QUICK, SLOW, parse_events, running, wait_until
 from transformula.viewing.explorer.gallery import EXAMPLES
+from transformula.viewing.explorer.jobs import Worker
 
 
 @pytest.fixture(scope="module")
@@ -363,6 +365,23 @@ def explore():
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="ends by a signal")
+@pytest.mark.parametrize("how", ["killed", "dead already"])
+def test_a_worker_is_collected_by_one_hand(how, caplog):
+    """Its exit code says why it ended, so nothing else may take it, and nothing is said on the terminal."""
+
+    async def end_it_often():
+        worker = await Worker.start(memory=2**30)
+        if how == "dead already":
+            os.kill(worker.process.pid, signal.SIGKILL)
+        for _ in range(2000):
+            worker.kill()
+        return await worker.process.wait()
+
+    assert asyncio.run(end_it_often()) == -signal.SIGKILL
+    assert not caplog.records
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from transformula.viewing.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
@@ -84,10 +84,10 @@ class Worker:
         return await receive_frame(self.process.stdout)
 
     def kill(self) -> None:
-        """End it now."""
+        """End it now; asyncio alone collects its exit code, for which `Process.kill` would race it."""
+        if self.process.returncode is None and not self.ended:
+            _kill(self.process)
         self.ended = True
-        if self.process.returncode is None:
-            self.process.kill()
 
 
 class Pool:
@@ -229,6 +229,14 @@ class Pool:
         for worker in workers:
             worker.kill()
         await asyncio.gather(*(worker.process.wait() for worker in workers))
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if os.name != "posix":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
 
 
 def _gave_up(message: str, kind: str) -> Frame:
