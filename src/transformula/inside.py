@@ -149,14 +149,19 @@ def token_labels(weights: Weights, data: str = "data") -> tuple[str, ...]:
     return tuple(labels)
 
 
-def layer_tables(weights: Weights, heads: Sequence[TableHead], target: Formula | Samples) -> Iterator[Table]:
-    """The tables of a one-layer model."""
-    box, parts = target.box.floats(), []
+def summands(target: Formula | Samples, heads: int) -> list[str]:
+    """What each head of a one-layer model looks up: a summand of the formula, or "" if that is not clear."""
+    parts = []
     if isinstance(target, Formula):
         splits = [decompose(expr, target.box.variables) for expr in target.outputs]
         parts = [str(part.original) for split in splits for part in split.parts]
-    texts = parts if len(parts) == len(heads) else [""] * len(heads)
-    for h, (head, text) in enumerate(zip(heads, texts, strict=True)):
+    return parts if len(parts) == heads else [""] * heads
+
+
+def layer_tables(weights: Weights, heads: Sequence[TableHead], target: Formula | Samples) -> Iterator[Table]:
+    """The tables of a one-layer model."""
+    box = target.box.floats()
+    for h, (head, text) in enumerate(zip(heads, summands(target, len(heads)), strict=True)):
         yield Table(
             0, h, text,
             tuple(_text(form, weights.inputs) for form in head.forms),

@@ -24,6 +24,8 @@ from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fas
 from transformula.transformers.weights import Weights
 
 if TYPE_CHECKING:
+    from transformula.certificates.replay import ReplayGuide
+    from transformula.formulas.circuits import Circuit
     from transformula.inside import NamedTrace, Table
     from transformula.transformers.torch_executor import TransformerModule
 
@@ -186,15 +188,24 @@ class Model:
             return tuple(inside.layer_tables(self.weights, self._tables, self.formula))
         return tuple(inside.circuit_tables(self.weights, self._circuit, self._functions()))
 
-    def _functions(self) -> dict[str, tuple[str, tuple[float, float]]]:
-        """For every table of a circuit the function of u and the range of u, as its head reads it."""
+    @property
+    def circuit(self) -> Circuit:
+        """The wires of a circuit model, at one position: its formula lowered again as its plan says."""
+        return self._replayed[0]
+
+    @cached_property
+    def _replayed(self) -> tuple[Circuit, Formula, ReplayGuide]:
         from transformula.certificates.checker import stored_plan
         from transformula.certificates.replay import replay
-        from transformula.taylor.box_ranges import BoxRanges
 
         assert isinstance(self.formula, Formula), "a circuit computes formulas"
-        plan = stored_plan(files.unpack(self.packed)[1])
-        circuit, formula, guide = replay(self._circuit, self.formula, plan)
+        return replay(self._circuit, self.formula, stored_plan(files.unpack(self.packed)[1]))
+
+    def _functions(self) -> dict[str, tuple[str, tuple[float, float]]]:
+        """For every table of a circuit the function of u and the range of u, as its head reads it."""
+        from transformula.taylor.box_ranges import BoxRanges
+
+        circuit, formula, guide = self._replayed
         ranges = BoxRanges(formula.box)
         found = {}
         for k, wire in enumerate(circuit.wires):

@@ -15,8 +15,9 @@ from transformula.certificates.circuit import prove_circuit
 from transformula.errors import NotProvenError
 from transformula.formulas import Formula, parse
 from transformula.formulas.additive import without_cancelled
-from transformula.formulas.circuits import build_circuit, domain_ends
+from transformula.formulas.domains import domain_ends
 from transformula.formulas.guides import PlainGuide
+from transformula.formulas.lowering import build_circuit
 from transformula.formulas.numeric import evaluate
 from transformula.formulas.wires import SQUARE
 from transformula.transformers import files

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import transformula as tf
 from transformula.formulas import expression as ex
 from transformula.formulas import parse
-from transformula.formulas.circuits import build_circuit
 from transformula.formulas.guides import PlainGuide
+from transformula.formulas.lowering import build_circuit
 from transformula.formulas.numeric import evaluate
 from transformula.formulas.squares import as_squares, radicand
 

@@ -15,9 +15,9 @@ from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import random_formula
 from transformula.formulas import Formula
-from transformula.formulas.circuits import build_circuit
 from transformula.formulas.enclosures import precision
 from transformula.formulas.guides import PlainGuide
+from transformula.formulas.lowering import build_circuit
 from transformula.formulas.numeric import evaluate
 from transformula.formulas.wires import SQUARE
 from transformula.taylor.box_ranges import BoxRanges

@@ -11,9 +11,9 @@ from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import numpy_function, random_formula
 from transformula.formulas import Formula, parse
-from transformula.formulas.circuits import build_circuit
 from transformula.formulas.enclosures import precision
 from transformula.formulas.guides import PlainGuide
+from transformula.formulas.lowering import build_circuit
 from transformula.taylor.box_ranges import BoxRanges, function_range
 from transformula.taylor.wire_ranges import WireRanges, inside_domain
 

@@ -1,6 +1,6 @@
 """The proof for circuits: every head's table against its function, errors carried to the outputs.
 
-The formula is lowered again, here, into wires (`formulas.circuits`); the stored plan only says how products
+The formula is lowered again, here, into wires (`formulas.lowering`); the stored plan only says how products
 were split, what was clamped and which power of two each wire is scaled by, none of which can make a wrong
 network look right. Wire i holds 2^{h_i} M_i up to an error, M_i its meaning on the box. In order:
 
@@ -121,7 +121,7 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
 def _check_lowering(circuit: Circuit, formula: Formula) -> None:
     """Refuse if the wires, at a few points of the box, do not give what the formula gives.
 
-    No part of the proof, which rests on the identities of `formulas.circuits`: a net below them.
+    No part of the proof, which rests on the identities of `formulas.lowering`: a net below them.
     """
     box = formula.box
     for point in range(1, _NET + 1):

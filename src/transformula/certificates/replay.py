@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from transformula.certificates.proof import RefutedError
-from transformula.formulas.circuits import Circuit, build_circuit
+from transformula.formulas.circuits import Circuit
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.guides import Balance
+from transformula.formulas.lowering import build_circuit
 from transformula.formulas.positions import formula_of_a_position
 from transformula.transformers.circuit import CircuitWeights
 

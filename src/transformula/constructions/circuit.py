@@ -1,6 +1,6 @@
 """Any formula in many variables: a multi-layer softmax Transformer, one table a nonlinearity.
 
-`formulas.circuits` turns the formula into wires. Here each wire gets its range on the box (proven), each
+`formulas.lowering` turns the formula into wires. Here each wire gets its range on the box (proven), each
 table its share of the tolerance, and the weights are laid out:
 
 * *Sensitivity.* S_w bounds how much the output moves for a unit error in wire w: Σ over readers of
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,10 +29,12 @@ from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
 from transformula.formulas.boxes import Box
-from transformula.formulas.circuits import Circuit, build_circuit, domain_ends
+from transformula.formulas.circuits import Circuit
+from transformula.formulas.domains import domain_ends
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
+from transformula.formulas.lowering import build_circuit
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.formulas.positions import formula_of_a_position
 from transformula.formulas.wires import SQUARE, Linear, Wire
@@ -95,22 +98,15 @@ def construct_circuit(
         if (guide.norms, guide.logs) in tried:
             continue
         tried.append((guide.norms, guide.logs))
+        analysis = _Analysis.of(circuit, formula.box, ranges)
         for split in SPLITS:
-            nodes = _analyse(circuit, formula.box, ranges, eps, split)
+            nodes = analysis.planned(eps, split)
             try:
                 tables = _fit_tables(nodes, eps, split, dtype)
             except NotProvenError as error:
                 shortfall = error.unless_closer(shortfall)
                 continue
-            plan = {
-                "balances": guide.balances,
-                "centres": guide.centres,
-                "clamps": guide.clamps,
-                "exchanges": guide.exchanges,
-                "norms": guide.norms,
-                "logs": guide.logs,
-                "scales": {str(k): [n.scale, n.held] for k, n in nodes.items()},
-            }
+            plan = guide.choices | {"scales": {str(k): [n.scale, n.held] for k, n in nodes.items()}}
             weights = Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights()
             refused = yield weights, plan
             if refused is not None and (refused.rounding or 0.0) > _HOPELESS * eps:
@@ -119,23 +115,50 @@ def construct_circuit(
         raise shortfall
 
 
-def _analyse(circuit: Circuit, box: Box, ranges: BoxRanges, eps: float, split: Split) -> dict[int, Node]:
-    """Ranges forwards, sensitivities backwards."""
-    nodes: dict[int, Node] = {}
-    reach = WireRanges(circuit, ranges)
-    for index, wire in enumerate(circuit.wires):
-        if wire.argument is None:
-            continue
-        low, high = reach.arguments[index]
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise NotProvenError(
-                f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
-                place=str(wire.argument.meaning),
-            )
-        nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
-    _sensitivities(circuit, box, nodes, split.singular * split.tables * eps)
-    _share_out(nodes, split)
-    return nodes
+@dataclass(frozen=True)
+class _Analysis:
+    """What is known of a circuit's wires before the tolerance is split."""
+
+    circuit: Circuit
+    box: Box
+    nodes: dict[int, Node]
+    cells: dict[int, Cells]
+
+    @classmethod
+    def of(cls, circuit: Circuit, box: Box, ranges: BoxRanges) -> _Analysis:
+        """Ranges forwards, sensitivities backwards."""
+        nodes: dict[int, Node] = {}
+        reach = WireRanges(circuit, ranges)
+        for index, wire in enumerate(circuit.wires):
+            if wire.argument is None:
+                continue
+            low, high = reach.arguments[index]
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise NotProvenError(
+                    f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
+                    place=str(wire.argument.meaning),
+                )
+            nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
+        cells: dict[int, Cells] = {
+            k: SquareCells(*n.ends) if n.wire.function == SQUARE else FunctionCells(n.wire.function, *n.ends)
+            for k, n in nodes.items()
+            if n.wire.function is not None
+        }
+        _measure(circuit, box, nodes, cells)
+        return cls(circuit, box, nodes, cells)
+
+    def planned(self, eps: float, split: Split) -> dict[int, Node]:
+        """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
+        nodes, cells = {k: replace(node) for k, node in self.nodes.items()}, dict(self.cells)
+        allowed = split.singular * split.tables * eps
+        for k in sorted((k for k, n in nodes.items() if not math.isfinite(n.slope)), reverse=True):
+            node = nodes[k]
+            node.singular = True
+            node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
+            cells[k] = _Blunted(cells[k], node.slope)
+            _measure(self.circuit, self.box, nodes, cells)
+        _share_out(nodes, split)
+        return nodes
 
 
 def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Node:
@@ -157,26 +180,8 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
     return node
 
 
-def _sensitivities(circuit: Circuit, box: Box, nodes: dict[int, Node], allowed: float) -> None:
-    """How far the outputs move for a unit error of each wire, on the worst part of the box."""
-    cells: dict[int, Cells] = {
-        k: SquareCells(*n.ends) if n.wire.function == SQUARE else FunctionCells(n.wire.function, *n.ends)
-        for k, n in nodes.items()
-        if n.wire.function is not None
-    }
-    _measure(circuit, box, nodes, cells)
-    steep = [k for k, n in nodes.items() if not math.isfinite(n.slope)]
-    if not steep:
-        return
-    for k in sorted(steep, reverse=True):
-        node = nodes[k]
-        node.singular = True
-        node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
-        cells[k] = _Blunted(cells[k], node.slope)
-        _measure(circuit, box, nodes, cells)
-
-
 def _measure(circuit: Circuit, box: Box, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
+    """How far the outputs move for a unit error of each wire, on the worst part of the box."""
     flow = ErrorFlow(circuit, cells)
     unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
     none = dict.fromkeys(nodes, 0.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transformula.errors import NotProvenError
-from transformula.formulas.circuits import domain_ends
+from transformula.formulas.domains import domain_ends
 from transformula.formulas.expression import Expr
 from transformula.formulas.guides import Balance
 from transformula.taylor.box_ranges import BoxRanges, function_range
@@ -41,6 +41,18 @@ class PlanningGuide:
         self.centres: list[str] = []
         self.clamps: list[list[bool]] = []
         self.exchanges: list[bool] = []
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What was chosen, in the order in which it was asked for."""
+        return {
+            "balances": self.balances,
+            "centres": self.centres,
+            "clamps": self.clamps,
+            "exchanges": self.exchanges,
+            "norms": self.norms,
+            "logs": self.logs,
+        }
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""

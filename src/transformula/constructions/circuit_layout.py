@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.constructions.circuit_guide import Interval
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.errors import NotProvenError
@@ -16,8 +17,6 @@ from transformula.formulas.circuits import Circuit
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.wires import Linear, Wire
 from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-
-Interval = tuple[float, float]
 
 
 @dataclass

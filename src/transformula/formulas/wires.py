@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -88,3 +89,21 @@ class Wire:
     def is_table(self) -> bool:
         """Whether attention computes it."""
         return self.function is not None
+
+
+def constant_of(value: Expr) -> Linear:
+    """A combination of no wires."""
+    return Linear((), value, value)
+
+
+def combined(parts: Sequence[tuple[Expr, Linear]], meaning: Expr) -> Linear:
+    """Σ factor·combination as one combination."""
+    terms: dict[int, Expr] = {}
+    constant = ex.number(0)
+    for factor, part in parts:
+        constant = ex.add(constant, ex.mul(factor, part.constant))
+        for wire, coefficient in part.terms:
+            term = ex.mul(factor, coefficient)
+            terms[wire] = ex.add(terms[wire], term) if wire in terms else term
+    kept = tuple((wire, c) for wire, c in sorted(terms.items()) if c.number != 0)
+    return Linear(kept, constant, meaning)

@@ -12,7 +12,8 @@ import numpy as np
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.formulas.circuits import Circuit, domain_ends
+from transformula.formulas.circuits import Circuit
+from transformula.formulas.domains import domain_ends
 from transformula.formulas.enclosures import round_up, to_fmpq
 from transformula.formulas.expression import Expr
 from transformula.formulas.wires import Linear

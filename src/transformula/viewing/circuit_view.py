@@ -9,18 +9,15 @@ from itertools import pairwise
 
 from flint import fmpq
 
-from transformula.certificates.checker import stored_plan
-from transformula.certificates.replay import replay
 from transformula.errors import InputError
-from transformula.formulas.additive import decompose
 from transformula.formulas.circuits import Circuit
 from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
 from transformula.formulas.wires import Linear, Norm, Wire
+from transformula.inside import summands
 from transformula.model import Model
 from transformula.taylor.box_ranges import BoxRanges
-from transformula.transformers import files
 from transformula.transformers.circuit import read_circuit
 from transformula.transformers.one_layer import TableHead, read_heads
 
@@ -62,7 +59,7 @@ def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
     if model.construction != "circuit" or not isinstance(model.formula, Formula):
         raise InputError(f"a {model.construction} model is no circuit: only circuits can be drawn")
-    circuit = circuit_of(model)
+    circuit = model.circuit
     ranges = BoxRanges(model.box)
     network = read_circuit(model.weights)
     heads = {model.weights.slots[h.slot]: h for block, _ in network.blocks for h in block}
@@ -86,13 +83,6 @@ def circuit_items(model: Model) -> list[Item]:
         reads = tuple(names[w] for w, _ in linear.terms)
         items.append(Item(name, "output", last, name, _form(linear, names), reads, text))
     return items
-
-
-def circuit_of(model: Model) -> Circuit:
-    """The circuit a model was compiled to, built again from its formula and its stored plan."""
-    _, description = files.unpack(model.packed)
-    assert isinstance(model.formula, Formula)
-    return replay(read_circuit(model.weights), model.formula, stored_plan(description))[0]
 
 
 def _input(name: str, ends: tuple[float, float]) -> Item:
@@ -197,11 +187,7 @@ def _short(text: str) -> str:
 def table_lines(model: Model) -> list[str]:
     """A line for every head of a one-layer model: its table's tokens, and its summand where that is clear."""
     heads = read_heads(model.weights)
-    parts = []
-    if isinstance(model.formula, Formula):
-        splits = [decompose(expr, model.box.variables) for expr in model.formula.outputs]
-        parts = [str(part.original) for split in splits for part in split.parts]
-    known: Sequence[str] = parts if len(parts) == len(heads) else [""] * len(heads)
+    known = summands(model.formula, len(heads))
     return [
         f"head {k}: {head.tokens} tokens on {_axes(head, model)}" + (f": {_short(text)}" if text else "")
         for k, (head, text) in enumerate(zip(heads, known, strict=True), start=1)

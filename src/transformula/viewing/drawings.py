@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from transformula.errors import InputError
-from transformula.formulas.circuits import Circuit
 from transformula.formulas.expression import variables_of
 from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
@@ -17,7 +16,6 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead, read_heads
 from transformula.transformers.weights import FloatArray
 from transformula.viewing import figures
-from transformula.viewing.circuit_view import circuit_of
 from transformula.viewing.figures import Palette
 from transformula.viewing.slices import HeadAttention, attention_along, point_in_box, slice_through
 
@@ -114,7 +112,7 @@ def _head_variables(model: Model) -> dict[tuple[int, int], str]:
     if model.construction == "polynomial":
         return {}
     if model.construction == "circuit":
-        circuit: Circuit = circuit_of(model)
+        circuit = model.circuit
         inputs = len(circuit.variables)
         meaning = {f"w{k}": wire.meaning for k, wire in enumerate(circuit.wires) if k >= inputs}
         found = {}

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from transformula.errors import InputError
-from transformula.formulas.additive import decompose
 from transformula.formulas.expression import Expr, walk
 from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate, evaluate_accurately
+from transformula.inside import summands
 from transformula.model import Model
 from transformula.transformers import reference
 from transformula.transformers.weights import FloatArray, Head, IntArray, Weights
-from transformula.viewing.circuit_view import circuit_of
 
 CURVE_POINTS = 401
 SURFACE_POINTS = 61
@@ -344,7 +343,7 @@ def head_names(model: Model) -> dict[tuple[int, int], str]:
     if not isinstance(model.formula, Formula) or model.construction == "polynomial":
         return {}
     if model.construction == "circuit":
-        circuit = circuit_of(model)
+        circuit = model.circuit
         inputs = len(circuit.variables)
         meanings = {f"w{k}": str(wire.meaning) for k, wire in enumerate(circuit.wires) if k >= inputs}
         return {
@@ -352,10 +351,8 @@ def head_names(model: Model) -> dict[tuple[int, int], str]:
             for b, block in enumerate(model.weights.blocks)
             for h, head in enumerate(block.attention.heads)
         }
-    splits = [decompose(expr, model.box.variables) for expr in model.formula.outputs]
-    parts = [str(part.original) for split in splits for part in split.parts]
     heads = len(model.weights.blocks[0].attention.heads) if model.weights.blocks else 0
-    return {(0, h): text for h, text in enumerate(parts)} if len(parts) == heads else {}
+    return {(0, h): text for h, text in enumerate(summands(model.formula, heads)) if text}
 
 
 def _token_labels(model: Model) -> list[str]:
