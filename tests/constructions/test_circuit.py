@@ -46,6 +46,19 @@ def test_float32_at_a_thousandth_of_the_largest_value(name, circuits):
     assert model.layers <= SIZES[name][0] and model.memory_tokens <= SIZES[name][1]
 
 
+@pytest.mark.parametrize(
+    ("formula", "box", "dtype", "rel"),
+    [
+        ("abs(b*a/(exp(b*a) + 1))", "a=0..1e-4, b=-1..1", "float64", 1e-5),
+        ("a*exp(c*c/3)/b", "a=-0.5..2, b=-2..-0.5, c=0..1e-6", "float32", 1e-3),
+    ],
+)
+def test_errors_may_be_larger_than_the_range_they_disturb(formula, box, dtype, rel):
+    """A factor that hardly varies, or a difference of almost equals, has a range much below the tolerance."""
+    model = tf.compile(formula, on=box, rel=rel, construction="circuit", dtype=dtype)
+    assert 0 < model.certificate.bound <= model.certificate.eps and tf.verify(model).verified
+
+
 def test_gravity_has_three_layers_and_few_tokens(circuits):
     model = circuits("I.9.18")
     assert model.layers == 3 and model.memory_tokens <= 12 and len(model.box.variables) == 9

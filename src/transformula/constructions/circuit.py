@@ -158,6 +158,10 @@ class _Analysis:
             cells[k] = _Blunted(cells[k], node.slope)
             _measure(self.circuit, self.box, nodes, cells)
         _share_out(nodes, split)
+        _expect_errors(nodes, split.tables * eps)
+        for node in nodes.values():
+            if node.wire.function == SQUARE:
+                node.scale, node.held = _square_scales(node)
         return nodes
 
 
@@ -173,11 +177,16 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
             f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
             place=str(wire.meaning),
         )
-    node = Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
-    if wire.function == SQUARE:
-        node.scale = -math.ceil(math.log2(max(abs(low), abs(high), 1e-300) / (1 + _MARGIN / 2)))
-        node.held = 2 * node.scale
-    return node
+    return Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
+
+
+def _square_scales(node: Node) -> tuple[int, int]:
+    """Powers of two by which a square's argument and value fit the one table of u² on about −1..1."""
+    reach = max(largest(node.ends), 1e-300) / (1 + _MARGIN / 2)
+    if 2 * node.drift > _MARGIN / 2 * reach:  # errors are not small beside the range
+        reach += 2 * node.drift
+    scale = -math.ceil(math.log2(reach))
+    return scale, 2 * scale
 
 
 def _measure(circuit: Circuit, box: Box, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
@@ -233,7 +242,6 @@ def _fit_tables(
     keys: dict[int, object] = {}
     tables = [k for k, n in nodes.items() if n.wire.is_table]
     eps = split.tables * eps
-    moved = _expected_errors(nodes, eps)
     for k in tables:
         node = nodes[k]
         assert node.wire.function is not None
@@ -245,7 +253,7 @@ def _fit_tables(
             goal = max(goal, _FLOOR[dtype])
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
-        wanted[keys[k]] = (function, ends, min(before, goal), max(shift, moved[k]))
+        wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
     fitted = {}
     for done, (key, (function, ends, tightest, shift)) in enumerate(wanted.items()):
         report("solving", done, len(wanted) - done)
@@ -264,16 +272,14 @@ def _share_out(nodes: dict[int, Node], split: Split) -> None:
         node.share = parts[k] / total
 
 
-def _expected_errors(nodes: dict[int, Node], eps: float) -> dict[int, float]:
+def _expect_errors(nodes: dict[int, Node], eps: float) -> None:
     """About how far errors will move each argument: its range is widened by twice that."""
     errors: dict[int, float] = {}
-    moved: dict[int, float] = {}
     for k in sorted(nodes):
         node = nodes[k]
-        moved[k] = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+        node.drift = sum(c * errors.get(i, 0.0) for i, c in node.reads)
         own = node.share * eps / max(node.sensitivity, 1e-300) if node.wire.is_table else 0.0
-        errors[k] = own + node.slope * moved[k]
-    return moved
+        errors[k] = own + node.slope * node.drift
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.constructions.circuit_guide import Interval
+from transformula.constructions.circuit_guide import Interval, largest
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.errors import NotProvenError
@@ -30,6 +30,7 @@ class Node:
     reads: list[tuple[int, float]] = field(default_factory=list)
     sensitivity: float = 0.0
     share: float = 0.0
+    drift: float = 0.0  # about how far errors will move the argument
     singular: bool = False
     scale: int = 0  # the head reads 2^scale · argument
     held: int = 0  # the wire holds 2^held · meaning
@@ -152,7 +153,7 @@ class Layout:
 
     def _gate(self) -> float:
         """Low enough that no token of another table scores within `GATE_MARGIN` of a head's own."""
-        far = max(max(map(abs, n.ends)) * 2.0**n.scale for n in self.nodes.values())
+        far = max((largest(n.ends) + 2 * n.drift) * 2.0**n.scale for n in self.nodes.values())
         tables = [t for _, t in self.shared.values()]
         reach = max(float((np.abs(t.offsets) + 2 * far * np.abs(t.slopes)).max()) for t in tables)
         return -(2.0 ** math.ceil(math.log2(2 * reach + GATE_MARGIN)))  # a power of two: exact in any format
