@@ -19,6 +19,7 @@ from transformula.formulas.formula import Formula
 from transformula.formulas.guides import Balance
 from transformula.formulas.lowering import build_circuit
 from transformula.formulas.positions import formula_of_a_position
+from transformula.taylor.conjugates import without_cancelling_roots
 from transformula.transformers.circuit import CircuitWeights
 
 _RATIONAL = re.compile(r"-?\d{1,400}(/\d{1,400})?", re.ASCII)
@@ -118,4 +119,5 @@ def replay(
             raise RefutedError("every position computes the same, but the formulas differ")
         formula = same
     guide = ReplayGuide(plan)
-    return build_circuit(formula.outputs, formula.box.variables, guide), formula, guide
+    written = without_cancelling_roots(formula)
+    return build_circuit(written.outputs, formula.box.variables, guide), formula, guide

@@ -16,9 +16,10 @@ the proof believes none of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from transformula.formulas.positions import formula_of_a_position
 from transformula.formulas.wires import SQUARE, Linear, Wire
 from transformula.progress import report
 from transformula.taylor.box_ranges import BoxRanges
+from transformula.taylor.conjugates import without_cancelling_roots
 from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
 from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
@@ -89,16 +91,8 @@ def construct_circuit(
     whole = formula
     positions = 1 if shape is None else shape[0]
     formula = formula_of_a_position(whole, positions) or whole
-    ranges = BoxRanges(formula.box)
     shortfall: NotProvenError | None = None
-    tried: list[tuple[list[int], list[bool]]] = []
-    for mode in _MODES[dtype]:
-        guide = PlanningGuide(ranges, mode)
-        circuit = build_circuit(formula.outputs, formula.box.variables, guide)
-        if (guide.norms, guide.logs) in tried:
-            continue
-        tried.append((guide.norms, guide.logs))
-        analysis = _Analysis.of(circuit, formula.box, ranges)
+    for analysis in _promising_first(formula, eps, dtype):
         for split in SPLITS:
             nodes = analysis.planned(eps, split)
             try:
@@ -106,13 +100,34 @@ def construct_circuit(
             except NotProvenError as error:
                 shortfall = error.unless_closer(shortfall)
                 continue
-            plan = guide.choices | {"scales": {str(k): [n.scale, n.held] for k, n in nodes.items()}}
-            weights = Layout(circuit, nodes, tables, dtype, positions, whole.box.variables).weights()
+            plan = analysis.choices | {"scales": {str(k): [n.scale, n.held] for k, n in nodes.items()}}
+            layout = Layout(analysis.circuit, nodes, tables, dtype, positions, whole.box.variables)
+            weights = layout.weights()
             refused = yield weights, plan
             if refused is not None and (refused.rounding or 0.0) > _HOPELESS * eps:
                 break
     if shortfall is not None:
         raise shortfall
+
+
+def _promising_first(formula: Formula, eps: float, dtype: str) -> Iterator[_Analysis]:
+    """The formula's circuits, those last in which tables as accurate as can be would not do."""
+    ranges, written = BoxRanges(formula.box), without_cancelling_roots(formula)
+    seen: list[tuple[list[int], list[bool]]] = []
+    strained: list[tuple[float, _Analysis]] = []
+    for mode in _MODES[dtype]:
+        guide = PlanningGuide(ranges, mode)
+        circuit = build_circuit(written.outputs, formula.box.variables, guide)
+        if (guide.norms, guide.logs) in seen:
+            continue
+        seen.append((guide.norms, guide.logs))
+        analysis = _Analysis.of(circuit, formula.box, ranges, guide.choices)
+        strain = analysis.least_error(dtype) / eps
+        if strain < 1:
+            yield analysis
+        else:
+            strained.append((strain, analysis))
+    yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
 
 
 @dataclass(frozen=True)
@@ -121,11 +136,12 @@ class _Analysis:
 
     circuit: Circuit
     box: Box
+    choices: dict[str, Any]
     nodes: dict[int, Node]
     cells: dict[int, Cells]
 
     @classmethod
-    def of(cls, circuit: Circuit, box: Box, ranges: BoxRanges) -> _Analysis:
+    def of(cls, circuit: Circuit, box: Box, ranges: BoxRanges, choices: dict[str, Any]) -> _Analysis:
         """Ranges forwards, sensitivities backwards."""
         nodes: dict[int, Node] = {}
         reach = WireRanges(circuit, ranges)
@@ -145,7 +161,12 @@ class _Analysis:
             if n.wire.function is not None
         }
         _measure(circuit, box, nodes, cells)
-        return cls(circuit, box, nodes, cells)
+        return cls(circuit, box, choices, nodes, cells)
+
+    def least_error(self, dtype: str) -> float:
+        """About what the outputs are off by if every table is as accurate as the format allows."""
+        tables = (node for node in self.nodes.values() if node.wire.is_table)
+        return _FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
 
     def planned(self, eps: float, split: Split) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""

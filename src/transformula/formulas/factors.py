@@ -23,6 +23,8 @@ def factors_of(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
             stack += [(node.args[1], -exponent), (node.args[0], exponent)]
         elif node.op == "pow" and exponent.denominator == 1 and node.args[1].number is not None:
             stack.append((node.args[0], exponent * node.args[1].number))
+        elif node.op == "sqrt" and exponent.denominator == 1:
+            stack.append((node.args[0], exponent / 2))
         else:
             powers[node] = powers.get(node, Fraction(0)) + exponent
     return constant, {base: e for base, e in powers.items() if e}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import combinations
 
@@ -28,15 +29,13 @@ def as_squares(expr: Expr) -> list[Expr] | None:
     >>> from transformula.formulas import parse
     >>> [str(e) for e in as_squares(parse("(x - y)**2 + 4*z**2"))]
     ['x - y', '2*z']
-    >>> [str(e) for e in as_squares(parse("x**2 + y**2 - 2*x*y*cos(t)"))]
-    ['x - y*cos(t)', 'y*sin(t)']
+    >>> [str(e) for e in as_squares(parse("(x**2 + y**2 - 2*x*y*cos(t))/9"))]
+    ['1/3*x - 1/3*y*cos(t)', '1/3*y*sin(t)']
     """
-    if expr.op != "add":
-        return None
     squares: list[Expr] = []
     mixed: list[Expr] = []
-    for term in expr.args:
-        root = _root(term)
+    for term in summands(expr):
+        root = root_of(term)
         (mixed if root is None else squares).append(term if root is None else root)
     for term in mixed:
         if not _complete(term, squares):
@@ -44,14 +43,23 @@ def as_squares(expr: Expr) -> list[Expr] | None:
     return squares if len(squares) > 1 else None
 
 
-def _root(term: Expr) -> Expr | None:
-    """p with p² = term."""
+def summands(expr: Expr) -> list[Expr]:
+    """The terms of a sum, or of a constant times a sum."""
+    factor, powers = factors_of(expr)
+    inner = next(iter(powers), None)
+    if inner is None or inner.op != "add" or powers != {inner: 1}:
+        return [expr]
+    return [ex.mul(factor, term) for term in inner.args]
+
+
+def root_of(term: Expr) -> Expr | None:
+    """p with p² = term, if that can be seen."""
     constant, powers = factors_of(term)
     value = constant.number
     if value is None or value <= 0 or any(e % 2 for e in powers.values()):
         return None
     scale = ex.power(ex.number(value), ex.number(Fraction(1, 2)))
-    exact = Fraction(int(value.numerator**0.5 + 0.5), int(value.denominator**0.5 + 0.5))
+    exact = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
     if exact * exact == value:
         scale = ex.number(exact)
     return product_of(scale, {b: e / 2 for b, e in powers.items()})
