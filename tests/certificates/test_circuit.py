@@ -226,9 +226,14 @@ def _wrong_plans(plan):
 
 
 def _wrong_choices(plan):
-    """Factors exchanged or not, and lengths measured otherwise, than they were."""
-    flipped = ("exchanges", lambda v: [not v]), ("logs", lambda v: [not v])
-    for name, others in (*flipped, ("norms", lambda v: [0, 2, v + 2])):
+    """Factors exchanged or not, lengths measured and values held otherwise, than they were."""
+    instead = {
+        "exchanges": lambda v: [not v],
+        "logs": lambda v: [not v],
+        "norms": lambda v: [0, 2, v + 2],
+        "offsets": lambda v: ["1/2", "-9"],
+    }
+    for name, others in instead.items():
         for k, entry in enumerate(plan[name]):
             for new in others(entry):
                 yield (name, k, new), plan | {name: [*plan[name][:k], new, *plan[name][k + 1 :]]}
@@ -276,7 +281,7 @@ def test_wrong_plans_do_not_save_wrong_networks(opened):
 MALFORMED = [
     *(
         (key, value)
-        for key in ("balances", "centres", "clamps", "exchanges", "logs", "norms", "scales")
+        for key in ("balances", "centres", "offsets", "clamps", "exchanges", "logs", "norms", "scales")
         for value in (None, 1, "x", True, [None], [[]], [{}], [1.5], [["0"]])
     ),
     ("balances", [["1", "1"]]),

@@ -22,6 +22,9 @@ class RandomGuide:
     def centre(self, argument):
         return self._fraction()
 
+    def offset(self, function, argument):
+        return self._fraction()
+
     def clamp(self, function, argument):
         return bool(self.rng.integers(2)), bool(self.rng.integers(2))
 

@@ -58,6 +58,7 @@ class ReplayGuide:
         try:
             self.balances = [Balance(*map(_rational, choice)) for choice in plan["balances"]][::-1]
             self.centres = [_rational(c) for c in plan["centres"]][::-1]
+            self.offsets = [_rational(c) for c in plan["offsets"]][::-1]
             self.clamps = [(_choice(low), _choice(high)) for low, high in plan["clamps"]][::-1]
             self.exchanges = [_choice(choice) for choice in plan["exchanges"]][::-1]
             self.logs = [_choice(choice) for choice in plan["logs"]][::-1]
@@ -77,6 +78,12 @@ class ReplayGuide:
         if not self.centres:
             raise RefutedError("the plan has no centre for a square")
         return self.centres.pop()
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """What was taken off the next table's values."""
+        if not self.offsets:
+            raise RefutedError("the plan does not say what is taken off a table's values")
+        return self.offsets.pop()
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """The next table's clamps."""

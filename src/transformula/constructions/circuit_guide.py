@@ -15,6 +15,8 @@ from transformula.taylor.box_ranges import BoxRanges, function_range
 
 #: A length is close to zero if its square may fall below this part of its largest.
 _CLOSE = 1e-4
+#: Values further from zero than this many times their spread are held around zero.
+_FAR = 1.0
 Interval = tuple[float, float]
 
 
@@ -39,6 +41,7 @@ class PlanningGuide:
         self.logs: list[bool] = []
         self.balances: list[list[str]] = []
         self.centres: list[str] = []
+        self.offsets: list[str] = []
         self.clamps: list[list[bool]] = []
         self.exchanges: list[bool] = []
 
@@ -48,6 +51,7 @@ class PlanningGuide:
         return {
             "balances": self.balances,
             "centres": self.centres,
+            "offsets": self.offsets,
             "clamps": self.clamps,
             "exchanges": self.exchanges,
             "norms": self.norms,
@@ -66,6 +70,15 @@ class PlanningGuide:
         """The middle of the argument's range."""
         middle, _ = _centre(self.ranges.of(argument))
         self.centres.append(str(middle))
+        return middle
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """The middle of the values, where they vary less than that."""
+        low, high = function_range(function, *self.ranges.of(argument))
+        middle = Fraction(0)
+        if min(abs(low), abs(high)) > _FAR * (high - low) and low * high > 0:
+            middle, _ = _centre((low, high))
+        self.offsets.append(str(middle))
         return middle
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:

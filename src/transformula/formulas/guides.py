@@ -26,6 +26,9 @@ class Guide(Protocol):
     def centre(self, argument: Expr) -> Fraction:
         """The centre c in u² = (u − c)² + 2cu − c²."""
 
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """What to take off the values of a table of ``function`` in u."""
+
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Whether errors might carry the argument below or above the function's domain."""
 
@@ -48,6 +51,10 @@ class PlainGuide:
 
     def centre(self, argument: Expr) -> Fraction:
         """Centre 0."""
+        return Fraction(0)
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """Nothing."""
         return Fraction(0)
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:

@@ -82,7 +82,7 @@ class _Lowering:
             inner = ex.add(*(ex.mul(c, ex.variable(self.circuit.variables[k])) for k, c in terms))
             argument = Linear(terms, ex.number(0), inner)
             function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
-            return self._square(argument) if function in _SQUARES else self._wire(function, argument)
+            return self._square(argument) if function in _SQUARES else self._table(function, argument)
         length = self._length_in(expr)
         if length is not None:
             return length
@@ -105,7 +105,7 @@ class _Lowering:
         size = ex.call("log", ex.mul(ex.number(sign), inner))
         argument = combined([*parts, (ex.number(1), constant_of(shift))], size)
         back = ex.mul(ex.number(sign), ex.call("exp", ARGUMENT))
-        table = self._wire(substitute(function, {ARGUMENT: back}), argument)
+        table = self._table(substitute(function, {ARGUMENT: back}), argument)
         return combined([(ex.number(1), table)], substitute(function, {ARGUMENT: inner}))
 
     def _length_in(self, expr: Expr) -> Linear | None:
@@ -171,7 +171,7 @@ class _Lowering:
         wanted = self.guide.clamp(function, argument.meaning)
         low, high = (end if want else None for end, want in zip(domain_ends(function), wanted, strict=True))
         if low is None and high is None:
-            return self._wire(function, argument)
+            return self._table(function, argument)
         if low is None or high is None:
             return self._at_distance(function, argument, low, high)
         middle = ex.number((low + high) / 2)
@@ -209,9 +209,18 @@ class _Lowering:
         )
         moved = substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))})
         return combined(
-            [(ex.number(1), self._wire(moved, self.relu(distance)))],
+            [(ex.number(1), self._table(moved, self.relu(distance)))],
             substitute(function, {ARGUMENT: argument.meaning}),
         )
+
+    def _table(self, function: Expr, argument: Linear) -> Linear:
+        """f(u) = (f(u) − c) + c: values around zero are rounded less."""
+        shift = self.guide.offset(function, argument.meaning)
+        if not shift:
+            return self._wire(function, argument)
+        moved = self._wire(ex.add(function, ex.number(-shift)), argument)
+        meaning = substitute(function, {ARGUMENT: argument.meaning})
+        return combined([(ex.number(1), moved), (ex.number(1), constant_of(ex.number(shift)))], meaning)
 
     def _wire(self, function: Expr | None, argument: Linear) -> Linear:
         key = (function, argument)
