@@ -26,14 +26,10 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq, fmpz
 
-from transformula.certificates.bounding import bound_table
-from transformula.certificates.leaks import SILENT, score_slack
+from transformula.certificates.circuit_heads import HeadProofs, check_size
 from transformula.certificates.proof import Proof, RefutedError
 from transformula.certificates.replay import ReplayGuide, replay
-from transformula.certificates.rounding import EXP_ULPS, FORMATS, FloatFormat
-from transformula.certificates.softmax_rounding import Arithmetic, rounding_bound
-from transformula.certificates.table_bounds import Table
-from transformula.certificates.table_slopes import slope_gap, table_slope
+from transformula.certificates.rounding import FORMATS, FloatFormat
 from transformula.errors import NotProvenError
 from transformula.formulas import expression as ex
 from transformula.formulas.additive import substitute
@@ -41,11 +37,11 @@ from transformula.formulas.circuits import Circuit
 from transformula.formulas.enclosures import enclose, precision, round_up
 from transformula.formulas.expression import Expr
 from transformula.formulas.formula import Formula
-from transformula.formulas.wires import ARGUMENT, SQUARE, Linear, Wire
+from transformula.formulas.wires import ARGUMENT, Linear, Wire
 from transformula.taylor.box_ranges import BoxRanges
 from transformula.taylor.definedness import check_defined_on
 from transformula.taylor.error_flow import NO_FUZZ, ErrorFlow, Fuzz, worst_parts
-from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
+from transformula.taylor.function_cells import Cells
 from transformula.taylor.modulus import lipschitz, modulus
 from transformula.taylor.results import Floats
 from transformula.taylor.wire_ranges import WireRanges, inside_domain
@@ -115,7 +111,7 @@ def prove_circuit(weights: Weights, formula: Formula, plan: Mapping[str, Any]) -
         ]
     approximation = max(error for error, _ in results)
     rounding = max(wrong for _, wrong in results)
-    return Proof(approximation, rounding, {"wires": len(circuit.wires), "pieces": walker.pieces})
+    return Proof(approximation, rounding, {"wires": len(circuit.wires), "pieces": walker.heads.pieces})
 
 
 def _check_lowering(circuit: Circuit, formula: Formula) -> None:
@@ -152,7 +148,7 @@ class _Walker:
         self.weights, self.network, self.circuit, self.guide = weights, network, circuit, guide
         self.form: FloatFormat = FORMATS[weights.dtype]
         self.ranges = WireRanges(circuit, BoxRanges(formula.box))
-        self.pieces = 0
+        self.heads = HeadProofs(weights)
         self.values: dict[int, _Value] = {}
         for k in range(formula.box.dimension):
             size = formula.box.magnitude(k)
@@ -161,9 +157,6 @@ class _Walker:
             rounded = Fuzz(0.0, round_up(wrong))
             self.values[k] = _Value(0, size, arb(0), wrong, ends, rounded=rounded)
         self.slot_of = {k: slot for slot, k in network.inputs.items()}
-        self._proved: dict[object, arb] = {}
-        self._rounded: dict[object, tuple[float, float, float]] = {}
-        self._cells: dict[object, Cells] = {}
         self._norms: dict[int, tuple[Fuzz, Fuzz]] = {}
 
     def check_memory(self) -> None:
@@ -184,11 +177,11 @@ class _Walker:
         for heads, units in self.network.blocks:
             for head in heads:
                 asked = size(head.form)
-                self._check_size(asked * (slope + 1) + asked)
+                check_size(self.form, asked * (slope + 1) + asked)
             held |= {head.slot: value * (1 + arb(2) ** -10) for head in heads}
             bent = {unit.slot: size(unit.form) for unit in units}
             for reach in bent.values():
-                self._check_size(2 * reach)
+                check_size(self.form, 2 * reach)
             held |= bent
 
     def wire(self, wire: Wire, index: int, item: CircuitHead | Unit) -> _Value:
@@ -253,15 +246,8 @@ class _Walker:
         adds = max(len(sizes) - 1, 0)
         rounded = sum((self.form.gamma(adds + own) * size for own, size in sizes), mixed)
         rounded += 2 * len(sizes) * self.form.tiny
-        self._check_size(sum((size for _, size in sizes), arb(0)))
+        check_size(self.form, sum((size for _, size in sizes), arb(0)))
         return (error + brought).upper(), (rounding + rounded).upper(), error.upper(), rounded.upper()
-
-    def _check_size(self, size: arb) -> None:
-        """Refuse what might overflow."""
-        if not size < self.form.largest:
-            raise NotProvenError(
-                f"the values on this box reach {size.str(3)}, beyond {self.form.name}'s range"
-            )
 
     def _roundings(self, coefficient: fmpq) -> int:
         """Of a coefficient that is stored as a float, and of the product with it: none for a power of two."""
@@ -291,16 +277,9 @@ class _Walker:
         wide = _widened(_stretched((low, high), scale), shift, actual)
         reach = _outwards(wide[0] - off, wide[1] + off)
         function = _scaled(wire.function, scale, held)
-        leak = self._leak(head, reach)
+        leak = self.heads.leak(head, reach)
         # the table is proven wherever a computed argument can be and the function is defined
         inside = _stretched(inside_domain(wire.function, _stretched(reach, -scale)), scale)
-        key = (wire.function, scale, held, inside, head.table)
-        if key not in self._proved:
-            table = Table(head.slopes.astype(float), head.offsets.astype(float), head.values.astype(float))
-            interval = [(arb(inside[0]), arb(inside[1]))]
-            bound = bound_table(function, ["u"], interval, table)
-            self.pieces += bound.boxes
-            self._proved[key] = arb(bound.value)
         change = modulus(function, "u", *wide, shift)
         if not math.isfinite(change):
             raise NotProvenError(
@@ -309,10 +288,10 @@ class _Walker:
             )
         values = self.ranges.values[index]
         size = arb(max(abs(values[0]), abs(values[1])))
-        cells = self._function(wire.function, _stretched(reach, -scale))
-        own = (self._proved[key] + leak).upper()
+        cells = self.heads.cells(wire.function, _stretched(reach, -scale))
+        own = (self.heads.error(head, function, inside) + leak).upper()
         steepest = round_up(arb(cells.steepest) * arb(2) ** (held - scale))
-        fresh, computed = self._softmax_rounding(head, function, steepest, reach, rounding, own)
+        fresh, computed = self.heads.rounding(head, function, steepest, reach, rounding, own)
         total = (own + arb(change)).upper()
         factor = arb(2) ** held
         ends = (arb(values[0]) * factor - total).lower(), (arb(values[1]) * factor + total).upper()
@@ -327,72 +306,6 @@ class _Walker:
             Fuzz(round_up(rounded * back), round_up((fresh + leak) * unit)),
             cells,
         )
-
-    def _function(self, function: Expr, ends: tuple[float, float]) -> Cells:
-        """The wire's function on the range of its argument, exact or computed."""
-        if function == SQUARE:
-            return SquareCells(*ends)
-        if (function, ends) not in self._cells:
-            self._cells[function, ends] = FunctionCells(function, *ends)
-        return self._cells[function, ends]
-
-    def _leak(self, head: CircuitHead, ends: tuple[float, float]) -> arb:
-        """Share of the weight outside the head's own table, times the spread of values.
-
-        For real scores and for computed ones: ``ends`` are those of computed arguments.
-        """
-        reach = max(abs(ends[0]), abs(ends[1]))
-        if not math.isfinite(reach):
-            raise NotProvenError("the argument of a table could not be bounded")
-        slope, offset, value = head.foreign_reach
-        own = float((head.offsets - np.abs(head.slopes) * reach).max())
-        foreign = head.gate + offset + slope * reach
-        largest = float((np.abs(head.offsets) + np.abs(head.slopes) * reach).max())
-        size = 1 + largest + abs(head.strongest_gate) + offset + slope * reach
-        self._check_size(arb(size) + arb(value) + arb(float(np.abs(head.values).max())))
-        gap = own - foreign - score_slack(size, 5, self.form)
-        others = self.weights.tokens - len(head.slopes)
-        if not gap > SILENT:
-            raise RefutedError("a head is not kept to its own table: the gate is too weak")
-        spread = math.nextafter(float(np.abs(head.values).max()) + value, math.inf)
-        return (arb(others) * (-arb(gap)).exp() * arb(spread)).upper()
-
-    def _softmax_rounding(
-        self,
-        head: CircuitHead,
-        function: Expr,
-        steepest: float,
-        reach: tuple[float, float],
-        rounding: arb,
-        error: arb,
-    ) -> tuple[arb, arb]:
-        """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
-
-        T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| · |û − u|, and up to twice the table's error, which is
-        proven on all of ``reach`` but where f is not defined: there its slope is infinite, and the path cut.
-        """
-        key = (function, reach, head.table)
-        if key not in self._rounded:
-            table = Table(head.slopes.astype(float), head.offsets.astype(float), head.values.astype(float))
-            arithmetic = Arithmetic.of(
-                self.weights.dtype,
-                exp_ulps=EXP_ULPS,
-                score_roundings=2,  # u·slope + offset, each read as it is
-                sum_roundings=len(head.slopes),  # behind the gate everything is zero in floats
-            )
-            bound = rounding_bound(table, [(arb(reach[0]), arb(reach[1]))], arithmetic)
-            if math.isfinite(steepest):
-                gap = slope_gap(table, function, *reach, 0.02 * steepest)
-                self._rounded[key] = bound, steepest, gap
-            else:
-                self._rounded[key] = bound, table_slope(table, *reach), math.inf
-        bound, slope, gap = self._rounded[key]
-        if not (math.isfinite(bound) and math.isfinite(slope)):
-            raise NotProvenError(f"the scores of a table are too large for {self.weights.dtype}")
-        if not math.isfinite(steepest):  # the table's own slope says how far an argument carries
-            return arb(bound) + 2 * error, arb(bound) + arb(slope) * rounding
-        bent = (2 * error).min(arb(gap) * rounding) if math.isfinite(gap) else 2 * error
-        return arb(bound) + bent, arb(bound) + bent + arb(slope) * rounding
 
     def output(self, linear: Linear, form: Mapping[int, fmpq]) -> tuple[float, float]:
         """Error and rounding of an output: the walk's, or better ones followed through parts of the box."""
