@@ -47,3 +47,11 @@ def test_shapes_are_kept():
     x, y = np.meshgrid(np.arange(3.0), np.arange(2.0), indexing="ij")
     assert np.array_equal(evaluate(parse("x + 10*y"), ["x", "y"], [x, y]), x + 10 * y)
     assert evaluate_accurately(parse("x + 10*y"), ["x", "y"], [x, y]).shape == (3, 2)
+
+
+def test_the_end_of_a_domain_is_inside_though_its_ball_is_not():
+    """1/3 is no float: 1 - x/3 at x = 3 is a ball around zero, whose root only floats can tell."""
+    x = [np.array([3.0, 1.5])]
+    np.testing.assert_allclose(evaluate_accurately(parse("sqrt(1 - x/3)"), ["x"], x), [0, 0.5**0.5])
+    np.testing.assert_allclose(evaluate_accurately(parse("abs(1 - x/3)**(3/2)"), ["x"], x), [0, 0.5**1.5])
+    assert np.isnan(evaluate_accurately(parse("sqrt(1 - x)"), ["x"], x)).all()

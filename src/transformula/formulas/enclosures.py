@@ -120,8 +120,8 @@ def _nonnegative_power(base: arb, by: Fraction) -> arb:
 
 
 def _touches_zero(base: arb) -> bool:
-    """A lower end that is negative only by the rounding of an enclosure of zero."""
-    return bool(-base.lower() <= abs(base).upper() * arb(2) ** (16 - ctx.prec))
+    """A lower end that is negative only by the rounding of a ball around [0, r]: radii have 30 bits."""
+    return bool(-base.lower() <= abs(base).upper() * arb(2) ** -26)
 
 
 def _sqrt(x: arb) -> arb:

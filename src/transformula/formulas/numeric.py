@@ -65,7 +65,10 @@ def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
 
 
 def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:
-    """Like `evaluate`, correctly rounded (almost) for as many points as Arb can do at once."""
+    """Like `evaluate`, correctly rounded (almost) for as many points as Arb can do at once.
+
+    Where a ball can not tell on which side of a domain's end a point lies, floats decide.
+    """
     shape = np.shape(arguments[0])
     flat = [np.asarray(a, dtype=float).ravel() for a in arguments]
     if flat[0].size > ACCURATE_POINTS:
@@ -75,4 +78,6 @@ def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequenc
             float(enclose(expr, dict(zip(variables, map(arb, point), strict=True))).mid())
             for point in zip(*(f.tolist() for f in flat), strict=True)
         ]
-    return np.array(values).reshape(shape)
+    result = np.array(values).reshape(shape)
+    lost = np.isnan(result)
+    return np.where(lost, evaluate(expr, variables, arguments), result) if lost.any() else result
