@@ -133,6 +133,17 @@ def test_sums_are_free():
     assert len(_circuit("x + y/3 - pi*x + 2", ["x", "y"]).wires) == 2
 
 
+def test_kinks_are_no_part_of_a_table():
+    circuit = _circuit("sqrt(abs(x)) + exp(-abs(sin(y)))", ["x", "y"])
+    assert _tables(circuit) == ["exp(-u)", "sin(u)", "sqrt(u)"] and _bends(circuit) == 4
+
+
+def test_the_largest_of_many_is_found_in_a_tournament():
+    names = [f"x{k}" for k in range(100)]
+    for op in ("min", "max"):
+        assert _circuit(f"{op}({', '.join(names)})", names).layers == 7
+
+
 DEPTHS = {
     "I.6.2b": 4, "I.12.2": 3, "I.14.3": 2, "I.18.4": 2, "I.27.6": 3, "I.32.17": 4, "I.50.26": 4,
     "II.35.21": 5, "III.4.33": 5, "III.19.51": 4, "test_5": 3, "test_17": 5, "I.9.18": 3, "I.29.16": 3,

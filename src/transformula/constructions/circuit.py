@@ -45,7 +45,7 @@ from transformula.taylor.conjugates import without_cancelling_roots
 from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
 from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
 from transformula.taylor.modulus import lipschitz, modulus
-from transformula.taylor.wire_ranges import WireRanges
+from transformula.taylor.wire_ranges import WireRanges, inside_domain
 from transformula.transformers.weights import Weights
 
 
@@ -76,6 +76,9 @@ _MODES = {
 }
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
+#: An argument moved by no more than this part of its range meets no other slopes to speak of.
+_NEAR = 0.1
+_HALVINGS = 60
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
@@ -180,10 +183,38 @@ class _Analysis:
             _measure(self.circuit, self.box, nodes, cells)
         _share_out(nodes, split)
         _expect_errors(nodes, split.tables * eps)
+        self._restrain(nodes, split.tables * eps)
         for node in nodes.values():
             if node.wire.function == SQUARE:
                 node.scale, node.held = _square_scales(node)
         return nodes
+
+    def _restrain(self, nodes: dict[int, Node], eps: float) -> None:
+        """Ask more of wires whose errors would carry an argument to where its function is steeper."""
+        for k in sorted(nodes):
+            node = nodes[k]
+            assert node.wire.argument is not None
+            share = node.share * eps / max(node.sensitivity, 1e-300)
+            room = _room(node, max(share, 2 * node.slope * node.drift))
+            readable = [nodes[i] for i in self.circuit.needed(node.wire.argument) if i in nodes]
+            for _ in range(_HALVINGS):
+                if node.drift <= room:
+                    break
+                for other in readable:
+                    other.sensitivity *= max(node.drift / room, 2.0)
+                _expect_errors(nodes, eps)
+
+
+def _room(node: Node, allowed: float) -> float:
+    """How far errors may move the argument, at most ``drift``, for f to move by no more than allowed."""
+    function, (low, high), room = node.wire.function, node.ends, node.drift
+    if function is None or function == SQUARE or room <= _NEAR * (high - low):
+        return room
+    for _ in range(_HALVINGS):
+        if lipschitz(function, "u", *inside_domain(function, (low - room, high + room))) * room <= allowed:
+            break
+        room /= 2
+    return room
 
 
 def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Node:
@@ -266,7 +297,7 @@ def _fit_tables(
     for k in tables:
         node = nodes[k]
         assert node.wire.function is not None
-        goal = node.share * eps / max(node.sensitivity, 1e-300)
+        goal = _own_error(node, eps)
         ends, function = node.ends, node.wire.function
         goal = max(goal, _FLOOR[dtype] * node.size)
         if function == SQUARE:
@@ -299,8 +330,14 @@ def _expect_errors(nodes: dict[int, Node], eps: float) -> None:
     for k in sorted(nodes):
         node = nodes[k]
         node.drift = sum(c * errors.get(i, 0.0) for i, c in node.reads)
-        own = node.share * eps / max(node.sensitivity, 1e-300) if node.wire.is_table else 0.0
-        errors[k] = own + node.slope * node.drift
+        errors[k] = _own_error(node, eps) + node.slope * node.drift
+
+
+def _own_error(node: Node, eps: float) -> float:
+    """What a wire may add: a table its share, but no more than a table of zeros would."""
+    if not node.wire.is_table:
+        return 0.0
+    return min(node.share * eps / max(node.sensitivity, 1e-300), node.size)
 
 
 @lru_cache(maxsize=64)

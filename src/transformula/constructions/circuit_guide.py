@@ -15,6 +15,8 @@ from transformula.taylor.box_ranges import BoxRanges, function_range
 
 #: A length is close to zero if its square may fall below this part of its largest.
 _CLOSE = 1e-4
+#: The least part of its size that a factor is taken to vary by.
+_LEAST = 2.0**-10
 #: Values further from zero than this many times their spread are held around zero.
 _FAR = 1.0
 Interval = tuple[float, float]
@@ -60,9 +62,11 @@ class PlanningGuide:
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
-        (a, half_a), (b, half_b) = (_centre(self.ranges.of(e)) for e in (left, right))
-        weight = Fraction(2) ** round(math.log2(half_a / half_b))
-        choice = Balance(a, b, weight)
+        ends = [self.ranges.of(e) for e in (left, right)]
+        (a, half_a), (b, half_b) = map(_centre, ends)
+        # a factor that hardly varies is still rounded relative to its size
+        half_a, half_b = max(half_a, _LEAST * largest(ends[0])), max(half_b, _LEAST * largest(ends[1]))
+        choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a / half_b)))
         self.balances.append([str(v) for v in choice])
         return choice
 

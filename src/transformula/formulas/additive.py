@@ -276,6 +276,27 @@ def narrowest(expr: Expr) -> Expr | None:
     return None
 
 
+def smooth_outside(expr: Expr) -> Expr | None:
+    """The deepest sub-expression that an expression with kinks inside is a function without kinks of.
+
+    Examples
+    --------
+    >>> from transformula.formulas import parse
+    >>> str(smooth_outside(parse("sqrt(abs(sin(x)) + 1)"))), smooth_outside(parse("x*abs(x)"))
+    ('abs(sin(x))', None)
+    """
+    for node in walk(expr) if _has_kinks(expr) else ():
+        if node is not expr and _has_kinks(node):
+            outside = with_argument(expr, node, _HOLE)
+            if variables_of(outside) == {""} and not _has_kinks(outside):
+                return node
+    return None
+
+
+def _has_kinks(expr: Expr) -> bool:
+    return any(node.op in ("abs", "min", "max") and variables_of(node) for node in walk(expr))
+
+
 def depends_through(expr: Expr, node: Expr) -> bool:
     """Whether an expression depends on its variables through one sub-expression only."""
     return variables_of(with_argument(expr, node, _HOLE)) == {""}

@@ -13,7 +13,8 @@ earlier wires. The rewriting uses identities only:
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
 * a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
   φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
-* |u| = 2 ReLU(u) − u, max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v);
+* |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
+  kinks is a smooth function of what is bent first;
 * u^v = exp(v log u).
 
 Every wire carries its *meaning*, the expression in the inputs that it stands for. The choice of
@@ -30,6 +31,7 @@ from transformula.formulas.additive import (
     as_part,
     depends_through,
     narrowest,
+    smooth_outside,
     substitute,
     with_argument,
     without_cancelled,
@@ -76,6 +78,9 @@ class _Lowering:
 
     def _table_of(self, expr: Expr) -> Linear:
         """f of one linear form of the inputs, or of one inner sub-expression."""
+        bent = smooth_outside(expr)
+        if bent is not None:
+            return self._function_of(with_argument(expr, bent, ARGUMENT), bent)
         part = as_part(expr, self.circuit.variables)
         if len(part.forms) == 1:
             terms = tuple((k, ex.number(v)) for k, v in enumerate(part.forms[0]) if v)
@@ -170,6 +175,8 @@ class _Lowering:
         """
         wanted = self.guide.clamp(function, argument.meaning)
         low, high = (end if want else None for end, want in zip(domain_ends(function), wanted, strict=True))
+        if low == 0 and self._is_bent(argument):
+            low = None  # it never falls below 0 as it is
         if low is None and high is None:
             return self._table(function, argument)
         if low is None or high is None:
@@ -194,6 +201,14 @@ class _Lowering:
                 (ex.number(-1), constant_of(common)),
             ],
             substitute(function, {ARGUMENT: argument.meaning}),
+        )
+
+    def _is_bent(self, argument: Linear) -> bool:
+        """Whether it is a sum of ReLUs."""
+        wires = self.circuit.wires
+        return argument.constant.number == 0 and all(
+            wires[k].argument is not None and wires[k].function is None and (c.number or 0) > 0
+            for k, c in argument.terms
         )
 
     def _at_distance(
@@ -243,21 +258,19 @@ class _Lowering:
         return self._wire(None, argument)
 
     def _bend(self, expr: Expr) -> Linear:
-        one, two = ex.number(1), ex.number(2)
+        one = ex.number(1)
         args = [self.lower(a) for a in expr.args]
         if expr.op == "abs":
-            return combined([(two, self.relu(args[0])), (ex.number(-1), args[0])], expr)
-        result = args[0]
-        for other in args[1:]:
-            difference = combined(
-                [(one, result), (ex.number(-1), other)], ex.add(result.meaning, ex.neg(other.meaning))
-            )
-            meaning = ex.call(expr.op, result.meaning, other.meaning)
-            if expr.op == "max":
-                result = combined([(one, other), (one, self.relu(difference))], meaning)
-            else:
-                result = combined([(one, result), (ex.number(-1), self.relu(difference))], meaning)
-        return result
+            minus = combined([(ex.number(-1), args[0])], ex.neg(args[0].meaning))
+            return combined([(one, self.relu(args[0])), (one, self.relu(minus))], expr)
+        while len(args) > 1:
+            args.sort(key=self._ready)
+            a, b = args[:2]
+            difference = combined([(one, a), (ex.number(-1), b)], ex.add(a.meaning, ex.neg(b.meaning)))
+            kept, sign = (b, 1) if expr.op == "max" else (a, -1)
+            parts = [(one, kept), (ex.number(sign), self.relu(difference))]
+            args = [*args[2:], combined(parts, ex.call(expr.op, a.meaning, b.meaning))]
+        return combined([(one, args[0])], expr)
 
     def _product(self, expr: Expr) -> Linear:
         constant, powers = factors_of(expr)
