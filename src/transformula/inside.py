@@ -127,25 +127,31 @@ class Table:
         return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
 
 
-def named(weights: Weights, seen: Trace, data: str) -> NamedTrace:
-    """A reference trace with names; ``data`` is what to call the tokens that depend on the input."""
-    return NamedTrace(weights.slots, token_labels(weights, data), seen.residuals, seen.patterns, seen.outputs)
+def named(weights: Weights, seen: Trace, labels: tuple[str, ...]) -> NamedTrace:
+    """A reference trace with names."""
+    return NamedTrace(weights.slots, labels, seen.residuals, seen.patterns, seen.outputs)
 
 
-def token_labels(weights: Weights, data: str = "data") -> tuple[str, ...]:
-    """A label for each token: ``data`` or ``position 2``, and ``table 1 [3]`` for memory by its gate."""
-    constants = weights.memory.dense()
-    gates = [(name.removeprefix("gate"), k) for k, name in enumerate(weights.slots) if name[:4] == "gate"]
+def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
+    """A label for each token: ``data`` or ``position 2``, and ``table 1, token 3`` for memory by its gate.
+
+    ``data`` is what to call the tokens that depend on the input.
+    """
+    gates = {k: name.removeprefix("gate") for k, name in enumerate(weights.slots) if name[:4] == "gate"}
+    memory = weights.memory
+    marks = {
+        r: gates[c] for r, c in zip(memory.rows.tolist(), memory.cols.tolist(), strict=True) if c in gates
+    }
     depends = set(weights.data_tokens.tolist())
     counts: dict[str, int] = {}
     labels = []
     for token in range(weights.tokens):
-        mark = next((name for name, k in gates if constants[token, k] == 1), "")
-        group = data if token in depends else f"table {mark}" if mark else "memory"
-        counts[group] = counts.get(group, -1) + 1
-        alone = group == data and len(depends) == 1
-        number = f" {counts[group] + 1}" if group == data else f" [{counts[group]}]"
-        labels.append(group if alone else group + number)
+        group = data if token in depends else f"table {marks[token]}" if token in marks else "memory"
+        counts[group] = counts.get(group, 0) + 1
+        if token not in depends:
+            labels.append(f"{group}, token {counts[group]}")
+        else:
+            labels.append(group if len(depends) == 1 else f"{group} {counts[group]}")
     return tuple(labels)
 
 

@@ -174,8 +174,15 @@ class Model:
         from transformula import inside
 
         rows, _ = self._rows(np.asarray(x))
+        return inside.named(self.weights, reference.trace(self.weights, rows), self.token_labels)
+
+    @property
+    def token_labels(self) -> tuple[str, ...]:
+        """What each token is: data, a position, a direction, or a place in a table."""
+        from transformula import inside
+
         data = "position" if self.sequence else "direction" if self.construction == "polynomial" else "data"
-        return inside.named(self.weights, reference.trace(self.weights, rows), data)
+        return inside.token_labels(self.weights, data)
 
     @property
     def tables(self) -> tuple[Table, ...]:

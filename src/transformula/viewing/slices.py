@@ -292,7 +292,7 @@ def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[
         raise InputError(f"there is no data token {query}: the model has {len(data)}, from 0")
     if len(data) * weights.tokens > _MAX_SCORES:
         raise InputError(f"{weights.tokens} tokens that all ask are too many to show their attention")
-    names, labels = head_names(model), _token_labels(model)
+    names, labels = head_names(model), model.token_labels
     plans: list[tuple[HeadAttention, IntArray, FloatArray]] = []  # heads still without numbers
     for b, block in enumerate(weights.blocks):
         for h, head in enumerate(block.attention.heads):
@@ -353,25 +353,3 @@ def head_names(model: Model) -> dict[tuple[int, int], str]:
         }
     heads = len(model.weights.blocks[0].attention.heads) if model.weights.blocks else 0
     return {(0, h): text for h, text in enumerate(summands(model.formula, heads)) if text}
-
-
-def _token_labels(model: Model) -> list[str]:
-    """Data tokens by what they carry, memory tokens by their table and place in it."""
-    weights = model.weights
-    data = set(weights.data_tokens.tolist())
-    if model.construction == "polynomial":
-        return [f"direction {k + 1}" for k in range(weights.tokens)]
-    marks = {k: name for k, name in enumerate(weights.slots) if name.startswith("gate")}
-    table = dict.fromkeys(range(weights.tokens), "")
-    for row, col in zip(weights.memory.rows.tolist(), weights.memory.cols.tolist(), strict=True):
-        if col in marks:
-            table[row] = marks[col].removeprefix("gate")
-    seen: dict[str, int] = {}
-    labels = []
-    for token in range(weights.tokens):
-        if token in data:
-            labels.append(f"position {token + 1}" if len(data) > 1 else "data")
-            continue
-        seen[table[token]] = seen.get(table[token], 0) + 1
-        labels.append(f"table {table[token]}, token {seen[table[token]]}")
-    return labels
