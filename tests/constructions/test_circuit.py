@@ -9,6 +9,7 @@ import transformula as tf
 from support.circuit_models import CASES
 from transformula.certificates.circuit import prove_circuit
 from transformula.certificates.proof import RefutedError
+from transformula.constructions import circuit_guide
 from transformula.errors import InputError, TransformulaError
 from transformula.formulas import Formula
 from transformula.transformers import files, reference
@@ -79,6 +80,15 @@ def test_kinks_are_bent_before_they_are_looked_up(formula, box, tokens, dtype, r
     """A table of sqrt(|u|) across zero needs more tokens than there are; |u| is two ReLUs."""
     model = tf.compile(formula, on=box, rel=rel, construction="circuit", dtype=dtype)
     assert model.certificate.bound <= model.certificate.eps and model.memory_tokens <= tokens
+
+
+def test_values_far_from_zero_are_held_around_zero(monkeypatch):
+    """log on 90,000..110,000 is 11.5 +- 0.1: what is rounded is the 0.1."""
+    task = {"formula": "log(a)*b", "on": "a=90000..110000, b=1..2", "rel": 1e-3}
+    model = tf.compile(**task, construction="circuit", dtype="float32")
+    monkeypatch.setattr(circuit_guide, "_FAR", np.inf)
+    plain = tf.compile(**task, construction="circuit", dtype="float32")
+    assert model.certificate.rounding < plain.certificate.rounding / 2
 
 
 def test_gravity_has_three_layers_and_few_tokens(circuits):
