@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
+from transformula.certificates.proof import RefutedError
 from transformula.certificates.rules import Target
 from transformula.constructions.chooser import (
     CONSTRUCTIONS,
@@ -126,6 +127,13 @@ def _first_proven(name: str, formula: Formula, options: Options) -> Model:
             refused = error
             shortfall = error.unless_closer(shortfall)
     assert shortfall is not None, "a construction yields candidates or raises"
+    if isinstance(shortfall, RefutedError):  # said of weights that were just made: errors went too far
+        other = "" if options.dtype == "float64" else ", or use float64"
+        raise NotProvenError(
+            f"no {name} could be proven, errors carry too far: {shortfall}; "
+            f"ask for a larger eps or take a smaller box{other}",
+            place=shortfall.place,
+        )
     raise shortfall
 
 

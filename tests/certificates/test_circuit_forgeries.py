@@ -83,14 +83,15 @@ def test_a_table_that_is_wrong_just_beyond_the_exact_arguments(monkeypatch):
     fitted = circuits_made._fit
 
     def forged(function, ends, goal, shift, dtype):
-        table = fitted(function, ends, goal, shift, dtype)
+        table, reached = fitted(function, ends, goal, shift, dtype)
         steep, high = 2.0**14, ends[1]
         offset = float((table.slopes * high + table.offsets).max()) - 40 - steep * high
-        return circuits_made.NodeTable(
+        wrong = circuits_made.NodeTable(
             np.append(table.slopes, np.float32(steep)),
             np.append(table.offsets, np.float32(offset)),
             np.append(table.values, np.float32(40)),
         )
+        return wrong, reached
 
     monkeypatch.setattr(circuits_made, "_fit", forged)
     formula, weights, plan = circuit_of("sin(x - y)", FAR_AWAY, 0.2, "float32")

@@ -133,6 +133,21 @@ def test_sums_are_free():
     assert len(_circuit("x + y/3 - pi*x + 2", ["x", "y"]).wires) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("sqrt(x*y)*sqrt(x*y)", "x*y"), ("z*(x*y)**(1/2)*sqrt(x*y)", "z*x*y"), ("sqrt(x/y)**4*y**2", "x**2"),
+        ("sqrt(x*y)*sqrt(z)/sqrt(x*y)", "sqrt(z)"), ("sqrt(x**2)*y", "abs(x)*y"),
+        ("(y**4)**(1/2)*x", "y**2*x"),
+    ],
+)  # fmt: skip
+def test_roots_that_are_squared_come_apart(text, same):
+    names, box = ["x", "y", "z"], [(0.5, 2)] * 3
+    circuit, *_ = _check([parse(text, names)], names, box, PlainGuide())
+    other, *_ = _check([parse(same, names)], names, box, PlainGuide())
+    assert len(circuit.wires) <= len(other.wires) + 2
+
+
 def test_kinks_are_no_part_of_a_table():
     circuit = _circuit("sqrt(abs(x)) + exp(-abs(sin(y)))", ["x", "y"])
     assert _tables(circuit) == ["exp(-u)", "sin(u)", "sqrt(u)"] and _bends(circuit) == 4

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import transformula as tf
 from transformula.formulas import Formula
 from transformula.formulas.enclosures import enclose, precision
+from transformula.formulas.numeric import evaluate_accurately
 from transformula.taylor.conjugates import without_cancelling_roots
 
 CHANGED = {
@@ -20,6 +21,8 @@ CHANGED = {
     "x*y - sqrt(x**2*y**2 - z)": "x=2..5, y=2..5, z=1..2",
     "(sqrt(b**2 + 4*a*c) - b)/(2*a)": "a=1..2, b=1..9, c=1..2",
     "sqrt(x**2 + (sqrt(y**2 + z) - y)) - x": "x=1..9, y=1..9, z=1..2",
+    "sqrt(x**2 + x**2/9 + y/9) - x": "x=1..9, y=1..2",
+    "x + y - sqrt((x + y)**2 - z)": "x=5..9, y=1..2, z=1..2",
 }
 UNCHANGED = {
     "sqrt(x**2 + y) - x": "x=0..9, y=-1..2",  # y may vanish
@@ -28,6 +31,7 @@ UNCHANGED = {
     "sqrt(x**2 + y) - x - 1": "x=0..1, y=1..2",  # x**2 is no larger than y
     "sqrt(x**2 - y) - x": "x=-9..9, y=1..2",  # x may have either sign
     "sqrt(x**2 + 1) - x": "x=0..9",  # one table anyway
+    "sqrt(x**2 + x**2 - y) - x": "x=-9..9, y=1..2",
     "x - y*z": "x=0..1, y=0..1, z=0..1",
 }
 
@@ -55,6 +59,25 @@ def test_both_ways_of_writing_are_equal(text):
 def test_what_need_not_or_must_not_be_rewritten(text):
     formula = Formula.of(text, UNCHANGED[text])
     assert without_cancelling_roots(formula) == formula
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        ("sqrt(max(9*x - 8, 0)**2 + max(9*x - 8, 0)**2 + y) - max(9*x - 8, 0)", "x=0..1, y=1/9..2/9"),
+        ("sqrt((x - y)**2 - z + (x - y)**2) - (x - y)", "x=5..9, y=-9..-5, z=1..2"),
+    ],
+)
+def test_a_square_that_stands_there_twice_is_taken_once(text, box):
+    """Equal terms are one object: taking every one out certified a wrong network."""
+    formula = Formula.of(text, box)
+    low, high = np.array(formula.box.floats()).T
+    _assert_equal(formula, np.linspace(low, high, 50))
+    model = tf.compile(text, on=box, rel=1e-2, construction="circuit")
+    x = np.random.default_rng(0).uniform(low, high, (2000, len(low)))
+    x[: len(low)] = high
+    meant = evaluate_accurately(formula.outputs[0], formula.box.variables, list(x.T))
+    assert np.abs(model(x) - meant).max() <= model.certificate.bound
 
 
 def test_every_root_in_a_sum_is_rewritten():

@@ -67,7 +67,10 @@ class HeadProofs:
         gap = own - foreign - score_slack(size, 5, self.form)
         others = self.weights.tokens - len(head.slopes)
         if not gap > SILENT:
-            raise RefutedError("a head is not kept to its own table: the gate is too weak")
+            raise RefutedError(
+                f"a head is not kept to its own table where its argument may reach {reach:.3g}: "
+                "the gate is too weak"
+            )
         spread = math.nextafter(float(np.abs(head.values).max()) + value, math.inf)
         return (arb(others) * (-arb(gap)).exp() * arb(spread)).upper()
 

@@ -95,11 +95,12 @@ def construct_circuit(
     positions = 1 if shape is None else shape[0]
     formula = formula_of_a_position(whole, positions) or whole
     shortfall: NotProvenError | None = None
+    failed: dict[object, _Failure] = {}
     for analysis in _promising_first(formula, eps, dtype):
         for split in SPLITS:
             nodes = analysis.planned(eps, split)
             try:
-                tables = _fit_tables(nodes, eps, split, dtype)
+                tables = _fit_tables(nodes, eps, split, dtype, failed)
             except NotProvenError as error:
                 shortfall = error.unless_closer(shortfall)
                 continue
@@ -190,26 +191,29 @@ class _Analysis:
         return nodes
 
     def _restrain(self, nodes: dict[int, Node], eps: float) -> None:
-        """Ask more of wires whose errors would carry an argument to where its function is steeper."""
+        """Ask more of wires whose errors would carry an argument to where its function has other slopes."""
         for k in sorted(nodes):
             node = nodes[k]
             assert node.wire.argument is not None
             share = node.share * eps / max(node.sensitivity, 1e-300)
-            room = _room(node, max(share, 2 * node.slope * node.drift))
+            room = _room(node, share)
             readable = [nodes[i] for i in self.circuit.needed(node.wire.argument) if i in nodes]
             for _ in range(_HALVINGS):
                 if node.drift <= room:
                     break
                 for other in readable:
-                    other.sensitivity *= max(node.drift / room, 2.0)
+                    other.most = _own_error(other, eps) * min(room / node.drift, 0.5)
                 _expect_errors(nodes, eps)
 
 
-def _room(node: Node, allowed: float) -> float:
-    """How far errors may move the argument, at most ``drift``, for f to move by no more than allowed."""
+def _room(node: Node, share: float) -> float:
+    """How far errors may move the argument, at most ``drift``, before f moves more than was planned for."""
     function, (low, high), room = node.wire.function, node.ends, node.drift
-    if function is None or function == SQUARE or room <= _NEAR * (high - low):
+    if function is None:  # a ReLU that is on or off was planned to stay so
+        return max(low / 2, -high / 2, share) if low > 0 or high < 0 else room
+    if function == SQUARE or room <= _NEAR * (high - low):
         return room
+    allowed = max(share, 2 * node.slope * room)
     for _ in range(_HALVINGS):
         if lipschitz(function, "u", *inside_domain(function, (low - room, high + room))) * room <= allowed:
             break
@@ -286,10 +290,20 @@ def _effective_slope(node: Node, allowed: float) -> float:
     return allowed / shift
 
 
+class _Failure(NamedTuple):
+    """A goal that was missed, and the best table found."""
+
+    goal: float
+    table: NodeTable
+
+
 def _fit_tables(
-    nodes: dict[int, Node], eps: float, split: Split, dtype: str
+    nodes: dict[int, Node], eps: float, split: Split, dtype: str, failed: dict[object, _Failure]
 ) -> dict[int, tuple[object, NodeTable]]:
-    """A table for every table wire: (key of the table, table); equal keys share."""
+    """A table for every table wire: (key of the table, table); equal keys share.
+
+    Where a goal was missed before, a smaller one is not tried again: ``failed`` remembers.
+    """
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
     tables = [k for k, n in nodes.items() if n.wire.is_table]
@@ -309,7 +323,13 @@ def _fit_tables(
     fitted = {}
     for done, (key, (function, ends, tightest, shift)) in enumerate(wanted.items()):
         report("solving", done, len(wanted) - done)
-        fitted[key] = _fit(function, ends, tightest, shift, dtype)
+        missed = failed.get(key)
+        if missed is not None and tightest <= missed.goal:
+            fitted[key] = missed.table
+            continue
+        fitted[key], reached = _fit(function, ends, tightest, shift, dtype)
+        if not reached:
+            failed[key] = _Failure(tightest, fitted[key])
     return {k: (keys[k], fitted[keys[k]]) for k in tables}
 
 
@@ -337,11 +357,12 @@ def _own_error(node: Node, eps: float) -> float:
     """What a wire may add: a table its share, but no more than a table of zeros would."""
     if not node.wire.is_table:
         return 0.0
-    return min(node.share * eps / max(node.sensitivity, 1e-300), node.size)
+    return min(node.share * eps / max(node.sensitivity, 1e-300), node.size, node.most)
 
 
 @lru_cache(maxsize=64)
-def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> NodeTable:
+def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
+    """A table, and whether it meets the goal."""
     low, high = ends
     if function != SQUARE:  # the square's table has its margin already
         least, most = domain_ends(function)
@@ -361,10 +382,10 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
             )
     except CannotFit as failure:
         if failure.best is not None:
-            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values)
+            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), False
         raise NotProvenError(
             f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
             f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
             measured=failure.best_error,
         ) from None
-    return NodeTable(table.slopes, table.offsets, table.values)
+    return NodeTable(table.slopes, table.offsets, table.values), True

@@ -30,6 +30,7 @@ class Node:
     reads: list[tuple[int, float]] = field(default_factory=list)
     sensitivity: float = 0.0
     share: float = 0.0
+    most: float = math.inf  # of error that those who read it can do with
     drift: float = 0.0  # about how far errors will move the argument
     singular: bool = False
     scale: int = 0  # the head reads 2^scale · argument

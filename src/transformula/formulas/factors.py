@@ -27,7 +27,14 @@ def factors_of(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
             stack.append((node.args[0], exponent / 2))
         else:
             powers[node] = powers.get(node, Fraction(0)) + exponent
+        if not stack:  # what stayed whole under a root may come apart once the roots are squared
+            whole = [b for b, e in powers.items() if e and e.denominator == 1 and _comes_apart(b)]
+            stack = [(b, powers.pop(b)) for b in whole]
     return constant, {base: e for base, e in powers.items() if e}
+
+
+def _comes_apart(base: Expr) -> bool:
+    return base.op in ("mul", "div", "sqrt") or (base.op == "pow" and base.args[1].number is not None)
 
 
 def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from transformula.errors import NotProvenError
 from transformula.formulas import expression as ex
 from transformula.formulas.additive import (
     as_part,
@@ -42,7 +43,7 @@ from transformula.formulas.enclosures import enclose
 from transformula.formulas.expression import Expr, variables_of, walk
 from transformula.formulas.factors import distributed, factors_of
 from transformula.formulas.guides import Guide
-from transformula.formulas.squares import as_squares, radicand
+from transformula.formulas.squares import as_squares, radicand, root_of
 from transformula.formulas.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire, combined, constant_of
 
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
@@ -78,6 +79,10 @@ class _Lowering:
 
     def _table_of(self, expr: Expr) -> Linear:
         """f of one linear form of the inputs, or of one inner sub-expression."""
+        inside = radicand(expr)
+        root = None if inside is None else root_of(inside)
+        if root is not None:  # √p² = |p|
+            return combined([(ex.number(1), self.lower(ex.call("abs", root)))], expr)
         bent = smooth_outside(expr)
         if bent is not None:
             return self._function_of(with_argument(expr, bent, ARGUMENT), bent)
@@ -93,7 +98,7 @@ class _Lowering:
             return length
         through = narrowest(expr)
         if through is None:
-            raise ValueError(f"{expr} is not a function of one argument")
+            raise NotProvenError(f"{expr} could not be taken apart into functions of one argument")
         function = with_argument(expr, through, ARGUMENT)
         if function in _SQUARES:
             return self._square(self.lower(through))

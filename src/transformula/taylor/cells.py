@@ -126,8 +126,8 @@ def _bisect(
     d = len(lows)
     linear = np.abs(model.terms[1 : 1 + d, cut])
     lows, highs = lows[:, cut], highs[:, cut]
-    share = (highs - lows) / whole
     with np.errstate(invalid="ignore"):
+        share = np.nan_to_num((highs - lows) / whole)  # an axis without width is not cut
         slope = linear / np.maximum(linear.max(axis=0), TINY)
     axis = np.argmax(np.where(np.isfinite(model.rest[cut]), slope + 0.1, 1.0) * share, axis=0)
     boxes = np.arange(lows.shape[1])

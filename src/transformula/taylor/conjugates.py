@@ -64,11 +64,11 @@ def _rewritten(total: Expr, box: Box) -> Expr:
         if exponent != Fraction(1, 2) or inside.op != "add":
             continue
         others = [*total.args[:k], *total.args[k + 1 :]]
-        for square in inside.args:
+        for j, square in enumerate(inside.args):
             base = root_of(square)
             if base is None:
                 continue
-            rest = ex.add(*(t for t in inside.args if t is not square))
+            rest = ex.add(*inside.args[:j], *inside.args[j + 1 :])  # by place: equal terms are one object
             for sign in (-1, 1):
                 left = _without(others, ex.mul(ex.number(sign), factor, base))
                 better = None if left is None else _conjugate(factor, base, sign, rest, box)

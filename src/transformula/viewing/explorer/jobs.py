@@ -235,7 +235,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
     if os.name != "posix":
         process.kill()
         return
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # gone, and its number perhaps somebody else's
         os.kill(process.pid, signal.SIGKILL)
 
 
