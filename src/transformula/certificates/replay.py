@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from transformula.certificates.proof import RefutedError
 from transformula.formulas.circuits import Circuit
@@ -21,6 +21,8 @@ from transformula.formulas.lowering import build_circuit
 from transformula.formulas.positions import formula_of_a_position
 from transformula.taylor.conjugates import without_cancelling_roots
 from transformula.transformers.circuit import CircuitWeights
+
+T = TypeVar("T")
 
 _RATIONAL = re.compile(r"-?\d{1,400}(/\d{1,400})?", re.ASCII)
 _MAX_EXPONENT = 400
@@ -51,6 +53,12 @@ def _exponent(value: object) -> int:
     return value
 
 
+def _next(choices: list[T], missing: str) -> T:
+    if not choices:
+        raise RefutedError(missing)
+    return choices.pop()
+
+
 class ReplayGuide:
     """The stored choices, in the order in which they were made."""
 
@@ -69,45 +77,34 @@ class ReplayGuide:
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """The next product's split."""
-        if not self.balances or self.balances[-1].weight <= 0:
+        choice = _next(self.balances, "the plan has no split for a product")
+        if choice.weight <= 0:
             raise RefutedError("the plan has no split for a product")
-        return self.balances.pop()
+        return choice
 
     def centre(self, argument: Expr) -> Fraction:
         """The next square's centre."""
-        if not self.centres:
-            raise RefutedError("the plan has no centre for a square")
-        return self.centres.pop()
+        return _next(self.centres, "the plan has no centre for a square")
 
     def offset(self, function: Expr, argument: Expr) -> Fraction:
         """What was taken off the next table's values."""
-        if not self.offsets:
-            raise RefutedError("the plan does not say what is taken off a table's values")
-        return self.offsets.pop()
+        return _next(self.offsets, "the plan does not say what is taken off a table's values")
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """The next table's clamps."""
-        if not self.clamps:
-            raise RefutedError("the plan does not say whether an argument is clamped")
-        return self.clamps.pop()
+        return _next(self.clamps, "the plan does not say whether an argument is clamped")
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether the next product was written with other factors."""
-        if not self.exchanges:
-            raise RefutedError("the plan does not say whether factors are exchanged")
-        return self.exchanges.pop()
+        return _next(self.exchanges, "the plan does not say whether factors are exchanged")
 
     def in_logs(self, bases: Sequence[Expr]) -> bool:
         """Whether the next product was taken apart into logarithms."""
-        if not self.logs:
-            raise RefutedError("the plan does not say whether a product is taken apart")
-        return self.logs.pop()
+        return _next(self.logs, "the plan does not say whether a product is taken apart")
 
     def directions(self, radicand: Expr) -> int:
         """In how many directions the next length was measured."""
-        if not self.norms:
-            raise RefutedError("the plan does not say how a length is measured")
-        return self.norms.pop()
+        return _next(self.norms, "the plan does not say how a length is measured")
 
 
 def replay(

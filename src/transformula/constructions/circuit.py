@@ -195,8 +195,7 @@ class _Analysis:
         for k in sorted(nodes):
             node = nodes[k]
             assert node.wire.argument is not None
-            share = node.share * eps / max(node.sensitivity, 1e-300)
-            room = _room(node, share)
+            room = _room(node, _share(node, eps))
             readable = [nodes[i] for i in self.circuit.needed(node.wire.argument) if i in nodes]
             for _ in range(_HALVINGS):
                 if node.drift <= room:
@@ -357,7 +356,12 @@ def _own_error(node: Node, eps: float) -> float:
     """What a wire may add: a table its share, but no more than a table of zeros would."""
     if not node.wire.is_table:
         return 0.0
-    return min(node.share * eps / max(node.sensitivity, 1e-300), node.size, node.most)
+    return min(_share(node, eps), node.size, node.most)
+
+
+def _share(node: Node, eps: float) -> float:
+    """The error at a wire that uses up its share of the outputs' tolerance."""
+    return node.share * eps / max(node.sensitivity, 1e-300)
 
 
 @lru_cache(maxsize=64)
