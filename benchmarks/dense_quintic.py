@@ -53,9 +53,7 @@ def run_theirs(folder: str) -> dict[str, object]:
 
 
 def _apart(side: str, folder: str) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, __file__, side, folder], capture_output=True, check=True, text=True
-    )
+    done = subprocess.run([sys.executable, __file__, side, folder], capture_output=True, check=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -63,7 +61,7 @@ def measure() -> list[Line]:
     """Compile once, then run both sides."""
     import transformula as tf
     from compiling import dense_text
-    from transformula.formulas.polynomials import as_polynomial
+    from transformula.kernel.polynomials import as_polynomial
 
     model = tf.compile(dense_text(VARIABLES, DEGREE), on=f"x1..x{VARIABLES}=-1..1")
     terms = as_polynomial(model.formula.outputs[0], model.box.variables).rational_or_ball_terms()

@@ -71,9 +71,7 @@ def make(model, degree):
         "poly+linear": lambda: make_pipeline(PolynomialFeatures(degree), LinearRegression()),
         "poly+ridge": lambda: make_pipeline(PolynomialFeatures(degree), Ridge(1.0)),
         "hist boosting": lambda: HistGradientBoostingRegressor(random_state=0),
-        "mlp": lambda: MLPRegressor(
-            hidden_layer_sizes=(100, 100), early_stopping=True, max_iter=100, random_state=0
-        ),
+        "mlp": lambda: MLPRegressor(hidden_layer_sizes=(100, 100), early_stopping=True, max_iter=100, random_state=0),
     }[model]()
 
 
@@ -112,9 +110,7 @@ TABLES = {
 def measure(name):
     columns = f"{'model':14}{'target':9}{'rows':>7}{'vars':>5}{'rank':>5}{'deg':>4}{'seed':>5}"
     print(f"\n== {name} (OMP_NUM_THREADS={THREADS})", flush=True)
-    print(
-        f"{columns}{'test MSE':>11}{'wall s':>8}{'cpu s':>8}{'peak MiB':>9}{'start':>6}  remark", flush=True
-    )
+    print(f"{columns}{'test MSE':>11}{'wall s':>8}{'cpu s':>8}{'peak MiB':>9}{'start':>6}  remark", flush=True)
     for t, n, d, r, q, s, m in TABLES[name]:
         command = [sys.executable, __file__, "job", json.dumps([m, t, n, d, r, q, s])]
         environment = os.environ | {"OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS}

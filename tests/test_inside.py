@@ -19,10 +19,7 @@ def test_a_trace_has_names(model):
     assert seen.residual("y1", block=0).shape == (2, model.tokens)
     assert not seen.residual("y1", block=0, token=0).any() and seen.residual("y1", token=0).all()
     np.testing.assert_allclose(seen.outputs[:, 0], model([[0.5, 1.0], [3.0, -1.0]]))
-    assert (
-        seen.tokens[:3] == ("data", "table 1, token 1", "table 1, token 2")
-        and len(seen.tokens) == model.tokens
-    )
+    assert seen.tokens[:3] == ("data", "table 1, token 1", "table 1, token 2") and len(seen.tokens) == model.tokens
 
 
 def test_attention_stays_in_its_own_table(model):

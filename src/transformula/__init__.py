@@ -14,10 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformula.certificates.checker import Verification
     from transformula.compiling import compile, load, memorize, verify
-    from transformula.formulas.boxes import Box
-    from transformula.formulas.formula import Formula
+    from transformula.kernel.boxes import Box, Formula
+    from transformula.kernel.check import Verification
     from transformula.learning import (
         OneLayerTransformerRegressor,
         PolynomialTransformerClassifier,
@@ -32,13 +31,13 @@ _HOME = {
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
-    "Box": "transformula.formulas.boxes",
-    "Formula": "transformula.formulas.formula",
+    "Box": "transformula.kernel.boxes",
+    "Formula": "transformula.kernel.boxes",
     "Model": "transformula.model",
     "OneLayerTransformerRegressor": "transformula.learning",
     "PolynomialTransformerClassifier": "transformula.learning",
     "PolynomialTransformerRegressor": "transformula.learning",
-    "Verification": "transformula.certificates.checker",
+    "Verification": "transformula.kernel.check",
 }
 
 __all__ = [

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformula.certificates.checker import Verification, certify, verify_files, verify_folder
-from transformula.certificates.proof import RefutedError
-from transformula.certificates.rules import Target
-from transformula.constructions.chooser import (
-    CONSTRUCTIONS,
-    DEFAULT_EPS,
-    Options,
-    candidates,
-    rounds,
-)
-from transformula.errors import InputError, NotProvenError, TransformulaError
-from transformula.formulas.boxes import MAX_VARIABLES
-from transformula.formulas.formula import Formula
+from transformula.constructions.attempts import Built
+from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
+from transformula.constructions.registry import MEMORIZE, Construction, chosen
+from transformula.errors import InputError, NotProvenError, RefutedError, TransformulaError, closer
+from transformula.formulas.boxes import box_of
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import MAX_VARIABLES, Formula
+from transformula.kernel.check import Verification, prove, verify_files, verify_folder
+from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.files import unpack
+from transformula.kernel.weights import DTYPES
 from transformula.model import Model
-from transformula.taylor.definedness import check_defined_on
-from transformula.transformers.files import pack
-from transformula.transformers.weights import DTYPES, Weights
+from transformula.packing import certify, check_bound, outlined, pack
+from transformula.searching.ground import prepared
+
+#: Other tables round a little better or worse; beyond this factor only another circuit helps.
+_HOPELESS = 20.0
 
 
 def compile(
@@ -74,7 +74,7 @@ def compile(
     Raises
     ------
     transformula.errors.InputError
-        The formula, the box or an option can not be used.
+        The formula, the box or an option cannot be used.
     transformula.errors.NotProvenError
         No construction could be proven to meet ``eps``; the error carries the best bound.
 
@@ -89,17 +89,16 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = _at_positions(Formula.of(formula, on), shape)
+    parsed = _at_positions(Formula.of(formula, box_of(on)), shape)
     if rel is not None:
-        check_defined_on(parsed)
-        eps = _absolute(rel, eps, parsed)
+        eps = _absolute(rel, eps, prepared(parsed).extended)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
     refusals: list[TransformulaError] = []
-    for names in rounds(parsed, options):
+    for competing in rounds(parsed, options):
         proven = []
-        for name in names:
+        for kind in competing:
             try:
-                proven.append(_first_proven(name, parsed, options))
+                proven.append(_first_proven(kind, parsed, options))
             except (NotProvenError, InputError) as error:
                 refusals.append(error)
         if proven:
@@ -107,34 +106,32 @@ def compile(
     raise _most_telling(refusals)
 
 
-def _first_proven(name: str, formula: Formula, options: Options) -> Model:
-    """The first candidate of a construction whose proof closes, or the refusal that came closest."""
-    shortfall: NotProvenError | None = None
-    found = candidates(name, formula, options)
-    refused: NotProvenError | None = None
-    while True:
-        try:
-            candidate = found.send(refused)  # a construction may learn from what could not be proven
-        except StopIteration:
-            break
-        except TransformulaError:
-            if shortfall is None:
-                raise
-            break  # what was almost proven says more than why the rest could not even be built
-        try:
-            return _package(name, candidate.weights, formula, options, candidate.plan)
-        except NotProvenError as error:
-            refused = error
-            shortfall = error.unless_closer(shortfall)
-    assert shortfall is not None, "a construction yields candidates or raises"
-    if isinstance(shortfall, RefutedError):  # said of weights that were just made: errors went too far
+def _first_proven(construction: Construction, formula: Formula, options: Options) -> Model:
+    """The first attempt of a construction whose proof closes, or the refusal that came closest."""
+    closest: NotProvenError | None = None
+    hopeless: set[int] = set()
+    try:
+        for attempt in attempts(construction, formula, options):
+            if attempt.group in hopeless:
+                continue
+            try:
+                return package(attempt.construction, attempt.build(), formula, options)
+            except NotProvenError as error:
+                closest = closer(error, closest)
+                if options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps:
+                    hopeless.add(attempt.group)
+    except TransformulaError:
+        if closest is None:
+            raise  # else what was almost proven says more than why the rest could not even be begun
+    assert closest is not None, "a construction yields attempts or raises"
+    if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
         other = "" if options.dtype == "float64" else ", or use float64"
         raise NotProvenError(
-            f"no {name} could be proven, errors carry too far: {shortfall}; "
+            f"no {construction.name} could be proven, errors carry too far: {closest}; "
             f"ask for a larger eps or take a smaller box{other}",
-            place=shortfall.place,
+            place=closest.place,
         )
-    raise shortfall
+    raise closest
 
 
 def _size(model: Model) -> float:
@@ -147,7 +144,7 @@ def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
     closest: NotProvenError | None = None
     for error in refusals:
         if isinstance(error, NotProvenError):
-            closest = error.unless_closer(closest)
+            closest = closer(error, closest)
     return closest or refusals[0]
 
 
@@ -174,8 +171,8 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     _check_eps(eps)
     _check_dtype(dtype)
     samples = Samples.of(x, y)
-    weights = construct_memorize(samples, eps, dtype)
-    return _package("memorize", weights, samples, Options(eps=eps, dtype=dtype))
+    built = Built(construct_memorize(samples, eps, dtype))
+    return package(MEMORIZE, built, samples, Options(eps=eps, dtype=dtype))
 
 
 def _options(
@@ -189,13 +186,12 @@ def _options(
 ) -> Options:
     _check_eps(eps)
     _check_dtype(dtype)
-    if construction not in ("auto", *CONSTRUCTIONS):
-        raise InputError(f"unknown construction {construction!r}: choose auto, {', '.join(CONSTRUCTIONS)}")
+    wanted = chosen(construction)
     if layers not in (None, 1):
         raise InputError("layers can be left open or set to 1")
     if shape is not None:
         shape = _check_shape(shape, formula)
-    return Options(None if eps is None else float(eps), construction, dtype, multi_head, layers, shape)
+    return Options(None if eps is None else float(eps), wanted, dtype, multi_head, layers, shape)
 
 
 def _absolute(rel: float, eps: float | None, formula: Formula) -> float:
@@ -247,23 +243,20 @@ def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
     return n, d
 
 
-def _package(
-    name: str, weights: Weights, target: Target, options: Options, plan: dict[str, Any] | None = None
-) -> Model:
-    description: dict[str, Any] = {"construction": name}
+def package(construction: Construction, built: Built, target: Formula | Samples, options: Options) -> Model:
+    """Search for the evidence, store it, and prove the claim from what is stored."""
+    name, shape = construction.name, None if options.shape is None else list(options.shape)
     if isinstance(target, Samples):
-        description["samples"] = {"x": target.x.tolist(), "y": target.y.tolist()}
+        plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
     else:
-        description |= {"formulas": list(target.texts), "box": str(target.box)}
-    if options.shape is not None:
-        description["shape"] = list(options.shape)
-    if plan:
-        description["plan"] = plan
-    packed = pack(weights, description)
-    eps = options.eps
-    if eps is None and name != "polynomial":
-        eps = DEFAULT_EPS
-    certificate = certify(name, weights, target, packed, eps, plan)
+        plain = Description(name, formulas=list(target.texts), box=str(target.box), shape=shape, circuit=built.circuit)
+    description = outlined(built.weights, plain)
+    eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
+    check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+    packed = pack(built.weights, description, built.evidence.evidence())
+    weights, stored = unpack(packed)
+    proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+    certificate = certify(packed, stored, weights.dtype, proof, eps)
     return Model(name, target, weights, packed, certificate, options.shape)
 
 

@@ -1,26 +1,41 @@
-"""What happens inside a model, by name: the residual stream, attention patterns and tables.
+"""What happens inside a model, by name: the residual stream, attention patterns, tables and wires.
 
-Everything is read out of the weights or computed by the reference executor; nothing is approximated.
+Everything is read out of the weights and the stored circuit, or computed by the reference executor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import fmpq
 
-from transformula.errors import InputError
-from transformula.formulas.additive import decompose
-from transformula.formulas.formula import Formula
+from transformula.errors import InputError, NotProvenError
 from transformula.formulas.samples import Samples
-from transformula.transformers.circuit import CircuitWeights
-from transformula.transformers.one_layer import TableHead
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import precision
+from transformula.kernel.boxes import Formula
+from transformula.kernel.circuits import Circuit, Linear, Wire
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.expression import Expr
+from transformula.kernel.meanings import Meanings
+from transformula.kernel.weights import FloatArray, Weights
+from transformula.kernel.wire_ranges import WireRanges
+from transformula.rewriting.additive import decompose
+from transformula.searching.box_ranges import function_range, inside_domain
 from transformula.transformers.reference import Trace
-from transformula.transformers.weights import FloatArray, Weights
+
+if TYPE_CHECKING:
+    from transformula.model import Model
 
 Ends = tuple[float, float]
+_ANYWHERE = (-math.inf, math.inf)
+_BITS = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +135,7 @@ class Table:
     def __repr__(self) -> str:
         place = f"block {self.block}, head {self.head}"
         axes = " and ".join(
-            f"{text} in {low:.4g}..{high:.4g}"
-            for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
+            f"{text} in {low:.4g}..{high:.4g}" for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
         )
         what = f" {self.function} of" if self.function else ""
         return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
@@ -139,9 +153,7 @@ def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
     """
     gates = {k: name.removeprefix("gate") for k, name in enumerate(weights.slots) if name[:4] == "gate"}
     memory = weights.memory
-    marks = {
-        r: gates[c] for r, c in zip(memory.rows.tolist(), memory.cols.tolist(), strict=True) if c in gates
-    }
+    marks = {r: gates[c] for r, c in zip(memory.rows.tolist(), memory.cols.tolist(), strict=True) if c in gates}
     depends = set(weights.data_tokens.tolist())
     counts: dict[str, int] = {}
     labels = []
@@ -164,10 +176,14 @@ def summands(target: Formula | Samples, heads: int) -> list[str]:
     return parts if len(parts) == heads else [""] * heads
 
 
-def layer_tables(weights: Weights, heads: Sequence[TableHead], target: Formula | Samples) -> Iterator[Table]:
-    """The tables of a one-layer model."""
-    box = target.box.floats()
-    for h, (head, text) in enumerate(zip(heads, summands(target, len(heads)), strict=True)):
+def tables_of(model: Model) -> Iterator[Table]:
+    """The tables of a model, head by head; none for Fang's blocks."""
+    return _TABLES[model.family.name](model)
+
+
+def _layer_tables(model: Model) -> Iterator[Table]:
+    weights, box = model.weights, model.box.floats()
+    for h, (head, text) in enumerate(zip(model.reading, summands(model.formula, len(model.reading)), strict=True)):
         yield Table(
             0, h, text,
             tuple(_text(form, weights.inputs) for form in head.forms),
@@ -177,18 +193,70 @@ def layer_tables(weights: Weights, heads: Sequence[TableHead], target: Formula |
         )  # fmt: skip
 
 
-def circuit_tables(
-    weights: Weights, network: CircuitWeights, functions: Mapping[str, tuple[str, Ends]]
-) -> Iterator[Table]:
-    """The tables of a circuit; ``functions`` maps a wire's slot to (what it is of u, the range of u)."""
-    for b, (heads, _) in enumerate(network.blocks):
-        for h, head in enumerate(heads):
-            slot = weights.slots[head.slot]
-            text, ends = functions.get(slot, ("", (-np.inf, np.inf)))
+def _circuit_tables(model: Model) -> Iterator[Table]:
+    slots, wires = model.weights.slots, model.wires
+    known = {w.place[:2]: (k, str(w.function)) for k, w in enumerate(wires.circuit.wires) if w.function and w.place}
+    for b, block in enumerate(model.reading.blocks):
+        for h, head in enumerate(block.heads):
+            k, text = known.get((b, h), (-1, ""))
             yield Table(
-                b, h, text, (_text(head.form, weights.slots),), (ends,), (slot,),
+                b, h, text, (_text(head.form, slots),), (wires.arguments.get(k, _ANYWHERE),), (slots[head.slot],),
                 head.slopes[:, None], head.offsets[:, None], head.values[:, None],
             )  # fmt: skip
+
+
+_TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
+    "ridge": lambda model: iter(()),
+    "tables": _layer_tables,
+    "circuit": _circuit_tables,
+}
+
+
+class Wires:
+    """What the wires of a stored circuit mean, as expressions in the inputs, and where their arguments lie."""
+
+    def __init__(self, circuit: Circuit, formula: Formula, stored: Any, evidence: Evidence) -> None:
+        self.circuit, self.formula, self.stored, self.evidence = circuit, formula, stored, evidence
+        self.meanings: list[Expr] = []
+        for k, wire in enumerate(circuit.wires):
+            sides = [self.meaning(argument) for argument in wire.arguments]
+            self.meanings.append(_meaning(wire, sides) if sides else ex.variable(circuit.variables[k]))
+
+    def meaning(self, linear: Linear) -> Expr:
+        """A linear form of wires as an expression in the inputs."""
+        return ex.add(*(ex.mul(c, self.meanings[k]) for k, c in linear.terms), linear.constant)
+
+    @cached_property
+    def arguments(self) -> dict[int, Ends]:
+        """Where the arguments of tables and ReLUs lie for points of the box, as evidence shows it.
+
+        Of a model that does not verify, some are missing.
+        """
+        found: dict[int, Ends] = {}
+        with suppress(NotProvenError), precision(_BITS):
+            meanings = Meanings(self.formula, self.circuit, self.stored, self.evidence)
+            ranges = WireRanges(self.circuit, meanings, self.evidence)
+            found = ranges.arguments
+            for k, wire in enumerate(self.circuit.wires):
+                ranges.add(k)
+                if wire.function is not None:
+                    ends = inside_domain(wire.function, found.get(k, _ANYWHERE))
+                    if k in found:
+                        found[k] = ends
+                    bounded = math.isfinite(ends[1] - ends[0])
+                    low, high = function_range(wire.function, *ends) if bounded else _ANYWHERE
+                    ranges.found(k, (np.asarray(low), np.asarray(high)))
+        return found
+
+
+def _meaning(wire: Wire, sides: Sequence[Expr]) -> Expr:
+    if wire.is_norm:
+        return ex.call("sqrt", ex.add(*(ex.power(side, ex.number(2)) for side in sides)))
+    if wire.is_product:
+        return ex.mul(*sides)
+    if wire.function is None:
+        return ex.call("max", sides[0], ex.number(0))
+    return ex.substitute(wire.function, dict(zip(map(ex.variable, wire.names), sides, strict=True)))
 
 
 def _text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:

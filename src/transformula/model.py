@@ -10,23 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
-from transformula.certificates.checker import stored_shape, stored_target
-from transformula.certificates.claim import Certificate
+from transformula.constructions.registry import CONSTRUCTIONS, Construction, Family
 from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
-from transformula.formulas.boxes import Box
-from transformula.formulas.formula import Formula
-from transformula.formulas.samples import Samples
+from transformula.formulas.samples import Samples, stored_target
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.circuits import Circuit, CircuitReader
+from transformula.kernel.claim import Certificate
+from transformula.kernel.description import (
+    CERTIFICATE_FILE,
+    EVIDENCE_FILE,
+    MODEL_FILE,
+    WEIGHTS_FILE,
+    Description,
+    parse_json,
+)
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.positions import formula_of_a_position
+from transformula.kernel.weights import Weights
 from transformula.transformers import files, reference
-from transformula.transformers.circuit import CircuitWeights, read_circuit, run_circuit
 from transformula.transformers.exact import run_exact
-from transformula.transformers.one_layer import TableHead, read_heads, run_one_layer
-from transformula.transformers.ridge import Ridge, read_ridge, run_fast, run_fast_torch
-from transformula.transformers.weights import Weights
+from transformula.transformers.matrices import memory_tokens, most_heads
 
 if TYPE_CHECKING:
-    from transformula.certificates.replay import ReplayGuide
-    from transformula.formulas.circuits import Circuit
-    from transformula.inside import NamedTrace, Table
+    from transformula.inside import NamedTrace, Table, Wires
     from transformula.transformers.torch_executor import TransformerModule
 
 
@@ -47,7 +54,7 @@ class Model:
     construction: str
     formula: Formula | Samples
     weights: Weights
-    packed: files.Packed
+    packed: Packed
     certificate: Certificate
     sequence: tuple[int, int] | None = None
 
@@ -64,7 +71,7 @@ class Model:
     @property
     def heads(self) -> int:
         """The most heads in any block."""
-        return self.weights.heads
+        return most_heads(self.weights)
 
     @property
     def tokens(self) -> int:
@@ -74,33 +81,33 @@ class Model:
     @property
     def memory_tokens(self) -> int:
         """Tokens that do not depend on the input."""
-        return self.weights.memory_tokens
+        return memory_tokens(self.weights)
 
     @property
     def parameter_count(self) -> int:
         """Numbers that depend on the formula; for a polynomial F, β and b, as Fang counts them."""
-        weights = self.weights
-        if self.construction == "polynomial":
-            beta = weights.tokens * self.degree * weights.outputs
-            return weights.tokens * len(weights.inputs) + beta + weights.outputs
-        return weights.nonzeros + weights.memory.nonzeros
+        return self.family.count(self.weights, lambda: self.reading)
+
+    @property
+    def made_by(self) -> Construction:
+        """The construction, with all that depends on it."""
+        return CONSTRUCTIONS[self.construction]
+
+    @property
+    def family(self) -> Family:
+        """The layout of the weights, and how they are run."""
+        return self.made_by.family
 
     @cached_property
-    def _circuit(self) -> CircuitWeights:
-        return read_circuit(self.weights)
-
-    @cached_property
-    def _tables(self) -> tuple[TableHead, ...]:
-        return read_heads(self.weights)
+    def reading(self) -> Any:
+        """The weights read back: a `Ridge`, the heads of one layer, or the blocks of a circuit."""
+        return self.family.read(self.weights)
 
     @property
     def degree(self) -> int:
         """Degree of a polynomial model."""
-        return max(self._ridge.degree, 1)
-
-    @cached_property
-    def _ridge(self) -> Ridge:
-        return read_ridge(self.weights)
+        degree: int = self.reading.degree
+        return max(degree, 1)
 
     def __call__(self, x: Any) -> Any:
         """Evaluate rows of inputs, columns in the order of the box's variables.
@@ -115,12 +122,7 @@ class Model:
         except ValueError:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
-        if self.construction == "polynomial":
-            values = run_fast(self._ridge.fast, rows)
-        elif self.construction == "circuit":
-            values = run_circuit(self.weights, self._circuit, rows)
-        else:
-            values = run_one_layer(self.weights, self._tables, rows)
+        values = self.family.run(self.weights, self.reading, rows)
         return _shaped(values, single, self.sequence)
 
     def _evaluate_tensor(self, x: Any) -> Any:
@@ -128,10 +130,8 @@ class Model:
 
         rows, single = self._rows(x)
         rows = rows.to(getattr(torch, self.weights.dtype))
-        if self.construction == "polynomial":
-            values = run_fast_torch(self._ridge.fast, rows)
-        else:
-            values = self.to_torch().to(rows.device)(rows)
+        fast = self.family.run_torch
+        values = self.to_torch().to(rows.device)(rows) if fast is None else fast(self.reading, rows)
         return _shaped(values, single, self.sequence)
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
@@ -145,9 +145,7 @@ class Model:
         rows = x[None, :] if single else x
         if rows.ndim != 2 or rows.shape[1] != inputs:
             names = ", ".join(self.weights.inputs)
-            raise PointError(
-                f"expected rows of {inputs} numbers ({names}), got an array of shape {tuple(x.shape)}"
-            )
+            raise PointError(f"expected rows of {inputs} numbers ({names}), got an array of shape {tuple(x.shape)}")
         if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub":
             try:
                 if rows.dtype.kind not in "OSU":
@@ -181,46 +179,41 @@ class Model:
         """What each token is: data, a position, a direction, or a place in a table."""
         from transformula import inside
 
-        data = "position" if self.sequence else "direction" if self.construction == "polynomial" else "data"
-        return inside.token_labels(self.weights, data)
+        return inside.token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """Every head's table: function, range, slopes, offsets and values; empty for a polynomial."""
         from transformula import inside
 
-        if self.construction == "polynomial":
-            return ()
-        if self.construction != "circuit":
-            return tuple(inside.layer_tables(self.weights, self._tables, self.formula))
-        return tuple(inside.circuit_tables(self.weights, self._circuit, self._functions()))
-
-    @property
-    def circuit(self) -> Circuit:
-        """The wires of a circuit model, at one position: its formula lowered again as its plan says."""
-        return self._replayed[0]
+        return tuple(inside.tables_of(self))
 
     @cached_property
-    def _replayed(self) -> tuple[Circuit, Formula, ReplayGuide]:
-        from transformula.certificates.checker import stored_plan
-        from transformula.certificates.replay import replay
+    def description(self) -> Description:
+        """model.json."""
+        return unpack(self.packed)[1]
 
-        assert isinstance(self.formula, Formula), "a circuit computes formulas"
-        return replay(self._circuit, self.formula, stored_plan(files.unpack(self.packed)[1]))
+    @cached_property
+    def position_formula(self) -> Formula:
+        """What one position computes; the whole formula where each position carries all inputs."""
+        assert isinstance(self.formula, Formula), "samples have no positions"
+        own = int((self.weights.embedding.rows < self.weights.width).sum())  # inputs of the first token
+        if self.sequence is not None and own < len(self.weights.inputs):
+            return formula_of_a_position(self.formula, self.sequence[0])
+        return self.formula
 
-    def _functions(self) -> dict[str, tuple[str, tuple[float, float]]]:
-        """For every table of a circuit the function of u and the range of u, as its head reads it."""
-        from transformula.taylor.box_ranges import BoxRanges
+    @cached_property
+    def circuit(self) -> Circuit:
+        """The stored circuit of a softmax model, at one position."""
+        return CircuitReader(self.position_formula.box.variables).read(self.description.circuit)
 
-        circuit, formula, guide = self._replayed
-        ranges = BoxRanges(formula.box)
-        found = {}
-        for k, wire in enumerate(circuit.wires):
-            if wire.is_table and wire.argument is not None:
-                scale = 2.0 ** guide.scales.get(k, (0, 0))[0]
-                low, high = ranges.of(wire.argument.meaning)
-                found[f"w{k}"] = (str(wire.function), (scale * low, scale * high))
-        return found
+    @cached_property
+    def wires(self) -> Wires:
+        """What the wires of the stored circuit mean, and where their arguments lie."""
+        from transformula.inside import Wires
+
+        evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
+        return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
     def to_torch(self) -> TransformerModule:
         """The blocks as a trainable `torch.nn.Module` with the same weights."""
@@ -230,7 +223,7 @@ class Model:
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""
-        from transformula.certificates.exported import onnx_bytes
+        from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
         if path.suffix != ".onnx":
@@ -239,53 +232,47 @@ class Model:
         try:
             files.write_file(path, data)
         except OSError as error:
-            raise ExportError(f"can not write {path}: {error.strerror or error}") from None
+            raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
         return path
 
     def save(self, folder: str | Path) -> Path:
         """Write the model folder, whole or not at all."""
         folder = Path(folder)
         contents: dict[str, bytes | str] = {
-            files.WEIGHTS_FILE: self.packed.arrays,
-            files.MODEL_FILE: self.packed.description,
-            files.CERTIFICATE_FILE: self.certificate.to_json(),
+            WEIGHTS_FILE: self.packed.arrays,
+            MODEL_FILE: self.packed.description,
+            EVIDENCE_FILE: self.packed.evidence,
+            CERTIFICATE_FILE: self.certificate.to_json(),
         }
         try:
             files.write_folder(folder, contents)
         except OSError as error:
-            raise ModelFileError(f"can not write {folder}: {error.strerror or error}") from None
+            raise ModelFileError(f"cannot write {folder}: {error.strerror or error}") from None
         return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
         """Read a model folder. Nothing is executed, and the claim is read but not checked: see verify."""
         folder = Path(folder)
-        certificate = files.read_text(folder, files.CERTIFICATE_FILE)
+        certificate = read_text(folder, CERTIFICATE_FILE)
         try:
-            return cls.from_packed(files.read_packed(folder), certificate)
+            return cls.from_packed(read_packed(folder), certificate)
         except UncertifiedError as error:
             raise ModelFileError(f"{folder}: {error}") from None
 
     @classmethod
-    def from_packed(cls, packed: files.Packed, claim: str) -> Model:
+    def from_packed(cls, packed: Packed, claim: str) -> Model:
         """The model of a folder's contents: its packed weights and the text of its certificate."""
-        weights, description = files.unpack(packed)
+        weights, description = unpack(packed)
         certificate = Certificate.from_json(claim)
-        if packed.weights_sha256 != certificate.weights_sha256:
-            raise UncertifiedError("model.safetensors is not the certified file (sha256 differs)")
-        if packed.model_sha256 != certificate.model_sha256:
-            raise UncertifiedError("model.json is not the certified file (sha256 differs)")
+        for name, found in packed.hashes.items():
+            if found != getattr(certificate, name):
+                raise UncertifiedError(f"the files are not the certified ones ({name} differs)")
         formula = stored_target(description)
         if weights.inputs != formula.box.variables or weights.outputs != len(formula.outputs):
             raise UncertifiedError("the weights' inputs or outputs are not those of the formula")
-        return cls(
-            str(description.get("construction")),
-            formula,
-            weights,
-            packed,
-            certificate,
-            stored_shape(description, weights),
-        )
+        shape = None if description.shape is None else (description.shape[0], description.shape[1])
+        return cls(description.construction, formula, weights, packed, certificate, shape)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: formula, box, claim, size and a small plot."""

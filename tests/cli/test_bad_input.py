@@ -41,9 +41,7 @@ BAD = {
 def test_compile_refuses(cli, tmp_path, case, as_json):
     formula, box = BAD[case]
     arguments = ["--construction", "polynomial"] if case == "not a polynomial" else []
-    result = cli(
-        "compile", formula, "--on", box, "--out", str(tmp_path / "m"), *arguments, *["--json"] * as_json
-    )
+    result = cli("compile", formula, "--on", box, "--out", str(tmp_path / "m"), *arguments, *["--json"] * as_json)
     _one_sentence(result)
     if as_json:
         assert json.loads(result.out)["error"] in result.err
@@ -86,9 +84,7 @@ def test_wrong_usage_is_exit_code_two(cli, arguments):
 
 
 def test_a_tolerance_that_is_not_proven_is_exit_code_one(cli, tmp_path):
-    result = cli(
-        "compile", "x**2/3", "--on", "x=0..1", "--eps", "1e-30", "--out", str(tmp_path / "m"), "--json"
-    )
+    result = cli("compile", "x**2/3", "--on", "x=0..1", "--eps", "1e-30", "--out", str(tmp_path / "m"), "--json")
     _one_sentence(result, code=1)
     assert json.loads(result.out)["best_bound"] < 1e-13
     assert list(tmp_path.iterdir()) == []
@@ -112,6 +108,7 @@ def folder(tmp_path):
     [
         (lambda f: (f / "model.json").unlink(), "no model.json"),
         (lambda f: (f / "certificate.json").unlink(), "no certificate.json"),
+        (lambda f: (f / "evidence.json").unlink(), "no evidence.json"),
         (lambda f: (f / "model.safetensors").unlink(), "no model.safetensors"),
     ],
 )
@@ -127,8 +124,9 @@ def test_an_incomplete_folder_is_refused_by_name(cli, folder, verb, damage, said
     [
         ("model.safetensors", b"garbage!", "model.safetensors is truncated"),
         ("model.json", b"{}", "does not describe a transformula model"),
-        ("model.json", b"\x89PNG", "model.json is not JSON"),
-        ("certificate.json", b"[]", "not a certificate"),
+        ("model.json", b"\x89PNG", "model.json is not UTF-8 text"),
+        ("model.json", b"{", "model.json cannot be read as JSON"),
+        ("certificate.json", b"[]", "certificate.json is not a JSON object"),
     ],
 )
 def test_a_damaged_folder_is_refused_by_name(cli, folder, name, data, said):
@@ -143,6 +141,15 @@ def test_a_damaged_folder_is_refused_by_name(cli, folder, name, data, said):
     assert facts["verified"] is False and said in facts["reasons"][0]
 
 
+def test_damaged_evidence_is_seen_by_its_fingerprint_and_by_the_checker(cli, folder):
+    (folder / "evidence.json").write_bytes(b"{")
+    shown = cli("show", str(folder))
+    _one_sentence(shown)
+    assert "evidence_sha256 differs" in shown.err
+    verified = cli("verify", str(folder), "--json")
+    assert verified.code == 1 and "evidence.json cannot be read as JSON" in json.loads(verified.out)["reasons"][0]
+
+
 @pytest.mark.parametrize(
     ("at", "said"),
     [
@@ -155,11 +162,11 @@ def test_a_damaged_folder_is_refused_by_name(cli, folder, name, data, said):
         ("x=1,y=2*pi+1e-60", "outside 0..2*pi"),
         ("x=nan,y=1", "only finite numbers"),
         ("x=inf,y=1", "only finite numbers"),
-        ("x=abc,y=1", "can not be read"),
-        ("x=,y=1", "can not be read"),
+        ("x=abc,y=1", "cannot be read"),
+        ("x=,y=1", "cannot be read"),
         ("x=log(-1),y=1", "not a number"),
         ("x=9**9**9**9,y=1", "too large"),
-        ("x=__import__('os'),y=1", "can not be read"),
+        ("x=__import__('os'),y=1", "cannot be read"),
     ],
 )
 def test_a_bad_point_is_refused(cli, folder, at, said):
@@ -168,9 +175,7 @@ def test_a_bad_point_is_refused(cli, folder, at, said):
     assert said in result.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["--at", "x=0,y=0", "--csv", "a", "--out", "b"], ["--csv", "a.csv"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["--at", "x=0,y=0", "--csv", "a", "--out", "b"], ["--csv", "a.csv"]])
 def test_eval_needs_a_point_or_a_table(cli, folder, arguments):
     _one_sentence(cli("eval", str(folder), *arguments))
 

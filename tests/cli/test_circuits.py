@@ -83,18 +83,16 @@ def test_only_circuits_are_drawn(cli, tmp_path):
     assert not (tmp_path / "c.svg").exists()
 
 
-def test_a_drawing_that_can_not_be_written(cli, kinks, tmp_path):
+def test_a_drawing_that_cannot_be_written(cli, kinks, tmp_path):
     refused = cli("show", kinks, "--svg", str(tmp_path / "nowhere" / "c.svg"))
-    assert refused.code == 2 and "can not write" in refused.err
+    assert refused.code == 2 and "cannot write" in refused.err
 
 
 def test_show_lists_the_tables_of_one_layer(cli, tmp_path):
     folder = str(tmp_path / "m")
     text = ["compile", "sin(x) + exp(y - x)", "--on", "x=0..1, y=0..1", "--eps", "1e-3", "--out", folder]
     for construction in ("lookup", "partition"):
-        assert (
-            cli(*(text if construction == "lookup" else [*text, "--construction", "partition"][:])).code == 0
-        )
+        assert cli(*(text if construction == "lookup" else [*text, "--construction", "partition"][:])).code == 0
         lines = json.loads(cli("show", folder, "--json").out)["tables"]
         assert len(lines) == 2 and "sin(x)" in lines[0] and "exp(y - x)" in lines[1]
 
@@ -127,9 +125,7 @@ def test_a_sequence_is_shown_at_one_position(cli, tmp_path):
     assert sum("output" in line for line in lines) == 2 and any("sin(x_1)" in line for line in lines)
     assert cli("show", folder, "--svg", str(tmp_path / "s.svg")).code == 0
     assert cli("verify", folder).code == 0 and cli("report", folder).code == 0
-    values = json.loads(cli("eval", folder, "--at", "x_1=1,y_1=1,x_2=0,y_2=1,x_3=1,y_3=0", "--json").out)[
-        "values"
-    ]
+    values = json.loads(cli("eval", folder, "--at", "x_1=1,y_1=1,x_2=0,y_2=1,x_3=1,y_3=0", "--json").out)["values"]
     assert abs(values[0] - 1) < 1e-3 and abs(values[2]) < 1e-3
 
 

@@ -39,9 +39,7 @@ def test_the_issues_own_session(cli, folder):
 
     facts = _json(cli("export", str(folder), "--to", "torch", "--json"))
     assert facts["out"] == str(folder / "torch") and facts["within_rounding"] is True
-    assert "torch.nn.MultiheadAttention" in facts["attention"] and facts["narrow_formats"].startswith(
-        "measured"
-    )
+    assert "torch.nn.MultiheadAttention" in facts["attention"] and facts["narrow_formats"].startswith("measured")
     assert sorted(p.name for p in (folder / "torch").iterdir()) == ["load.py", "model.safetensors"]
 
     facts = _json(cli("verify", str(folder), "--onnx", str(folder / "model.onnx"), "--json"))
@@ -71,9 +69,7 @@ def test_a_model_folder_with_exports_is_still_a_model_folder(cli, folder):
     (folder / "torch" / "__pycache__").mkdir()
     assert cli("verify", str(folder)).code == 0 and tf.load(folder).tokens
     assert cli("compile", "x", "--on", "x=0..1", "--out", str(folder)).code == 0
-    assert (
-        not (folder / "model.onnx").exists() and not (folder / "torch").exists()
-    )  # they were of another model
+    assert not (folder / "model.onnx").exists() and not (folder / "torch").exists()  # they were of another model
 
 
 def test_somebody_elses_files_are_left_alone(cli, folder, tmp_path):

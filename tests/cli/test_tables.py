@@ -134,7 +134,7 @@ def test_missing_and_unwritable_files_are_named(cli, folder, tmp_path):
     assert result.code == 2 and "there is no file" in result.err
     (tmp_path / "t.csv").write_text("x,y\n1,1\n")
     result = cli("eval", folder, "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path / "no" / "o.csv"))
-    assert result.code == 2 and "can not write" in result.err
+    assert result.code == 2 and "cannot write" in result.err
     result = cli("eval", folder, "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path))
     assert result.code == 2 and "Traceback" not in result.err
 
@@ -142,9 +142,7 @@ def test_missing_and_unwritable_files_are_named(cli, folder, tmp_path):
 def test_several_outputs_make_several_columns(cli, tmp_path):
     folder = tf.compile(["x", "2*x"], on="x=0..1").save(tmp_path / "two")
     (tmp_path / "t.csv").write_text("x\n0.5\n")
-    assert (
-        cli("eval", str(folder), "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.csv")).code == 0
-    )
+    assert cli("eval", str(folder), "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.csv")).code == 0
     assert (tmp_path / "o.csv").read_text().splitlines()[0] == "x,f1,f2"
 
 

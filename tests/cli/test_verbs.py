@@ -24,9 +24,7 @@ def _json(result):
 def test_the_issues_own_session(cli, tmp_path):
     folder = str(tmp_path / "f2")
     facts = _json(cli("compile", F2, "--on", "x1..x9=-3..3", "--out", folder, "--json"))
-    needed = (
-        "construction layers heads tokens memory_tokens parameters eps approximation rounding bound seconds"
-    )
+    needed = "construction layers heads tokens memory_tokens parameters eps approximation rounding bound seconds"
     assert set(needed.split()) <= set(facts)
     assert facts["construction"] == "polynomial" and facts["tokens"] == 11
     assert facts["approximation"] == 0 and 0 < facts["bound"] <= facts["eps"] < 1e-10

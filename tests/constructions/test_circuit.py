@@ -1,5 +1,6 @@
 """Sizes and tolerances of named circuits: a regression in tokens, layers or tightness fails here."""
 
+import json
 from typing import ClassVar
 
 import numpy as np
@@ -7,12 +8,12 @@ import pytest
 
 import transformula as tf
 from support.circuit_models import CASES
-from transformula.certificates.circuit import prove_circuit
-from transformula.certificates.proof import RefutedError
 from transformula.constructions import circuit_guide
-from transformula.errors import InputError, TransformulaError
-from transformula.formulas import Formula
-from transformula.transformers import files, reference
+from transformula.errors import InputError, RefutedError, TransformulaError
+from transformula.kernel.boxes import Formula
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.softmax_rule import prove_softmax
+from transformula.transformers import reference
 
 #: name: layers, memory tokens (with slack for another machine's libraries)
 SIZES = {
@@ -140,9 +141,7 @@ class TestSequences:
 
     @pytest.mark.parametrize("dtype, eps", [("float64", 1e-6), ("float32", 1e-3)])
     def test_every_position_computes_the_same(self, dtype, eps):
-        whole = tf.compile(
-            self.FORMULAS, on=self.BOX, eps=eps, shape=(5, 2), dtype=dtype, construction="circuit"
-        )
+        whole = tf.compile(self.FORMULAS, on=self.BOX, eps=eps, shape=(5, 2), dtype=dtype, construction="circuit")
         one = tf.compile(self.FORMULAS, on=self.BOX, eps=eps, dtype=dtype, construction="circuit")
         assert whole.memory_tokens == one.memory_tokens and whole.tokens == one.tokens + 4
         assert whole.certificate.bound == one.certificate.bound and tf.verify(whole).verified
@@ -154,9 +153,7 @@ class TestSequences:
 
     def test_positions_may_differ_and_see_each_other(self):
         formulas = ["min(a, b)*c", "max(a, b)", "a*b*c + c"]
-        model = tf.compile(
-            formulas, on="a=0..1, b=0..1, c=-1..1", eps=1e-6, shape=(3, 1), construction="circuit"
-        )
+        model = tf.compile(formulas, on="a=0..1, b=0..1, c=-1..1", eps=1e-6, shape=(3, 1), construction="circuit")
         x = np.random.default_rng(1).uniform([0, 0, -1], 1, (50, 3))
         a, b, c = x.T
         wanted = np.stack([np.minimum(a, b) * c, np.maximum(a, b), a * b * c + c], axis=1)
@@ -166,12 +163,12 @@ class TestSequences:
 
     def test_the_checker_compares_the_positions(self):
         same = tf.compile(self.FORMULAS, on=self.BOX, eps=1e-3, shape=(2, 2), construction="circuit")
-        other = Formula.of(
-            ["x_1*y_1", "sin(x_1)/(1 + y_1**2)", "x_2*y_2", "cos(x_2)/(1 + y_2**2)"], on=same.box
-        )
-        _, description = files.unpack(same.packed)
+        other = Formula.of(["x_1*y_1", "sin(x_1)/(1 + y_1**2)", "x_2*y_2", "cos(x_2)/(1 + y_2**2)"], on=same.box)
+        evidence = Evidence(json.loads(same.packed.evidence))
+        circuit = same.description.circuit
+        assert prove_softmax(same.weights, same.formula, circuit, evidence).bound <= 1e-3
         with pytest.raises(RefutedError, match="differ"):
-            prove_circuit(same.weights, other, description["plan"])
+            prove_softmax(same.weights, other, circuit, evidence)
 
 
 class TestAuto:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from support.prover import numpy_function, random_formula
-from transformula.formulas import numeric, parse
+from transformula.formulas import numeric
 from transformula.formulas.numeric import evaluate, evaluate_accurately
+from transformula.kernel.parsing import parse
 
 EVERYTHING = [
     "sin(x) + cos(x)*tan(x/3)", "asin(x/3) - acos(x/4) + atan(x)", "sinh(x)/cosh(x) - tanh(x)",

@@ -5,16 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.prover import random_formula
-from transformula.formulas import Formula
-from transformula.formulas.positions import at_every_position, formula_of_a_position
+from transformula.formulas.positions import at_every_position
+from transformula.kernel.boxes import Formula
+from transformula.kernel.errors import RefutedError
+from transformula.kernel.positions import formula_of_a_position
 
 
 def _of_first(formula):
     """The formula in the names that its first copy gets."""
     names = formula.box.variables
     box = {
-        f"{n}_1": ends
-        for n, ends in zip(names, zip(formula.box.lower, formula.box.upper, strict=True), strict=True)
+        f"{n}_1": ends for n, ends in zip(names, zip(formula.box.lower, formula.box.upper, strict=True), strict=True)
     }
     one = at_every_position(formula, 1)
     assert one.box.variables == tuple(box)
@@ -25,7 +26,7 @@ def _of_first(formula):
 def test_there_and_back(seed, positions, outputs):
     names = ["a", "b", "c"][: 1 + seed % 3]
     texts = [str(random_formula(seed + k, names)) for k in range(outputs)]
-    formula = Formula.of(texts, {n: (-1, k + 1) for k, n in enumerate(names)})
+    formula = Formula.of(texts, ", ".join(f"{n}=-1..{k + 1}" for k, n in enumerate(names)))
     many = at_every_position(formula, positions)
     assert len(many.outputs) == outputs * positions and many.box.dimension == len(names) * positions
     assert formula_of_a_position(many, positions) == _of_first(formula)
@@ -43,7 +44,7 @@ def test_names_that_look_like_copies():
     many = at_every_position(Formula.of("x_1 - 3*x", "x_1=0..1, x=0..2"), 2)
     assert len(set(many.box.variables)) == 4
     assert str(many) == "x_1_1 - 3*x_1; x_1_2 - 3*x_2"
-    assert formula_of_a_position(many, 2) is not None
+    assert str(formula_of_a_position(many, 2)) == "x_1_1 - 3*x_1"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,8 @@ def test_names_that_look_like_copies():
 def test_positions_that_differ(texts, box, positions):
     known = box.split(", ")
     used = [b for b in known if any(b.split("=")[0] in t for t in texts)]
-    assert formula_of_a_position(Formula.of(texts, ", ".join(used)), positions) is None
+    with pytest.raises(RefutedError, match="the formulas differ"):
+        formula_of_a_position(Formula.of(texts, ", ".join(used)), positions)
 
 
 def test_one_position_is_the_formula_itself():

@@ -11,10 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from transformula.errors import FormulaError
-from transformula.formulas import expression as ex
-from transformula.formulas.enclosures import enclose, precision
-from transformula.formulas.parsing import parse
-from transformula.formulas.printing import to_sympy, to_text
+from transformula.formulas.printing import to_sympy
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import enclose, precision
+from transformula.kernel.parsing import parse
+from transformula.kernel.printing import to_text
 
 numbers = st.builds(ex.number, st.builds(Fraction, st.integers(-9, 9), st.integers(1, 6)))
 leaves = numbers | st.sampled_from([ex.variable("x"), ex.variable("y"), ex.constant("pi"), ex.constant("E")])
@@ -99,9 +100,7 @@ def test_arb_and_sympy_agree_on_what_a_formula_means(tree, x, y):
     with precision(200):
         ball = enclose(tree, {n: arb(fmpq(v.numerator, v.denominator)) for n, v in point.items()})
     assume(ball.is_finite() and ball.rad() < 1e-20 and 1e-10 < abs(ball) < 1e30)
-    symbols = {
-        sympy.Symbol(n, real=True): sympy.Rational(v.numerator, v.denominator) for n, v in point.items()
-    }
+    symbols = {sympy.Symbol(n, real=True): sympy.Rational(v.numerator, v.denominator) for n, v in point.items()}
     value = sympy.N(to_sympy(tree).subs(symbols), 40)
     assume(value.is_real)
     with mpmath.workdps(40):

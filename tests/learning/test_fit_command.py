@@ -27,9 +27,7 @@ def table(tmp_path):
 
 def test_fit_prints_the_score_and_saves_a_model(table, tmp_path):
     out = tmp_path / "house"
-    done = runner.invoke(
-        app, ["fit", str(table), "--target", "price", "--degree", "2", "--out", str(out), "--json"]
-    )
+    done = runner.invoke(app, ["fit", str(table), "--target", "price", "--degree", "2", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert facts["r2_held_out"] > 0.999999 and facts["held_out_rows"] == 24

@@ -16,9 +16,7 @@ y = X[:, 0] * X[:, 1]
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize(
-    "bad, message", [(np.nan, "NaN"), (np.inf, "infinity"), ("red", "could not convert")]
-)
+@pytest.mark.parametrize("bad, message", [(np.nan, "NaN"), (np.inf, "infinity"), ("red", "could not convert")])
 def test_bad_cells_are_refused(kind, bad, message):
     broken = X.astype(object)
     broken[3, 1] = bad
@@ -42,9 +40,7 @@ def test_constant_columns_are_left_out(solver):
 
 @pytest.mark.parametrize("kind", [PolynomialTransformerRegressor, OneLayerTransformerRegressor])
 def test_nothing_but_constant_columns_gives_the_mean(kind):
-    np.testing.assert_allclose(
-        kind().fit(np.ones((9, 2)), np.arange(9.0)).predict(np.ones((2, 2))), 4.0, atol=0.1
-    )
+    np.testing.assert_allclose(kind().fit(np.ones((9, 2)), np.arange(9.0)).predict(np.ones((2, 2))), 4.0, atol=0.1)
 
 
 def test_a_constant_target():

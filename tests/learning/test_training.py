@@ -106,9 +106,9 @@ def test_classes_by_gradient():
 @pytest.mark.parametrize("tokens, memory", [("one", 8), ("each", 4), ("each", 0)])
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 def test_the_trained_layer_is_what_the_reference_executor_runs(tokens, memory, positions):
-    model = OneLayerTransformerRegressor(
-        tokens=tokens, memory_tokens=memory, positions=positions, epochs=3
-    ).fit(X, np.column_stack([y, -y]))
+    model = OneLayerTransformerRegressor(tokens=tokens, memory_tokens=memory, positions=positions, epochs=3).fit(
+        X, np.column_stack([y, -y])
+    )
     np.testing.assert_allclose(run(model.weights_, X), model.predict(X), atol=1e-12)
 
 

@@ -10,9 +10,11 @@ import numpy as np
 
 import transformula as tf
 from transformula.errors import ModelFileError
-from transformula.formulas.circuits import Circuit
 from transformula.formulas.numeric import evaluate
-from transformula.formulas.wires import Linear
+from transformula.kernel.circuits import Circuit as StoredCircuit
+from transformula.kernel.circuits import Linear as StoredLinear
+from transformula.rewriting.circuits import Circuit
+from transformula.rewriting.wires import Linear
 
 CASES_FILE = Path(__file__).parents[2] / "benchmarks" / "formulas.csv"
 CASES = {row["name"]: row for row in csv.DictReader(CASES_FILE.read_text().splitlines())}
@@ -67,16 +69,28 @@ def wire_values(circuit: Circuit, x: np.ndarray) -> list[np.ndarray]:
             values.append(linear_value(wire.product.sum, values))
             continue
         if wire.norm is not None:
-            values.append(
-                np.hypot(*(linear_value(part, values) for part in (wire.norm.left, wire.norm.right)))
-            )
+            values.append(np.hypot(*(linear_value(part, values) for part in (wire.norm.left, wire.norm.right))))
             continue
         u = linear_value(wire.argument, values)
         values.append(np.maximum(u, 0) if wire.function is None else evaluate(wire.function, ["u"], [u]))
     return values
 
 
-def linear_value(linear: Linear, values: list[np.ndarray]) -> np.ndarray:
+def stored_values(circuit: StoredCircuit, x: np.ndarray) -> list[np.ndarray]:
+    """The same for a stored circuit: products are multiplied, and lengths are lengths."""
+    values = [x[:, k] for k in range(len(circuit.variables))]
+    for wire in circuit.wires[len(values) :]:
+        arguments = [linear_value(linear, values) for linear in wire.arguments]
+        if wire.total is not None:
+            values.append(np.hypot(*arguments) if wire.is_norm else arguments[0] * arguments[1])
+        elif wire.function is None:
+            values.append(np.maximum(arguments[0], 0))
+        else:
+            values.append(evaluate(wire.function, list(wire.names), arguments))
+    return values
+
+
+def linear_value(linear: Linear | StoredLinear, values: list[np.ndarray]) -> np.ndarray:
     def number(constant):
         return evaluate(constant, ["u"], [np.zeros(1)])[0]
 

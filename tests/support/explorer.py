@@ -63,9 +63,7 @@ def wait_until(condition, what):
 def running(**limits):
     """A server with the given limits."""
     app = create_app(Limits(**{"compile_workers": 2, **limits}))
-    config = uvicorn.Config(
-        app, port=0, log_level="error", loop="asyncio", ws="none", timeout_graceful_shutdown=1
-    )
+    config = uvicorn.Config(app, port=0, log_level="error", loop="asyncio", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

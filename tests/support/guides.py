@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.formulas.guides import Balance
+from transformula.rewriting.guides import Balance
 
 
 class RandomGuide:

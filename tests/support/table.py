@@ -6,8 +6,9 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.transformers.matrices import dense_matrix
 from transformula.transformers.positional import learned, sinusoidal
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 
 POLYNOMIALS = {
     "line": ("3*x - 1/3", "x=-1..1"),
@@ -45,7 +46,7 @@ def compiled(name: str, multi_head: bool = False, dtype: str = "float64") -> Cas
 
 
 def _random(rng, *shape, dtype="float64") -> Matrix:
-    return Matrix.from_dense(rng.normal(size=shape) / np.sqrt(shape[-1]), dtype)
+    return dense_matrix(rng.normal(size=shape) / np.sqrt(shape[-1]), dtype)
 
 
 def random_block(rng, width, heads, depth, units, kind="softmax", projected=True, scale=None) -> Block:
@@ -74,7 +75,7 @@ def hand_made(name: str, blocks, inputs=2, tokens=5, width=6, outputs=2, memory=
         slots=tuple(f"s{k}" for k in range(width)),
         tokens=tokens,
         embedding=_random(rng, tokens * width, inputs),
-        memory=Matrix.from_dense(memory),
+        memory=dense_matrix(memory),
         blocks=tuple(blocks),
         readout=_random(rng, outputs, tokens * width),
         bias=_random(rng, outputs, 1),

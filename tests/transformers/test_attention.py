@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from support.table import hand_made, random_block
+from transformula.kernel.weights import Attention, Block, FeedForward, Head
+from transformula.transformers.matrices import dense_matrix
 from transformula.transformers.reference import attend, feed_forward, hardmax, run_block, softmax
 from transformula.transformers.torch_executor import BlockModule, TransformerModule
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix
 
 WIDTH, TOKENS, SAMPLES = 12, 7, 5
 
@@ -19,9 +20,7 @@ def _as_heads(mha: nn.MultiheadAttention) -> Attention:
     out = mha.out_proj.weight.detach().numpy()
     parts = [slice(h * depth, (h + 1) * depth) for h in range(heads)]
     return Attention(
-        tuple(
-            Head(*(Matrix.from_dense(m[p]) for m in (q, k, v)), Matrix.from_dense(out[:, p])) for p in parts
-        ),
+        tuple(Head(*(dense_matrix(m[p]) for m in (q, k, v)), dense_matrix(out[:, p])) for p in parts),
         "softmax",
         1 / depth**0.5,
     )
@@ -48,21 +47,18 @@ def test_softmax_attention_is_torch_multihead_attention(heads):
 @pytest.mark.parametrize("heads", [1, 3])
 def test_a_block_is_an_encoder_layer_without_normalisation(heads):
     torch.manual_seed(heads)
-    layer = nn.TransformerEncoderLayer(
-        WIDTH, heads, 20, dropout=0.0, batch_first=True, bias=True, dtype=torch.float64
-    )
+    layer = nn.TransformerEncoderLayer(WIDTH, heads, 20, dropout=0.0, batch_first=True, bias=True, dtype=torch.float64)
     layer.norm1, layer.norm2 = nn.Identity(), nn.Identity()
     with torch.no_grad():
         layer.self_attn.in_proj_bias.zero_()
         layer.self_attn.out_proj.bias.zero_()
     arrays = [
-        p.detach().numpy()
-        for p in (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias)
+        p.detach().numpy() for p in (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias)
     ]
-    parts = [Matrix.from_dense(a.reshape(len(a), -1)) for a in arrays]
+    parts = [dense_matrix(a.reshape(len(a), -1)) for a in arrays]
     block = Block(_as_heads(layer.self_attn), FeedForward(*parts))
     z = torch.from_numpy(_stream(1))
-    layer.train()  # the fused inference path can not know that the norms were taken out
+    layer.train()  # the fused inference path cannot know that the norms were taken out
     expected = layer(z).detach()
     np.testing.assert_allclose(run_block(block, z.numpy())[0], expected, atol=1e-12)
     np.testing.assert_allclose(BlockModule(block)(z).detach(), expected, atol=1e-12)
@@ -106,7 +102,7 @@ def test_scale_multiplies_scores():
     rng = np.random.default_rng(4)
     block = random_block(rng, WIDTH, 1, 3, 0, scale=1.0)
     head = block.attention.heads[0]
-    louder = Head(Matrix.from_dense(head.query.dense() * 2.5), head.key, head.value, head.output)
+    louder = Head(dense_matrix(head.query.dense() * 2.5), head.key, head.value, head.output)
     z = _stream()
     np.testing.assert_allclose(
         attend(Attention((head,), "softmax", 2.5), z)[0],

@@ -47,15 +47,7 @@ def test_blocks_equal_denser_polynomials(multi_head, terms, points):
 def test_the_corners_of_the_box_are_exact_too(f2):
     corner = [fmpq(3) if k % 2 else fmpq(-3) for k in range(9)]
     x = [int(v.p) for v in corner]
-    q = (
-        x[0] ** 5
-        + 3 * x[1] ** 4
-        + 2 * x[2] ** 3
-        + 5 * x[2] * x[3]
-        + 3 * x[4] ** 2
-        + 2 * x[5] * x[6] * x[7]
-        + 2 * x[8]
-    )
+    q = x[0] ** 5 + 3 * x[1] ** 4 + 2 * x[2] ** 3 + 5 * x[2] * x[3] + 3 * x[4] ** 2 + 2 * x[5] * x[6] * x[7] + 2 * x[8]
     assert f2.exact(corner) == [q]
 
 

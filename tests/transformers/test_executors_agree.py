@@ -9,8 +9,10 @@ from flint import fmpq
 
 from support.table import NAMES, POLYNOMIALS, compiled, table
 from transformula.errors import InputError
+from transformula.kernel.description import Description
+from transformula.kernel.files import unpack
+from transformula.packing import pack
 from transformula.transformers.exact import run_exact
-from transformula.transformers.files import pack, unpack
 from transformula.transformers.reference import run, trace
 from transformula.transformers.ridge import read_ridge, run_fast, run_fast_torch
 from transformula.transformers.torch_executor import TransformerModule
@@ -48,9 +50,7 @@ def test_torch_in_float32_is_near_the_reference(name):
 @pytest.mark.parametrize("name", RATIONAL)
 def test_exact_is_the_reference_without_rounding(name):
     case = CASES[name]
-    exact = [
-        [float(Fraction(int(v.p), int(v.q))) for v in run_exact(case.weights, p)] for p in _exact_points(case)
-    ]
+    exact = [[float(Fraction(int(v.p), int(v.q))) for v in run_exact(case.weights, p)] for p in _exact_points(case)]
     _close(exact, run(case.weights, case.x[:6]))
 
 
@@ -72,7 +72,7 @@ def test_fast_paths_are_the_blocks(name, multi_head, dtype):
 @pytest.mark.parametrize("name", NAMES)
 def test_files_give_the_same_function_back(name):
     case = CASES[name]
-    weights, _ = unpack(pack(case.weights, {}))
+    weights, _ = unpack(pack(case.weights, Description("polynomial", formulas=["x"], box="x=0..1"), {}))
     assert np.array_equal(run(weights, case.x), run(case.weights, case.x))
 
 

@@ -1,5 +1,6 @@
 """Model folders: whole or not at all, nothing executed, nothing foreign overwritten."""
 
+import json
 import os
 import pickle
 import shutil
@@ -10,8 +11,8 @@ import pytest
 import transformula as tf
 from support.folders import contents, open_folder
 from transformula.errors import ModelFileError
-from transformula.transformers import files
-from transformula.transformers.weights import named_matrices
+from transformula.kernel import description
+from transformula.kernel.weights import named_matrices
 
 
 @pytest.fixture
@@ -21,9 +22,7 @@ def model():
 
 def test_a_round_trip_gives_everything_back(model, tmp_path):
     loaded = tf.load(model.save(tmp_path / "m"))
-    for (name, a), (other, b) in zip(
-        named_matrices(model.weights), named_matrices(loaded.weights), strict=True
-    ):
+    for (name, a), (other, b) in zip(named_matrices(model.weights), named_matrices(loaded.weights), strict=True):
         assert name == other and a.shape == b.shape and a.exact == b.exact
         assert all(np.array_equal(getattr(a, p), getattr(b, p)) for p in ("rows", "cols", "values"))
     assert loaded.certificate == model.certificate
@@ -48,9 +47,10 @@ def test_rationals_of_any_length_survive(tmp_path):
     assert tf.verify(tf.compile(f"x + {long}", on="x=-1..1").save(tmp_path / "n")).verified
 
 
-def test_the_folder_holds_three_files_that_others_can_read(model, tmp_path):
+def test_the_folder_holds_four_files_that_others_can_read(model, tmp_path):
     folder = model.save(tmp_path / "deep" / "er" / "m")
-    assert sorted(p.name for p in folder.iterdir()) == ["certificate.json", "model.json", "model.safetensors"]
+    names = ["certificate.json", "evidence.json", "model.json", "model.safetensors"]
+    assert sorted(p.name for p in folder.iterdir()) == names
     assert folder.stat().st_mode & 0o777 == 0o755
     assert list(folder.parent.iterdir()) == [folder]
 
@@ -60,6 +60,16 @@ def test_an_older_model_is_replaced(model, tmp_path):
     tf.compile("x", on="x=0..1").save(folder)
     assert tf.load(folder).formula.texts == ("x",)
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_folder_of_the_first_format_is_refused_and_may_be_replaced(model, tmp_path):
+    folder = model.save(tmp_path / "m")
+    (folder / "evidence.json").unlink()
+    body = json.loads((folder / "model.json").read_text()) | {"version": 1}
+    (folder / "model.json").write_text(json.dumps(body))
+    with pytest.raises(ModelFileError, match="format version 1, not 2: compile the formula again"):
+        tf.load(folder)
+    assert tf.verify(model.save(folder)).verified
 
 
 def test_an_empty_folder_may_be_used(model, tmp_path):
@@ -131,7 +141,7 @@ def test_a_file_in_the_way_is_left_alone(model, tmp_path):
     (tmp_path / "m").write_text("mine")
     with pytest.raises(ModelFileError):
         model.save(tmp_path / "m")
-    with pytest.raises(ModelFileError, match="can not write"):
+    with pytest.raises(ModelFileError, match="cannot write"):
         model.save(tmp_path / "m" / "inside")
     assert (tmp_path / "m").read_text() == "mine"
 
@@ -142,7 +152,7 @@ def test_loading_executes_nothing(model, tmp_path):
             return (os.mkdir, (str(tmp_path / "exploded"),))
 
     folder = model.save(tmp_path / "m")
-    for name in ("model.safetensors", "model.json", "certificate.json"):
+    for name in ("model.safetensors", "model.json", "evidence.json", "certificate.json"):
         keep = (folder / name).read_bytes()
         (folder / name).write_bytes(pickle.dumps(Bomb()))
         with pytest.raises(ModelFileError):
@@ -158,10 +168,12 @@ def test_loading_executes_nothing(model, tmp_path):
         (lambda f: shutil.rmtree(f), "is not a model folder"),
         (lambda f: (f / "model.json").unlink(), "has no model.json"),
         (lambda f: (f / "certificate.json").unlink(), "has no certificate.json"),
-        (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "truncated or not safetensors"),
-        (lambda f: (f / "model.json").write_text("{"), "is not JSON"),
-        (lambda f: (f / "certificate.json").write_text("{}"), "is not a certificate"),
+        (lambda f: (f / "evidence.json").unlink(), "has no evidence.json"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "model.safetensors is truncated"),
+        (lambda f: (f / "model.json").write_text("{"), "model.json cannot be read as JSON"),
+        (lambda f: (f / "certificate.json").write_text("{}"), "certificate.json has version None, not 2"),
         (lambda f: (f / "model.json").write_text((f / "model.json").read_text() + " "), "sha256 differs"),
+        (lambda f: (f / "evidence.json").write_text("{ }"), "evidence_sha256 differs"),
     ],
 )
 def test_load_refuses_a_damaged_folder_by_name(model, tmp_path, damage, said):
@@ -181,6 +193,6 @@ def test_load_refuses_weights_of_another_formula(model, tmp_path):
 
 def test_a_description_of_absurd_size_is_not_read(model, tmp_path, monkeypatch):
     folder = model.save(tmp_path / "m")
-    monkeypatch.setattr(files, "_MAX_JSON_BYTES", 10)
+    monkeypatch.setitem(description.MAX_BYTES, "model.json", 10)
     with pytest.raises(ModelFileError, match="too large"):
         tf.load(folder)

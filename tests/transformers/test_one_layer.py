@@ -16,11 +16,13 @@ import transformula as tf
 from support.balls import BallTransformer
 from support.one_layer_models import DTYPES, NAMES, model_named, points_of, truth
 from transformula.errors import PointError
-from transformula.formulas.enclosures import precision
+from transformula.kernel.balls import precision
+from transformula.kernel.files import unpack
+from transformula.kernel.weights import Attention, Block
+from transformula.packing import pack
 from transformula.transformers import one_layer, reference
-from transformula.transformers.files import pack, unpack
+from transformula.transformers.matrices import dense_matrix
 from transformula.transformers.one_layer import NotOneLayerError, read_heads, run_one_layer
-from transformula.transformers.weights import Attention, Block, Matrix
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in NAMES for d in DTYPES])
 
@@ -68,7 +70,7 @@ def test_files_give_the_same_model_back(name, dtype, tmp_path):
     loaded = tf.load(model.save(tmp_path / "model"))
     x = points_of(model)
     assert np.array_equal(loaded(x), model(x)) and loaded.sequence == model.sequence
-    weights, _ = unpack(pack(model.weights, {}))
+    weights, _ = unpack(pack(model.weights, model.description, {}))
     assert np.array_equal(reference.run(weights, x), reference.run(model.weights, x))
     assert tf.verify(tmp_path / "model").verified
 
@@ -87,9 +89,7 @@ def test_evaluation_does_not_depend_on_its_chunks(name, monkeypatch):
     monkeypatch.setattr(one_layer, "CHUNK_FLOATS", 1)
     np.testing.assert_allclose(model(x), whole, rtol=1e-11, atol=1e-13)
     monkeypatch.setattr(reference, "CHUNK_FLOATS", 1)
-    np.testing.assert_allclose(
-        reference.run(model.weights, x), np.reshape(whole, (len(x), -1)), rtol=1e-9, atol=1e-11
-    )
+    np.testing.assert_allclose(reference.run(model.weights, x), np.reshape(whole, (len(x), -1)), rtol=1e-9, atol=1e-11)
 
 
 def test_a_grid_is_found_and_a_scatter_is_not():
@@ -128,11 +128,7 @@ def test_sequences_go_in_and_come_out(name, n, d):
 
 def test_sorting_two_numbers_is_exact():
     model = model_named("sorting")
-    assert (
-        model.certificate.approximation == 0
-        and model.memory_tokens == 0
-        and model.certificate.rounding < 1e-12
-    )
+    assert model.certificate.approximation == 0 and model.memory_tokens == 0 and model.certificate.rounding < 1e-12
     x = np.random.default_rng(0).uniform(-1, 1, size=(500, 2, 1))
     np.testing.assert_allclose(model(x), np.sort(x, axis=1), rtol=0, atol=1e-12)
 
@@ -169,7 +165,7 @@ def _head_changed(model, **parts):
 def _with_entry(matrix, row, col, value):
     dense = matrix.dense()
     dense[row, col] = value
-    return Matrix.from_dense(dense)
+    return dense_matrix(dense)
 
 
 def test_what_is_not_one_layer_is_refused_by_name():
@@ -184,24 +180,22 @@ def test_what_is_not_one_layer_is_refused_by_name():
         (change(blocks=()), "0 layers"),
         (change(blocks=(Block(Attention(block.attention.heads, "hardmax")),)), "plain softmax"),
         (change(blocks=(Block(Attention(block.attention.heads, "softmax", 0.5)),)), "plain softmax"),
-        (change(embedding=entry(weights.embedding, slot("x.x"), 0, 2.0)), "scaled by the embedding"),
+        (change(embedding=entry(weights.embedding, slot("x.x"), 0, 2.0)), "an input is scaled"),
         (change(embedding=entry(weights.embedding, weights.width, 0, 1.0)), "constant 1 is not 1"),
         (change(memory=entry(weights.memory, 0, slot("one"), 2.0)), "constant 1 is not 1"),
-        (change(memory=entry(weights.memory, 1, slot("one"), 1.0)), "constant 1 is not 1"),
-        (change(memory=entry(weights.memory, 1, slot("x.x"), 0.5)), "input slot is not empty"),
-        (change(memory=entry(weights.memory, 0, slot("slope1"), 0.5)), "data token has a slope"),
-        (change(memory=entry(weights.memory, 0, slot("y1"), 0.5)), "output slot is not empty"),
+        (change(memory=entry(weights.memory, 1, slot("one"), 1.0)), "memory token carries the constant 1"),
+        (change(memory=entry(weights.memory, 0, slot("x.x"), 0.5)), "shares its slot with a constant"),
         (change(memory=entry(weights.memory, 0, slot("gate0"), 0.5)), "passes two gates"),
-        (at_head(query=entry(head.query, rows - 1, slot("one"), 2.0)), "gate does not read"),
-        (at_head(query=entry(head.query, 1, slot("one"), 0.0)), "offset row"),
-        (at_head(query=entry(head.query, 0, slot("one"), 1.0)), "axis row reads no inputs"),
-        (at_head(key=entry(head.key, 0, slot("x.x"), 1.0)), "key depends on the inputs"),
-        (at_head(key=entry(head.key, 0, slot("slope1"), 2.0)), "exactly one slot"),
-        (at_head(key=entry(head.key, 0, slot("offset1"), 1.0)), "exactly one slot"),
+        (at_head(query=entry(head.query, rows - 1, slot("one"), 2.0)), "query row does not read 1"),
+        (at_head(query=entry(head.query, 1, slot("one"), 0.0)), "query row does not read 1"),
+        (at_head(query=entry(head.query, 0, slot("one"), 1.0)), "axis reads no inputs"),
+        (at_head(key=entry(head.key, 0, slot("x.x"), 1.0)), "slot that keys or values read is written"),
+        (at_head(key=entry(head.key, 0, slot("slope1"), 2.0)), "key row does not read one slot"),
+        (at_head(key=entry(head.key, 0, slot("offset1"), 1.0)), "key row does not read one slot"),
         (at_head(value=entry(head.value, slot("y1"), slot("value1"), 2.0)), "value is scaled"),
         (at_head(value=entry(head.value, slot("y1"), slot("slope1"), 1.0)), "one slot twice"),
-        (at_head(value=entry(head.value, slot("y1"), slot("x.x"), 1.0)), "value depends"),
-        (at_head(output=Matrix.from_dense(np.eye(weights.width))), "value is scaled"),
+        (at_head(value=entry(head.value, slot("y1"), slot("x.x"), 1.0)), "slot that keys or values read is written"),
+        (at_head(output=dense_matrix(np.eye(weights.width))), "value is not a table's"),
         (change(readout=entry(weights.readout, 0, weights.width + slot("y1"), 1.0)), "memory token"),
         (change(slots=tuple("1" if s == "one" else s for s in weights.slots)), "no slot for the constant"),
     ]  # fmt: skip
@@ -214,9 +208,25 @@ def test_what_is_not_one_layer_is_refused_by_name():
             pytest.fail(f"not noticed: {said}")
 
 
+def test_what_nobody_reads_and_what_is_added_up_makes_no_difference():
+    """Not as it is laid out, but still tables: read, and run as the definition says."""
+    model = model_named("one variable")
+    x, slot, edit = points_of(model), model.weights.slot, partial(_with_entry, model.weights.memory)
+    plain = model(x)[:, None]
+    for memory, wanted in [
+        (edit(1, slot("x.x"), 0.5), plain),
+        (edit(0, slot("slope1"), 0.5), plain),  # of the data token, which is behind the gate
+        (edit(0, slot("y1"), 0.5), plain + 0.5),
+    ]:
+        changed = _changed(model, memory=memory)
+        found = run_one_layer(changed, read_heads(changed), x)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found, reference.run(changed, x), rtol=0, atol=1e-12)
+
+
 def test_rationals_beside_constants_are_refused():
     model = model_named("one variable")
     memory = model.weights.memory
     shadow = dataclasses.replace(memory, exact=tuple(fmpq(1) for _ in memory.values))
-    with pytest.raises(NotOneLayerError, match="rationals beside"):
+    with pytest.raises(NotOneLayerError, match="holds rationals"):
         read_heads(_changed(model, memory=shadow))

@@ -39,9 +39,7 @@ def test_every_construction_is_within_its_proven_rounding(name, dtype, circuits)
     x = rows_of(model, 500)
     with torch.no_grad():
         found = module(torch.from_numpy(x))
-    assert (
-        found.shape == (500, *(model.sequence or (model.weights.outputs,))) and str(found.dtype)[6:] == dtype
-    )
+    assert found.shape == (500, *(model.sequence or (model.weights.outputs,))) and str(found.dtype)[6:] == dtype
     difference = np.abs(found.numpy().reshape(500, -1) - run(model.weights, x)).max()
     assert difference <= model.certificate.rounding
     hard = model.construction == "polynomial"

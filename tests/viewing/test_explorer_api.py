@@ -157,10 +157,7 @@ def test_several_users_do_not_block_each_other(server, model):
         next(events)
         with ThreadPoolExecutor(6) as users:
             made = [users.submit(server.compile, eps=10.0**-k) for k in range(1, 4)]
-            drawn = [
-                users.submit(server.post, f"/api/models/{model[0]}/slice", {"variables": ["x"]})
-                for _ in range(6)
-            ]
+            drawn = [users.submit(server.post, f"/api/models/{model[0]}/slice", {"variables": ["x"]}) for _ in range(6)]
         assert all(future.result()[1]["bound"] < 1 for future in made)
         assert [future.result().status_code for future in drawn] == [200] * 6
         assert server.explorer.compilers.admitted == 1  # the long one is still at it
@@ -307,14 +304,12 @@ def test_the_page_is_served_with_its_guards(server):
         assert "unsafe-eval" not in policy and "http" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert server.client.get("/").headers["cache-control"] == "no-store"
-    own = server.client.post(
-        "/api/check", json={"formula": "x", "box": "x=0..1"}, headers={"origin": server.url}
-    )
+    own = server.client.post("/api/check", json={"formula": "x", "box": "x=0..1"}, headers={"origin": server.url})
     assert own.status_code == 200
 
 
 def test_the_comparison_stops_in_time_and_at_a_refusal(monkeypatch):
-    from transformula.formulas.formula import Formula
+    from transformula.kernel.boxes import Formula
     from transformula.viewing.explorer import comparing
 
     monkeypatch.setattr(comparing, "TRAINED", (4,))
@@ -324,7 +319,7 @@ def test_the_comparison_stops_in_time_and_at_a_refusal(monkeypatch):
     notes = {e["series"]: e["message"] for e in events if e["event"] == "note"}
     assert "more than 50 tokens" in notes["partition"]
     tokens = [e["tokens"] for e in events if e["event"] == "point" and e["series"] == "lookup"]
-    assert tokens == sorted(tokens) and len(tokens) == len(comparing.LOOKUP)
+    assert tokens == sorted(tokens) and len(tokens) == len(comparing.LOOKUP_STEPS)
     hurried = list(comparing.compare(Formula.of("sin(x)", "x=0..1"), "float64", seconds=0))
     assert {e["event"] for e in hurried} == {"note"}
     undefined = list(comparing.compare(Formula.of("log(x)", "x=-1..0"), "float64", seconds=60))
@@ -391,10 +386,7 @@ def test_the_command_ends_cleanly(explore, how):
     line = process.stdout.readline()
     assert line.startswith('{"url": "http://127.0.0.1:')
     url = line.split('"')[3]
-    assert (
-        httpx.post(f"{url}api/check", json={"formula": "x", "box": "x=0..1"}, timeout=PATIENCE).status_code
-        == 200
-    )
+    assert httpx.post(f"{url}api/check", json={"formula": "x", "box": "x=0..1"}, timeout=PATIENCE).status_code == 200
     with httpx.stream("POST", f"{url}api/compile", json=SLOW, timeout=PATIENCE) as stream:
         events = parse_events(stream.iter_lines())
         assert [next(events)["event"] for _ in range(2)] == ["queued", "started"]
@@ -413,7 +405,7 @@ def test_a_port_in_use_is_said(explore):
         process = explore("--port", str(port))
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert err == f"error: port {port} is in use: give another --port, or none for a free one\n"
+    assert err == f"error: port {port} is in use: give another port, or none for a free one\n"
 
 
 def test_what_is_missing_is_said(explore, tmp_path):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from transformula.formulas import expression as ex
 from transformula.formulas import parse
-from transformula.formulas.boxes import Box
 from transformula.formulas.numeric import evaluate
+from transformula.kernel import expression as ex
+from transformula.kernel.boxes import Box
 from transformula.viewing.typeset import MAX_TERMS, typeset, typeset_interval, typeset_wrapping
 
 AT = {"x": 0.7, "y": 1.3, "z": 0.4, "x1": 1.9, "rate": 0.6}

@@ -17,6 +17,7 @@ from transformula.cli.fit import fit_command
 from transformula.cli.output import Output
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
+from transformula.constructions.registry import OFFERED
 from transformula.errors import InputError, TransformulaError
 
 app = typer.Typer(
@@ -44,7 +45,7 @@ def parse_shape(text: str | None) -> tuple[int, int] | None:
         return None
     first, _, second = text.lower().partition("x")
     if not (first.strip().isdigit() and second.strip().isdigit()):
-        raise InputError(f"can not read the shape {text!r}: write positions x features, like 2x1")
+        raise InputError(f"cannot read the shape {text!r}: write positions x features, like 2x1")
     return int(first), int(second)
 
 
@@ -75,16 +76,12 @@ def compile_command(
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
     construction: Annotated[
-        str, typer.Option(help="Which theorem: auto, polynomial, lookup, partition or circuit.")
+        str, typer.Option(help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}.")
     ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
-    multi_head: Annotated[
-        bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")
-    ] = False,
+    multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
     layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
-    shape: Annotated[
-        Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")
-    ] = None,
+    shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     json: Json = False,
 ) -> None:
@@ -114,14 +111,14 @@ def verify(
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
-    from transformula.certificates.checker import verify_folder
     from transformula.cli.progress_bar import progress_bar
+    from transformula.kernel.check import verify_folder
 
     start = time.perf_counter()
     with progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
-        from transformula.certificates.exported import onnx_differences
+        from transformula.exporting.onnx_files import onnx_differences
 
         reasons = onnx_differences(folder, onnx)
         result = replace(result, verified=not reasons, reasons=reasons)
@@ -167,9 +164,7 @@ def eval_command(
 
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, quiet=json)
-        Output(json).facts(
-            {"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated"
-        )
+        Output(json).facts({"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated")
 
 
 @app.command()
@@ -189,7 +184,7 @@ def show(
         try:
             svg.write_text(circuit_svg(model), encoding="utf-8")
         except OSError as error:
-            raise InputError(f"can not write {svg}: {error.strerror or error}") from None
+            raise InputError(f"cannot write {svg}: {error.strerror or error}") from None
     Output(json).sections(describe(model))
 
 

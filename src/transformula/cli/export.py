@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -57,7 +58,7 @@ def export_command(
 
 def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
     """Measure first: a file that a runtime gets wrong is not written."""
-    from transformula.certificates.exported import onnx_bytes
+    from transformula.exporting.onnx_files import onnx_bytes
     from transformula.transformers import files
     from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
 
@@ -88,8 +89,9 @@ def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
 def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> dict[str, Any]:
     import torch
 
-    from transformula.certificates.exported import claim_entries
-    from transformula.certificates.proof import add_up
+    from transformula.exporting.onnx_files import claim_entries
+    from transformula.kernel.claim import add_up
+    from transformula.kernel.description import WEIGHTS_FILE
     from transformula.transformers import files
     from transformula.transformers.stock_packing import stock_files, stock_module
 
@@ -110,12 +112,12 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     except ModelFileError:
         raise ExportError(f"{path} exists and is no earlier export: choose another --out") from None
     except OSError as error:
-        raise ExportError(f"can not write {path}: {error.strerror or error}") from None
+        raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
     return {
         "out": str(path),
         "format": "torch",
         "dtype": model.weights.dtype,
-        "bytes": len(contents[files.WEIGHTS_FILE]),
+        "bytes": len(contents[WEIGHTS_FILE]),
         "attention": _attention(module),
         "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
         "use": f"python {path / files.LOADER_FILE} " + " ".join(model.weights.inputs),
@@ -127,8 +129,8 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
 
 def _normed(model: Model) -> tuple[float, float]:
     """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
-    from transformula.certificates.layer_norm import prove_normed
-    from transformula.certificates.proof import add_up
+    from transformula.exporting.layer_norm import prove_normed
+    from transformula.kernel.claim import add_up
 
     proof, certificate = prove_normed(model.weights, model.box), model.certificate
     bound = add_up(certificate.approximation, proof.rounding)
@@ -141,9 +143,7 @@ def _normed(model: Model) -> tuple[float, float]:
     return proof.pad, proof.rounding
 
 
-def _parity(
-    model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None
-) -> dict[str, Any]:
+def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None) -> dict[str, Any]:
     """The measured difference beside the proven bound; more than two executors may differ by is refused."""
     from transformula.transformers.parity import largest_difference, sample_points
 
@@ -168,8 +168,11 @@ def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:
     import torch
 
     def run(rows: Any) -> Any:
-        with torch.no_grad():
-            return module(torch.from_numpy(rows).to(dtype)).double().numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of oneDNN's switches, which it prints when they are touched
+            # oneDNN's kernels for narrow formats end the process on machines that hide AMX from it
+            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=dtype is None):
+                return module(torch.from_numpy(rows).to(dtype)).double().numpy()
 
     return run
 

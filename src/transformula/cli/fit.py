@@ -29,7 +29,7 @@ class TrainingTable:
 
 
 def read_table(source: Path, target: str, drop: list[str]) -> TrainingTable:
-    """Read a CSV file with a header; what can not be used is named with its line."""
+    """Read a CSV file with a header; what cannot be used is named with its line."""
     import numpy as np
 
     if not source.is_file():
@@ -45,7 +45,7 @@ def read_table(source: Path, target: str, drop: list[str]) -> TrainingTable:
     except csv.Error as error:
         raise PointError(f"{source}, line {reader.line_num}: {error}") from None
     except OSError as error:
-        raise PointError(f"can not read {source}: {error.strerror}") from None
+        raise PointError(f"cannot read {source}: {error.strerror}") from None
     if len(rows) < 2:
         raise PointError(f"{source} has {len(rows)} rows of numbers; at least 2 are needed to fit")
     table = np.array(rows)
@@ -82,9 +82,7 @@ def _numbers(row: list[str], line: int, header: list[str], columns: list[int], s
             value = float(text)
         except ValueError:
             what = "is empty" if not text else f"is {text!r}, which is not a number"
-            raise PointError(
-                f"{source}, line {line}: {name} {what} (leave a column out with --drop {name})"
-            ) from None
+            raise PointError(f"{source}, line {line}: {name} {what} (leave a column out with --drop {name})") from None
         if not math.isfinite(value):
             raise PointError(f"{source}, line {line}: {name} is {text}, not a finite number")
         numbers.append(value)
@@ -121,9 +119,7 @@ def fit_command(
     Output(json).facts(facts, title="fitted", hint=hint)
 
 
-def _fit(
-    table: TrainingTable, degree: int, solver: str, test: float, seed: int
-) -> tuple[dict[str, Any], Any]:
+def _fit(table: TrainingTable, degree: int, solver: str, test: float, seed: int) -> tuple[dict[str, Any], Any]:
     import numpy as np
 
     from transformula.learning import PolynomialTransformerRegressor

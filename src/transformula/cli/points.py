@@ -8,9 +8,10 @@ import numpy as np
 from flint import arb, fmpq
 
 from transformula.errors import BoxError, PointError
-from transformula.formulas.boxes import Box, exact_number, split_commas
-from transformula.formulas.enclosures import enclose, precision, to_fmpq
-from transformula.formulas.expression import Expr
+from transformula.formulas.boxes import exact_number
+from transformula.kernel.balls import enclose, precision, to_fmpq
+from transformula.kernel.boxes import Box, split_commas
+from transformula.kernel.expression import Expr
 from transformula.model import Model
 
 #: Decides on which side of an interval's end a point lies.
@@ -23,7 +24,7 @@ def parse_point(text: str, box: Box) -> list[Expr]:
     for part in split_commas(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise PointError(f"can not read {part!r} in the point: write name=value")
+            raise PointError(f"cannot read {part!r} in the point: write name=value")
         if name not in box.variables:
             raise PointError(f"{name!r} is not a variable of this model: {', '.join(box.variables)}")
         if name in given:

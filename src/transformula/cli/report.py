@@ -24,9 +24,7 @@ def report_command(
     out: Annotated[Optional[Path], typer.Option(help="The page; default FOLDER/report.html.")] = None,
     plots: Annotated[Optional[Path], typer.Option(help="A folder for the figures as files.")] = None,
     form: Annotated[PlotFormat, typer.Option("--format", help="The figures' format.")] = PlotFormat.png,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Run the checker and say what it found.")
-    ] = True,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the checker and say what it found.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Write a model's report: one self-contained page. Exit code 1 if the model does not verify."""

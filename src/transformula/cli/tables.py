@@ -16,9 +16,9 @@ import numpy as np
 
 from transformula.cli.points import as_rational, check_inside
 from transformula.errors import FormulaError, PointError
-from transformula.formulas.enclosures import precision
-from transformula.formulas.expression import number
-from transformula.formulas.parsing import parse_constant
+from transformula.kernel.balls import precision
+from transformula.kernel.expression import number
+from transformula.kernel.parsing import parse_constant
 from transformula.model import Model
 
 CHUNK_ROWS = 20_000
@@ -46,7 +46,7 @@ def evaluate_csv(model: Model, source: Path, target: Path, exact: bool, quiet: b
         except csv.Error as error:
             raise PointError(f"{source}, line {reader.line_num}: {error}") from None
         except OSError as error:
-            raise PointError(f"can not write {target}: {error.strerror}") from None
+            raise PointError(f"cannot write {target}: {error.strerror}") from None
         finally:
             Path(staging).unlink(missing_ok=True)
     return rows
@@ -56,7 +56,7 @@ def _open_beside(target: Path) -> tuple[Any, str]:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     except OSError as error:
-        raise PointError(f"can not write {target}: {error.strerror}") from None
+        raise PointError(f"cannot write {target}: {error.strerror}") from None
     return open(descriptor, "w", newline="", encoding="utf-8"), name
 
 
@@ -138,9 +138,7 @@ def _blame_number(model: Model, chunk: list[_Row], columns: list[int], source: P
             try:
                 float(row[column])
             except ValueError:
-                raise PointError(
-                    f"{source}, line {line}: {name} is {row[column]!r}, which is not a number"
-                ) from None
+                raise PointError(f"{source}, line {line}: {name} is {row[column]!r}, which is not a number") from None
 
 
 def _check_row(model: Model, row: _Row, columns: list[int], source: Path) -> None:
@@ -172,9 +170,7 @@ def _exact(model: Model, chunk: list[_Row], columns: list[int], source: Path) ->
                 value = parse_constant(row[column])
             except FormulaError:
                 name = model.box.variables[k]
-                raise PointError(
-                    f"{source}, line {line}: {name} is {row[column]!r}, which is not a number"
-                ) from None
+                raise PointError(f"{source}, line {line}: {name} is {row[column]!r}, which is not a number") from None
             with precision(512):
                 check_inside(value, model.box, k, f"{source}, line {line}: ")
             point.append(as_rational(value))

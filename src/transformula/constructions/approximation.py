@@ -20,12 +20,11 @@ from transformula.constructions.lattice import compositions
 from transformula.constructions.polynomial import weights_from_terms
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import InputError, NotProvenError
-from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import to_fmpq
-from transformula.formulas.expression import Expr
-from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate
-from transformula.transformers.weights import Weights, to_rational
+from transformula.kernel.balls import to_fmpq
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.expression import Expr
+from transformula.kernel.weights import Weights, to_rational
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
@@ -43,9 +42,7 @@ def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head
     """Polynomial Transformers whose measured error meets the tolerance, lowest degree first."""
     dimension = formula.box.dimension
     if dimension > MAX_VARIABLES:
-        raise InputError(
-            f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {dimension}"
-        )
+        raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {dimension}")
     tried: set[tuple[int, ...]] = set()
     for share in _SHARES:
         with one_thread():
@@ -105,7 +102,7 @@ def _lowest_degree(expr: Expr, box: Box, goal: float) -> _Fit:
     assert best is not None
     raise NotProvenError(
         f"no polynomial of degree up to {MAX_DEGREE[dimension]} comes within {goal:.2g} of {expr}: the best "
-        f"measured error is {best.error:.2g} at degree {best.degree}; use --construction lookup",
+        f"measured error is {best.error:.2g} at degree {best.degree}; use the lookup construction",
         measured=best.error,
     )
 

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, NamedTuple
 
-from transformula.errors import FormulaError, InputError, NotProvenError
-from transformula.formulas.additive import decompose
-from transformula.formulas.formula import Formula
-from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
-from transformula.taylor.definedness import check_defined_on
-from transformula.transformers.weights import Weights
+from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
+from transformula.errors import FormulaError, InputError, RefutedError
+from transformula.kernel.boxes import Formula
+from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.positions import formula_of_a_position
+from transformula.kernel.weights import Weights
+from transformula.rewriting.additive import decompose
+from transformula.searching.ground import prepared
 
-CONSTRUCTIONS = ("polynomial", "lookup", "partition", "circuit")
 #: Tolerance of the approximating constructions where none is given.
 DEFAULT_EPS = 1e-6
 #: Up to this many forms a grid may be smaller than a circuit.
 MAX_GRID_FORMS = 2
-
-Construct = Callable[[Formula, float, str, "tuple[int, int] | None"], Iterator[Weights]]
-
-
-class Candidate(NamedTuple):
-    """Weights to try: their construction, and hints for its proof (only circuits have any)."""
-
-    construction: str
-    weights: Weights
-    plan: dict[str, Any] | None = None
-
-
-Candidates = Generator[Candidate, "NotProvenError | None", None]
 
 
 @dataclass(frozen=True)
@@ -39,65 +27,75 @@ class Options:
     """What the user may ask for beside formula and box."""
 
     eps: float | None = None
-    construction: str = "auto"
+    construction: Construction | None = None
     dtype: str = "float64"
     multi_head: bool = False
     layers: int | None = None
     shape: tuple[int, int] | None = None
 
 
-def rounds(formula: Formula, options: Options) -> list[tuple[str, ...]]:
+Round = tuple[Construction, ...]
+
+
+def rounds(formula: Formula, options: Options) -> list[Round]:
     """Constructions to try: those of a round compete by size, a later round is for when none was proven."""
-    if options.construction != "auto":
+    if options.construction is not None:
         return [(options.construction,)]
     if not _exact_will_do(formula, options):
         return _approximations(formula, options)
     # without eps the claim is that of an exact polynomial: nothing else will do
-    return [("polynomial",), *([] if options.eps is None else _approximations(formula, options))]
+    return [(POLYNOMIAL,), *([] if options.eps is None else _approximations(formula, options))]
 
 
-def _approximations(formula: Formula, options: Options) -> list[tuple[str, ...]]:
+def _approximations(formula: Formula, options: Options) -> list[Round]:
     if options.layers == 1:
-        return [("lookup",), ("partition",)]
+        return [(LOOKUP,), (PARTITION,)]
     forms = _widest_part(formula)
     if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
-        return [("circuit",), ("lookup",), ("partition",)]
+        return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
-        return [("lookup", "circuit"), ("partition",)]
-    return [("lookup",), ("circuit",), ("partition",)]  # functions of one form: what one layer is made for
+        return [(LOOKUP, CIRCUIT), (PARTITION,)]
+    return [(LOOKUP,), (CIRCUIT,), (PARTITION,)]  # functions of one form: what one layer is made for
 
 
-def candidates(name: str, formula: Formula, options: Options) -> Candidates:
-    """Weights of one construction to try, cheapest first; told why one was refused, it may choose better."""
-    if name == "polynomial":
-        _check_polynomial(options)
-        found = _polynomials(formula, options)
-    else:
-        if options.multi_head:
-            raise InputError("--multi-head belongs to the polynomial construction")
-        check_defined_on(formula)
-        if name == "circuit":
-            yield from _circuits(formula, options)
-            return
-        module = import_module(f"transformula.constructions.{name}")
-        construct: Construct = getattr(module, f"construct_{name}")
-        found = construct(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape)
-    yield from (Candidate(name, weights) for weights in found)
+def attempts(construction: Construction, formula: Formula, options: Options) -> Iterator[Attempt]:
+    """Models of one construction to try, cheapest first."""
+    return _ATTEMPTS[construction](formula, options)
 
 
-def _circuits(formula: Formula, options: Options) -> Candidates:
-    from transformula.constructions.circuit import construct_circuit
+def _check_approximation(formula: Formula, options: Options) -> float:
+    """The tolerance, once nothing speaks against solving tables."""
+    if options.multi_head:
+        raise InputError("multi_head belongs to the polynomial construction")
+    prepared(formula)  # refuses a formula that is not defined on its box
+    return options.eps or DEFAULT_EPS
 
+
+def _lookups(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.lookup import lookup_attempts
+
+    eps = _check_approximation(formula, options)
+    yield from lookup_attempts(formula, eps, options.dtype, options.shape)
+
+
+def _partitions(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.partition import partition_attempts
+
+    eps = _check_approximation(formula, options)
+    yield from partition_attempts(formula, eps, options.dtype, options.shape)
+
+
+def _circuits(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.circuit import circuit_attempts
+
+    eps = _check_approximation(formula, options)
     if options.layers == 1:
         raise InputError("a circuit has several layers: use lookup or partition here")
-    found = construct_circuit(formula, options.eps or DEFAULT_EPS, options.dtype, options.shape)
-    refused: NotProvenError | None = None
-    while True:
-        try:
-            weights, plan = found.send(refused)
-        except StopIteration:
-            return
-        refused = yield Candidate("circuit", weights, plan)
+    positions, inputs = options.shape[0] if options.shape else 1, formula.box.variables
+    if positions > 1:
+        with suppress(RefutedError):  # if the positions differ, each carries all inputs
+            formula = formula_of_a_position(formula, positions)
+    yield from circuit_attempts(formula, eps, options.dtype, positions, inputs)
 
 
 def _widest_part(formula: Formula) -> int:
@@ -119,24 +117,37 @@ def _exact_will_do(formula: Formula, options: Options) -> bool:
 
 def _check_polynomial(options: Options) -> None:
     if options.shape is not None:
-        raise InputError("sequences (shape) need --construction lookup, partition or circuit")
+        raise InputError("sequences need the construction lookup, partition or circuit")
     if options.layers == 1:
         raise InputError(
-            "--layers 1 needs --construction lookup or partition: a polynomial of degree q has q blocks"
+            "a single layer needs the construction lookup or partition: a polynomial of degree q has q blocks"
         )
 
 
-def _polynomials(formula: Formula, options: Options) -> Iterator[Weights]:
+def _polynomials(formula: Formula, options: Options) -> Iterator[Attempt]:
     from transformula.constructions.polynomial import construct_polynomial
 
+    _check_polynomial(options)
     try:
-        yield from construct_polynomial(formula, options.dtype, options.multi_head)
+        for weights in construct_polynomial(formula, options.dtype, options.multi_head):
+            yield Attempt(POLYNOMIAL, _ready(weights))
     except NotPolynomialError as error:
         if options.eps is None:
-            raise FormulaError(
-                f"{error}. Give --eps to approximate it by a polynomial, or use --construction lookup"
-            ) from None
+            raise FormulaError(f"{error}. Give a tolerance to approximate it, or use another construction") from None
         from transformula.constructions.approximation import construct_approximation
 
-        check_defined_on(formula)
-        yield from construct_approximation(formula, options.eps, options.dtype, options.multi_head)
+        prepared(formula)
+        for weights in construct_approximation(formula, options.eps, options.dtype, options.multi_head):
+            yield Attempt(COROLLARY, _ready(weights))
+
+
+_ATTEMPTS: dict[Construction, Callable[[Formula, Options], Iterator[Attempt]]] = {
+    POLYNOMIAL: _polynomials,
+    LOOKUP: _lookups,
+    PARTITION: _partitions,
+    CIRCUIT: _circuits,
+}
+
+
+def _ready(weights: Weights) -> Callable[[], Built]:
+    return lambda: Built(weights)

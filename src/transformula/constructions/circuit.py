@@ -1,7 +1,7 @@
-"""Any formula in many variables: a multi-layer softmax Transformer, one table a nonlinearity.
+"""Any formula in many variables: a multi-layer softmax Transformer, one table for each nonlinearity.
 
-`formulas.lowering` turns the formula into wires. Here each wire gets its range on the box (proven), each
-table its share of the tolerance, and the weights are laid out:
+`rewriting.lowering` turns the formula into wires. Here each wire gets its range on the box, each table its share
+of the tolerance, and the weights are laid out:
 
 * *Sensitivity.* S_w bounds how much the output moves for a unit error in wire w: Σ over readers of
   |coefficient| · sup|f'| · S. With N tables each may err by δ = eps/(N S).
@@ -9,44 +9,48 @@ table its share of the tolerance, and the weights are laid out:
   holds s²u², and readers divide by s². Equal functions on equal ranges share a table too.
 * *Layers.* Block k looks up every table whose arguments are ready after block k − 1, then bends.
 
-The plan (how products were split, what was clamped, the scales) is stored beside the weights as a hint;
-the proof believes none of it.
+What comes out is a candidate: the stored circuit and the weights are proven by the kernel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
+from transformula.constructions.registry import CIRCUIT
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
-from transformula.formulas.boxes import Box
-from transformula.formulas.circuits import Circuit
-from transformula.formulas.domains import domain_ends
-from transformula.formulas.enclosures import enclose
-from transformula.formulas.expression import Expr
-from transformula.formulas.formula import Formula
-from transformula.formulas.lowering import build_circuit
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.formulas.positions import formula_of_a_position
-from transformula.formulas.wires import SQUARE, Linear, Wire
+from transformula.kernel import circuits as stored
+from transformula.kernel.balls import enclose
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.cells import Cells, SquareCells
+from transformula.kernel.expression import Expr
+from transformula.kernel.flow import ErrorFlow, Fuzz
+from transformula.kernel.pairs import Floats
 from transformula.progress import report
-from transformula.taylor.box_ranges import BoxRanges
-from transformula.taylor.conjugates import without_cancelling_roots
-from transformula.taylor.error_flow import ErrorFlow, Fuzz, worst_parts
-from transformula.taylor.function_cells import Cells, FunctionCells, SquareCells
-from transformula.taylor.modulus import lipschitz, modulus
-from transformula.taylor.wire_ranges import WireRanges, inside_domain
-from transformula.transformers.weights import Weights
+from transformula.rewriting.circuits import Circuit
+from transformula.rewriting.derivation import signs_of
+from transformula.rewriting.domains import domain_ends
+from transformula.rewriting.lowering import build_circuit
+from transformula.rewriting.storing import numbering, store_circuit
+from transformula.rewriting.wires import SQUARE, Linear, Wire
+from transformula.searching.box_ranges import BoxRanges, WireRanges, function_cells, inside_domain
+from transformula.searching.finder import Finder
+from transformula.searching.ground import Prepared, prepared, proven_signs
+from transformula.searching.parts import cut_parts
+from transformula.searching.wires import WireSearch
 
 
 class Split(NamedTuple):
@@ -83,49 +87,44 @@ _HALVINGS = 60
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 
-def construct_circuit(
-    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None = None
-) -> Generator[tuple[Weights, dict[str, Any]], NotProvenError | None, None]:
-    """Weights and their plan, with ever tighter tables; if rounding alone is too much, another circuit.
+def circuit_attempts(
+    formula: Formula, eps: float, dtype: str, positions: int, inputs: tuple[str, ...]
+) -> Iterator[Attempt]:
+    """Circuits with ever tighter tables; if rounding alone is too much, another circuit.
 
-    A sequence whose positions all compute the same from their own inputs gets a circuit for one of them;
-    otherwise every position carries all inputs.
+    Parameters
+    ----------
+    formula : Formula
+        What one position computes, as typed.
+    positions, inputs
+        Of the whole sequence. If every position has its own inputs, all do the same; otherwise each carries all.
     """
-    whole = formula
-    positions = 1 if shape is None else shape[0]
-    formula = formula_of_a_position(whole, positions) or whole
-    shortfall: NotProvenError | None = None
     failed: dict[object, _Failure] = {}
-    for analysis in _promising_first(formula, eps, dtype):
+    for group, analysis in enumerate(_promising_first(prepared(formula), eps, dtype)):
         for split in SPLITS:
-            nodes = analysis.planned(eps, split)
-            try:
+
+            def build(analysis: _Analysis = analysis, split: Split = split) -> Built:
+                nodes = analysis.planned(eps, split)
                 tables = _fit_tables(nodes, eps, split, dtype, failed)
-            except NotProvenError as error:
-                shortfall = error.unless_closer(shortfall)
-                continue
-            plan = analysis.choices | {"scales": {str(k): [n.scale, n.held] for k, n in nodes.items()}}
-            layout = Layout(analysis.circuit, nodes, tables, dtype, positions, whole.box.variables)
-            weights = layout.weights()
-            refused = yield weights, plan
-            if refused is not None and (refused.rounding or 0.0) > _HOPELESS * eps:
-                break
-    if shortfall is not None:
-        raise shortfall
+                layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
+                return analysis.built(layout, nodes)
+
+            yield Attempt(CIRCUIT, build, group)
 
 
-def _promising_first(formula: Formula, eps: float, dtype: str) -> Iterator[_Analysis]:
+def _promising_first(ground: Prepared, eps: float, dtype: str) -> Iterator[_Analysis]:
     """The formula's circuits, those last in which tables as accurate as can be would not do."""
-    ranges, written = BoxRanges(formula.box), without_cancelling_roots(formula)
+    formula = ground.extended
+    ranges = BoxRanges(formula.box, ground.known)
     seen: list[tuple[list[int], list[bool]]] = []
     strained: list[tuple[float, _Analysis]] = []
     for mode in _MODES[dtype]:
         guide = PlanningGuide(ranges, mode)
-        circuit = build_circuit(written.outputs, formula.box.variables, guide)
+        circuit = build_circuit(ground.written, formula.box.variables, guide)
         if (guide.norms, guide.logs) in seen:
             continue
         seen.append((guide.norms, guide.logs))
-        analysis = _Analysis.of(circuit, formula.box, ranges, guide.choices)
+        analysis = _Analysis.of(circuit, ground, ranges)
         strain = analysis.least_error(dtype) / eps
         if strain < 1:
             yield analysis
@@ -139,13 +138,13 @@ class _Analysis:
     """What is known of a circuit's wires before the tolerance is split."""
 
     circuit: Circuit
-    box: Box
-    choices: dict[str, Any]
+    ground: Prepared
+    flow: _Flow
     nodes: dict[int, Node]
     cells: dict[int, Cells]
 
     @classmethod
-    def of(cls, circuit: Circuit, box: Box, ranges: BoxRanges, choices: dict[str, Any]) -> _Analysis:
+    def of(cls, circuit: Circuit, ground: Prepared, ranges: BoxRanges) -> _Analysis:
         """Ranges forwards, sensitivities backwards."""
         nodes: dict[int, Node] = {}
         reach = WireRanges(circuit, ranges)
@@ -160,12 +159,37 @@ class _Analysis:
                 )
             nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
         cells: dict[int, Cells] = {
-            k: SquareCells(*n.ends) if n.wire.function == SQUARE else FunctionCells(n.wire.function, *n.ends)
-            for k, n in nodes.items()
-            if n.wire.function is not None
+            k: _cells(n.wire.function, *n.ends) for k, n in nodes.items() if n.wire.function is not None
         }
-        _measure(circuit, box, nodes, cells)
-        return cls(circuit, box, choices, nodes, cells)
+        flow = _Flow(circuit, ground.extended.box)
+        flow.measure(nodes, cells)
+        return cls(circuit, ground, flow, nodes, cells)
+
+    @cached_property
+    def signs(self) -> dict[str, list[int]]:
+        """Trees of the signs that the proof may use."""
+        formula = self.ground.extended
+        candidates = signs_of(formula.outputs, formula.box, self.circuit)
+        return proven_signs(candidates, self.ground)
+
+    def built(self, layout: Layout, nodes: dict[int, Node]) -> Built:
+        """The weights, the circuit they stand for, and a search for the evidence."""
+        weights = layout.weights()
+        scales = {k: (n.scale, n.held) for k, n in nodes.items()}
+        data = store_circuit(self.circuit, layout.places, scales)
+        signs = self.signs
+        data |= {"extends": self.ground.steps, "signs": list(signs)}
+        number = numbering(self.circuit)
+        meanings: dict[int, tuple[Expr, Fraction]] = {}
+        units = {u for wire in self.circuit.wires if wire.norm is not None for u in wire.norm.units}
+        for k, wire in enumerate(self.circuit.wires):
+            if wire.argument is not None and k not in units:
+                meanings[number[k]] = wire.argument.meaning, Fraction(2) ** scales.get(k, (0, 0))[0]
+            elif wire.joined is not None:
+                meanings[number[k]] = wire.meaning, Fraction(1)
+        functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
+        singular = frozenset(number[k] for k in nodes if not math.isfinite(self.nodes[k].slope))
+        return Built(weights, data, Finder(WireSearch(meanings, functions), singular, trees=signs))
 
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""
@@ -181,7 +205,7 @@ class _Analysis:
             node.singular = True
             node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
             cells[k] = _Blunted(cells[k], node.slope)
-            _measure(self.circuit, self.box, nodes, cells)
+            self.flow.measure(nodes, cells)
         _share_out(nodes, split)
         _expect_errors(nodes, split.tables * eps)
         self._restrain(nodes, split.tables * eps)
@@ -214,7 +238,7 @@ def _room(node: Node, share: float) -> float:
         return room
     allowed = max(share, 2 * node.slope * room)
     for _ in range(_HALVINGS):
-        if lipschitz(function, "u", *inside_domain(function, (low - room, high + room))) * room <= allowed:
+        if _cells(function, *inside_domain(function, (low - room, high + room))).steepest * room <= allowed:
             break
         room /= 2
     return room
@@ -232,7 +256,7 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
             f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
             place=str(wire.meaning),
         )
-    return Node(wire, ends, size, lipschitz(wire.function, "u", low, high), reads)
+    return Node(wire, ends, size, _cells(wire.function, low, high).steepest, reads)
 
 
 def _square_scales(node: Node) -> tuple[int, int]:
@@ -244,28 +268,42 @@ def _square_scales(node: Node) -> tuple[int, int]:
     return scale, 2 * scale
 
 
-def _measure(circuit: Circuit, box: Box, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
-    """How far the outputs move for a unit error of each wire, on the worst part of the box."""
-    flow = ErrorFlow(circuit, cells)
-    unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
-    none = dict.fromkeys(nodes, 0.0)
-    lower, upper = np.array(box.floats()).T
-    for node in nodes.values():
-        node.sensitivity = 0.0
-    for output in circuit.outputs:
-        if not output.terms:
-            continue
-
-        def carried(a: Any, b: Any, output: Linear = output) -> Any:
-            return flow.on(a, b, output).carry(unit, none)
-
-        paths = flow.on(*worst_parts(carried, lower, upper), output)
-        for k, amplitude in paths.value.items():
-            if k in nodes:
-                nodes[k].sensitivity = max(nodes[k].sensitivity, float(np.max(amplitude)))
+def _cells(function: Expr, low: float, high: float) -> Cells:
+    return SquareCells(low, high) if function == SQUARE else function_cells(function, low, high)
 
 
-class _Blunted:
+class _Flow:
+    """How errors flow through a circuit; the kernel's flow, with this circuit's numbers."""
+
+    def __init__(self, circuit: Circuit, box: Box) -> None:
+        places = {k: [0, k, 0] for k in range(len(circuit.wires))}
+        self.circuit = stored.CircuitReader(circuit.variables).read(store_circuit(circuit, places))
+        self.number = numbering(circuit)
+        self.lower, self.upper = np.array(box.floats()).T
+
+    def measure(self, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
+        """How far the outputs move for a unit error of each wire, on the worst part of the box."""
+        reach = {self.number[k]: nodes[k].ends for k in cells}
+        flow = ErrorFlow(self.circuit, {self.number[k]: c for k, c in cells.items()}, {}, {}, reach)
+        unit = {self.number[k]: Fuzz(0.0, node.size) for k, node in nodes.items()}
+        none = dict.fromkeys(unit, 0.0)
+        for node in nodes.values():
+            node.sensitivity = 0.0
+        for output in self.circuit.outputs:
+            if not output.terms:
+                continue
+
+            def carried(a: Floats, b: Floats, output: stored.Linear = output) -> Floats:
+                return flow.on(a, b, output).carry(unit, none)
+
+            paths = flow.on(*cut_parts(carried, self.lower, self.upper), output)
+            for k, node in nodes.items():
+                if self.number[k] in paths.value:
+                    amplitude = float(np.max(paths.value[self.number[k]]))
+                    node.sensitivity = max(node.sensitivity, amplitude)
+
+
+class _Blunted(SquareCells):
     """A function whose slopes are cut off: what an error can do where they are unbounded."""
 
     def __init__(self, cells: Cells, steepest: float) -> None:
@@ -279,14 +317,19 @@ class _Blunted:
         """At most the given steepness."""
         return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
 
+    def modulus(self, low: float, high: float, shift: float) -> float:
+        """As it is."""
+        return self.cells.modulus(low, high, shift)
+
 
 def _effective_slope(node: Node, allowed: float) -> float:
     """Where f' is unbounded: allowed change over the argument error that causes it."""
     assert node.wire.function is not None
     shift = node.ends[1] - node.ends[0]
-    while shift > 1e-300 and modulus(node.wire.function, "u", *node.ends, shift) > allowed:
+    cells = _cells(node.wire.function, *node.ends)
+    while shift > 1e-300 and cells.modulus(*node.ends, shift) > allowed:
         shift /= 1.5
-    return allowed / shift
+    return allowed / max(shift, 1e-300)
 
 
 class _Failure(NamedTuple):
@@ -312,7 +355,7 @@ def _fit_tables(
         assert node.wire.function is not None
         goal = _own_error(node, eps)
         ends, function = node.ends, node.wire.function
-        goal = max(goal, _FLOOR[dtype] * node.size)
+        goal = max(goal, _FLOOR[dtype] * node.size, 1e-300)  # a function may be zero throughout
         if function == SQUARE:
             goal, ends = goal * 2.0**node.held, (-1.0 - _MARGIN, 1.0 + _MARGIN)
             goal = max(goal, _FLOOR[dtype])
@@ -373,6 +416,8 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
         room = max(2 * shift, 1e-7 * (high - low))
         low = low if least is not None and low - room < least else low - room
         high = high if most is not None and high + room > most else high + room
+    if not low < high:
+        raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
     try:
         with one_thread():
             table = fit_table(

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from transformula.errors import NotProvenError
-from transformula.formulas.domains import domain_ends
-from transformula.formulas.expression import Expr
-from transformula.formulas.guides import Balance
-from transformula.taylor.box_ranges import BoxRanges, function_range
+from transformula.kernel.expression import Expr
+from transformula.rewriting.domains import domain_ends
+from transformula.rewriting.guides import Balance
+from transformula.searching.box_ranges import BoxRanges, function_range
 
 #: A length is close to zero if its square may fall below this part of its largest.
 _CLOSE = 1e-4

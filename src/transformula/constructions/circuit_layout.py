@@ -13,10 +13,11 @@ from transformula.constructions.circuit_guide import Interval, largest
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.errors import NotProvenError
-from transformula.formulas.circuits import Circuit
-from transformula.formulas.enclosures import enclose
-from transformula.formulas.wires import Linear, Wire
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.balls import enclose
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.rewriting.circuits import Circuit
+from transformula.rewriting.wires import Linear, Wire
+from transformula.transformers.matrices import dense_matrix, matrix_of
 
 
 @dataclass
@@ -71,6 +72,16 @@ class Layout:
         self.index = {name: k for k, name in enumerate(names)}
         self.tokens = positions + sum(len(t.slopes) for _, t in self.shared.values())
 
+    @property
+    def places(self) -> dict[int, list[int]]:
+        """[block, head, column] of every table, [block, unit, position] of every ReLU."""
+        found: dict[int, list[int]] = {}
+        for number in range(1, self.circuit.layers + 1):
+            for time in (2 * number - 1, 2 * number):
+                wires = [k for k, n in self.nodes.items() if n.wire.time == time]
+                found |= {k: [number - 1, place, 0] for place, k in enumerate(wires)}
+        return found
+
     def weights(self) -> Weights:
         """Everything as plain data."""
         circuit, width = self.circuit, len(self.slots)
@@ -83,16 +94,14 @@ class Layout:
             for k, n in enumerate(circuit.variables)
         ]
         one, own = self.index["one"], outputs // self.positions
-        readout = [
-            (o, o // own * width + slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one
-        ]
+        readout = [(o, o // own * width + slot, v) for o, form in enumerate(forms) for slot, v in form if slot != one]
         bias = [(o, 0, v) for o, form in enumerate(forms) for slot, v in form if slot == one]
         return Weights(
             inputs=self.inputs,
             slots=self.slots,
             tokens=self.tokens,
             embedding=self._matrix((self.tokens * width, len(self.inputs)), embedding),
-            memory=Matrix.from_dense(self._checked(self._memory()), self.dtype),
+            memory=dense_matrix(self._checked(self._memory()), self.dtype),
             blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
             readout=self._matrix((outputs, self.tokens * width), readout),
             bias=self._matrix((outputs, 1), bias),
@@ -106,7 +115,7 @@ class Layout:
         return numbers
 
     def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
-        return Matrix.of(shape, entries, self.dtype)
+        return matrix_of(shape, entries, self.dtype)
 
     def _form(self, linear: Linear, scale: int) -> list[tuple[int, fmpq]]:
         """2^scale · linear as coefficients of slots, which may hold multiples of their meanings."""

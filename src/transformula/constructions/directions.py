@@ -79,10 +79,7 @@ def _components(polynomials: Sequence[Terms]) -> list[list[dict[Exponents, fmpq]
     parts = []
     for members in {id(g): g for g in group.values()}.values():
         parts.append(
-            [
-                {e: v for e, v in terms.items() if sum(e) > 1 and members & _support(e)}
-                for terms in polynomials
-            ]
+            [{e: v for e, v in terms.items() if sum(e) > 1 and members & _support(e)} for terms in polynomials]
         )
     return parts
 

@@ -97,6 +97,4 @@ def compositions(total: int, parts: int) -> list[Exponents]:
     """All ways to write a total as an ordered sum of that many whole numbers."""
     if parts == 1:
         return [(total,)]
-    return [
-        (first, *rest) for first in range(total, -1, -1) for rest in compositions(total - first, parts - 1)
-    ]
+    return [(first, *rest) for first in range(total, -1, -1) for rest in compositions(total - first, parts - 1)]

@@ -12,17 +12,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from transformula.constructions.one_layer import assemble
-from transformula.constructions.parts import FittedPart, one_layer_spec
+from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
+from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import Grid, fit_grid
 from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
-from transformula.formulas.additive import Part
-from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate, evaluate_accurately
-from transformula.transformers.weights import Weights
+from transformula.kernel.boxes import Formula
+from transformula.rewriting.additive import Part
+from transformula.searching.ground import prepared
 
 #: What part of the tolerance the solver may use; the next one is tried if the proof does not close.
 _SHARES = (1.0, 0.6, 0.3)
@@ -30,22 +31,19 @@ _SHARES = (1.0, 0.6, 0.3)
 _EASY = 200.0
 
 
-def construct_lookup(
-    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None
-) -> Iterator[Weights]:
-    """Weights whose measured error meets the tolerance, fewest tokens first.
+def lookup_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None) -> Iterator[Attempt]:
+    """Models whose measured error meets the tolerance, fewest tokens first.
 
     Where none does, the closest: its proof says by how much it falls short.
     """
+    ground = prepared(formula)
     for share in _SHARES:
         fitter = _Fitter(share, dtype)
-        try:
-            spec = one_layer_spec(formula, eps, fitter, dtype, shape)
-        except NotProvenError:
-            if share == _SHARES[0]:
-                raise
-            return  # what was tried before is the best there is
-        yield assemble(spec)
+
+        def build(fitter: _Fitter = fitter) -> Built:
+            return one_layer_built(ground, one_layer_spec(ground.extended, eps, fitter, dtype, shape))
+
+        yield Attempt(LOOKUP, build)
         if fitter.fell_short:
             return
 
@@ -97,9 +95,7 @@ def _fit_many(
     dtype: str,
 ) -> Grid:
     lowers, uppers = zip(*ranges, strict=True)
-    return fit_grid(
-        lambda *u: evaluate(part.expr, names, np.broadcast_arrays(*u)), lowers, uppers, eps, dtype
-    )
+    return fit_grid(lambda *u: evaluate(part.expr, names, np.broadcast_arrays(*u)), lowers, uppers, eps, dtype)
 
 
 def _from_grid(grid: Grid) -> FittedPart:

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from transformula.constructions.one_layer import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
 from transformula.formulas.samples import Samples
-from transformula.transformers.weights import Weights
+from transformula.kernel.weights import Weights
 
 MAX_SAMPLES = 100_000
 
@@ -43,9 +43,7 @@ def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
     outputs = tuple(range(y.shape[1]))
     table = TableSpec(units, slopes, offsets, y.astype(dtype).astype(float), outputs, ranges)
     zero = (tuple(fmpq(0) for _ in range(inputs)), fmpq(0))
-    return assemble(
-        OneLayerSpec(samples.variables, len(outputs), [table], [], [zero] * len(outputs), dtype=dtype)
-    )
+    return assemble(OneLayerSpec(samples.variables, len(outputs), [table], [], [zero] * len(outputs), dtype=dtype))
 
 
 def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]
@@ -54,7 +52,5 @@ def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]
     distances, neighbours = cKDTree(x).query(x, k=2)
     row = int(np.argmin(distances[:, 1]))
     if not distances[row, 1] > 0:
-        raise InputError(
-            f"rows {row} and {int(neighbours[row, 1])} are the same point in this dtype: use float64"
-        )
+        raise InputError(f"rows {row} and {int(neighbours[row, 1])} are the same point in this dtype: use float64")
     return float(distances[row, 1])

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.formulas.additive import Form
-from transformula.formulas.enclosures import to_fmpq
-from transformula.transformers.weights import (
+from transformula.kernel.balls import to_fmpq
+from transformula.kernel.weights import (
     Attention,
     Block,
     FeedForward,
@@ -31,6 +30,8 @@ from transformula.transformers.weights import (
     Weights,
     to_rational,
 )
+from transformula.rewriting.additive import Form
+from transformula.transformers.matrices import dense_matrix, matrix_of
 
 #: exp(−800) is below the smallest double: behind the gate nothing is left.
 GATE_MARGIN = 800.0
@@ -70,6 +71,7 @@ class OneLayerSpec:
     tables: Sequence[TableSpec]
     relus: Sequence[ReluSpec]
     affine: Sequence[tuple[tuple[fmpq, ...], fmpq]]
+    linears: Sequence[Sequence[float]] = ()  # slope of the linear function beside each table, by output
     shape: tuple[int, int] | None = None
     reach: float = 0.0  # bound of |affine| + |tables| on the box, for every output; needed for sequences
     dtype: str = "float64"
@@ -109,7 +111,7 @@ class _Assembler:
             slots=self.slots,
             tokens=self.tokens,
             embedding=self._matrix((self.tokens * width, len(spec.inputs)), embedding),
-            memory=Matrix.from_dense(self._memory(), spec.dtype),
+            memory=dense_matrix(self._memory(), spec.dtype),
             blocks=(Block(Attention(self._heads()), self._feed_forward()),),
             readout=self._matrix((spec.outputs, self.tokens * width), readout),
             bias=self._matrix((spec.outputs, 1), bias),
@@ -117,7 +119,7 @@ class _Assembler:
         )
 
     def _matrix(self, shape: tuple[int, int], entries: Entries) -> Matrix:
-        return Matrix.of(shape, entries, self.spec.dtype)
+        return matrix_of(shape, entries, self.spec.dtype)
 
     def _memory(self) -> FloatArray:
         memory = np.zeros((self.tokens, len(self.slots)))
@@ -144,13 +146,10 @@ class _Assembler:
         for h, table in enumerate(spec.tables):
             rows = 2 * len(table.forms) + 1
             query: Entries = [(rows - 1, self.index["one"], 1)]
-            key: Entries = [
-                (rows - 1, self.index[f"gate{g}"], gate) for g in range(len(spec.tables) + 1) if g != h + 1
-            ]
+            key: Entries = [(rows - 1, self.index[f"gate{g}"], gate) for g in range(len(spec.tables) + 1) if g != h + 1]
             for k, form in enumerate(table.forms):
                 query += [
-                    (2 * k, self.index[f"x.{name}"], to_fmpq(v))
-                    for name, v in zip(spec.inputs, form, strict=True)
+                    (2 * k, self.index[f"x.{name}"], to_fmpq(v)) for name, v in zip(spec.inputs, form, strict=True)
                 ]
                 query.append((2 * k + 1, self.index["one"], 1))
                 key += [(2 * k, self.index[f"slope{k + 1}"], 1), (2 * k + 1, self.index[f"offset{k + 1}"], 1)]
@@ -181,9 +180,7 @@ class _Assembler:
             return entries, []
         for o, (form, _) in enumerate(spec.affine):
             entries.append((o, self.index[f"y{o + 1}"], 1))
-            entries += [
-                (o, self.index[f"x.{name}"], v) for name, v in zip(spec.inputs, form, strict=True) if v != 0
-            ]
+            entries += [(o, self.index[f"x.{name}"], v) for name, v in zip(spec.inputs, form, strict=True) if v != 0]
         return entries, [(o, 0, constant) for o, (_, constant) in enumerate(spec.affine)]
 
     def _feed_forward(self) -> FeedForward | None:
@@ -193,12 +190,12 @@ class _Assembler:
             reads, bias, slot = self._inside(relu.form), relu.constant, f"y{relu.output + 1}"
             if spec.shape:
                 p, c = divmod(relu.output, spec.shape[1])
-                limit = _power_of_two(relu.reach)
+                limit = power_of_two(relu.reach)
                 reads.append((0, self.index[f"position{p + 1}"], limit))
                 bias, slot = bias - to_rational(limit), f"out{c + 1}"
             units.append((reads, bias, [(self.index[slot], 0, relu.coefficient)]))
         if spec.shape:
-            limit = _power_of_two(spec.reach)
+            limit = power_of_two(spec.reach)
             for o, (form, constant) in enumerate(spec.affine):
                 p, c = divmod(o, spec.shape[1])
                 out = self.index[f"out{c + 1}"]
@@ -220,11 +217,9 @@ class _Assembler:
         )
 
     def _inside(self, form: Sequence[fmpq]) -> Entries:
-        return [
-            (0, self.index[f"x.{name}"], v) for name, v in zip(self.spec.inputs, form, strict=True) if v != 0
-        ]
+        return [(0, self.index[f"x.{name}"], v) for name, v in zip(self.spec.inputs, form, strict=True) if v != 0]
 
 
-def _power_of_two(bound: float) -> float:
+def power_of_two(bound: float) -> float:
     """A power of two above a bound: exact in every format."""
     return float(2.0 ** np.ceil(np.log2(max(bound, 2.0**-100) * 1.0001)))

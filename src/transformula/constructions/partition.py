@@ -19,13 +19,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.one_layer import assemble
-from transformula.constructions.parts import FittedPart, one_layer_spec
+from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
+from transformula.constructions.registry import PARTITION
 from transformula.errors import NotProvenError
-from transformula.formulas.additive import Part
-from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate
-from transformula.transformers.weights import Weights
+from transformula.kernel.boxes import Formula
+from transformula.rewriting.additive import Part
+from transformula.searching.ground import prepared
 
 Floats = NDArray[np.float64]
 
@@ -44,18 +45,19 @@ _REFINEMENTS = 40
 _ATTEMPTS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
 
-def construct_partition(
-    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None
-) -> Iterator[Weights]:
-    """Weights with ever finer cells, coarsest first."""
+def partition_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None) -> Iterator[Attempt]:
+    """Models with ever finer cells, coarsest first."""
+    ground = prepared(formula)
     for finer in _ATTEMPTS:
 
-        def fit(
-            part: Part, ranges: Sequence[tuple[float, float]], share: float, finer: float = finer
-        ) -> FittedPart:
-            return fit_partition(part, ranges, share / finer, dtype)
+        def build(finer: float = finer) -> Built:
+            def fit(part: Part, ranges: Sequence[tuple[float, float]], share: float) -> FittedPart:
+                return fit_partition(part, ranges, share / finer, dtype)
 
-        yield assemble(one_layer_spec(formula, eps, fit, dtype, shape))
+            spec = one_layer_spec(ground.extended, eps, fit, dtype, shape)
+            return one_layer_built(ground, spec, FAR_BITS[dtype] - 1)
+
+        yield Attempt(PARTITION, build)
 
 
 def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str) -> FittedPart:
@@ -67,8 +69,7 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
     tokens = math.prod(len(middles) for _, middles in cuts)
     _check_count(tokens)
     scores = [
-        _sharp_scores(thresholds, ends, dtype, tokens)
-        for (thresholds, _), ends in zip(cuts, ranges, strict=True)
+        _sharp_scores(thresholds, ends, dtype, tokens) for (thresholds, _), ends in zip(cuts, ranges, strict=True)
     ]
     slopes = np.stack([m.ravel() for m in np.meshgrid(*(s for s, _ in scores), indexing="ij")], axis=1)
     offsets = np.stack([m.ravel() for m in np.meshgrid(*(o for _, o in scores), indexing="ij")], axis=1)
@@ -81,7 +82,7 @@ def _check_count(tokens: float) -> None:
     if tokens > MAX_TOKENS:
         raise NotProvenError(
             f"the partition would need about {tokens:.2g} tokens, more than {MAX_TOKENS:.0g}: "
-            "ask for a larger eps, or use --construction lookup"
+            "ask for a larger eps, or use the lookup construction"
         )
 
 
@@ -123,9 +124,7 @@ def _equal_variation(axis: Floats, values: Floats, k: int, eps: float) -> tuple[
     return points[2:-1:2], points[1::2]
 
 
-def _sharp_scores(
-    thresholds: Floats, ends: tuple[float, float], dtype: str, tokens: int
-) -> tuple[Floats, Floats]:
+def _sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, tokens: int) -> tuple[Floats, Floats]:
     """Slopes and offsets of one axis, in the dtype."""
     edges = np.concatenate([[ends[0]], thresholds, [ends[1]]])
     widths = np.diff(edges)

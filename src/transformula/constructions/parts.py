@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSpec
+from transformula.constructions.attempts import Built
+from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
-from transformula.formulas.additive import Affine, Form, Part, decompose
-from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import enclose, midpoint_rational, precision, to_fmpq
-from transformula.formulas.expression import Expr
-from transformula.formulas.formula import Formula
+from transformula.kernel.balls import enclose, midpoint_rational, precision, to_fmpq
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.expression import Expr
+from transformula.kernel.weights import FloatArray
 from transformula.progress import report
-from transformula.transformers.weights import FloatArray
+from transformula.rewriting.additive import Affine, Form, Part, decompose
+from transformula.rewriting.derivation import selector_signs
+from transformula.rewriting.storing import store_one_layer
+from transformula.searching.finder import Finder
+from transformula.searching.ground import Prepared, proven_signs
 
 #: A grid in more dimensions has too many tokens for any tolerance worth having.
 MAX_FORMS = 4
@@ -45,6 +49,7 @@ def one_layer_spec(
     variables = formula.box.variables
     splits = [decompose(expr, variables) for expr in formula.outputs]
     tables, relus, affine = [], [], []
+    linears: list[list[float]] = [[] for _ in splits]
     reach = 0.0
     fitted: dict[tuple[Part, float], FittedPart] = {}
     for output, split in enumerate(splits):
@@ -64,6 +69,7 @@ def one_layer_spec(
                 report("solving", len(fitted), sum(len(s.parts) for s in splits) - len(fitted))
                 fitted[share] = fit(part, ranges, share[1])
             table = fitted[share]
+            linears[output].append(table.linear)
             tables.append(_table(part, table, ranges, output))
             size += _table_reach(part, table, ranges)
             form = tuple(
@@ -72,7 +78,18 @@ def one_layer_spec(
             )
         affine.append((form, constant))
         reach = max(reach, size + _reach(form, constant, formula.box))
-    return OneLayerSpec(variables, len(splits), tables, relus, affine, shape, reach, dtype)
+    return OneLayerSpec(variables, len(splits), tables, relus, affine, linears, shape, reach, dtype)
+
+
+def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40) -> Built:
+    """The weights of a specification, the circuit they stand for, and a search for the evidence."""
+    limit, reaches = power_of_two(spec.reach), [power_of_two(relu.reach) for relu in spec.relus]
+    variables, outputs = ground.extended.box.variables, ground.extended.outputs
+    circuit = store_one_layer(variables, outputs, spec.linears, spec.shape, limit, reaches)
+    more = [] if spec.shape is None else selector_signs(variables, outputs, limit, reaches)
+    signs = proven_signs(more, ground)
+    circuit |= {"extends": ground.steps, "signs": list(signs)}
+    return Built(assemble(spec), circuit, Finder(follow=False, trees=signs, far_bits=far_bits))
 
 
 def _check_forms(part: Part, formula: Formula) -> None:
@@ -84,8 +101,7 @@ def _check_forms(part: Part, formula: Formula) -> None:
         )
     if any(abs(v) > MAX_COEFFICIENT for form in part.forms for v in form):
         raise InputError(
-            f"the coefficients in {part.original} differ by more than 30 orders of magnitude: "
-            "rescale the variables"
+            f"the coefficients in {part.original} differ by more than 30 orders of magnitude: rescale the variables"
         )
 
 

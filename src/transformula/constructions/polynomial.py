@@ -28,12 +28,12 @@ from flint import arb, fmpq
 from transformula.constructions.directions import ridge_sums
 from transformula.constructions.ridge_sum import Direction, RidgeSum, primitive
 from transformula.errors import FormulaError, InputError
-from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import enclose, midpoint_rational, precision
-from transformula.formulas.expression import walk
-from transformula.formulas.formula import Formula
-from transformula.formulas.polynomials import NotPolynomialError, as_polynomial
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.balls import enclose, midpoint_rational, precision
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.expression import walk
+from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.transformers.matrices import matrix_of
 
 #: Must exceed 2 sup|t| sup|p| = 2; one more leaves a gap that rounding can not close.
 OFFSET = 3
@@ -43,9 +43,7 @@ CONSTANT_BITS = 320
 MAX_PROOF_TERMS = 30_000_000
 
 
-def construct_polynomial(
-    formula: Formula, dtype: str = "float64", multi_head: bool = False
-) -> Iterator[Weights]:
+def construct_polynomial(formula: Formula, dtype: str = "float64", multi_head: bool = False) -> Iterator[Weights]:
     """Weights that compute the formula with no approximation error, fewest tokens first.
 
     Raises
@@ -55,7 +53,7 @@ def construct_polynomial(
     """
     polynomials = [as_polynomial(e, formula.box.variables) for e in formula.outputs]
     with precision(CONSTANT_BITS):
-        terms = [_rational_terms(p.rational_or_ball_terms()) for p in polynomials]
+        terms = [_rational_terms(p.terms()) for p in polynomials]
     yield from weights_from_terms(terms, formula.box, dtype, multi_head, _hints(formula))
 
 
@@ -113,7 +111,7 @@ def _hints(formula: Formula) -> list[Direction]:
                 continue
             if base.is_rational and base.degree == 1:
                 form: list[Any] = [0] * formula.box.dimension
-                for exponents, value in base.rational_or_ball_terms().items():
+                for exponents, value in base.terms().items():
                     if sum(exponents):
                         form[exponents.index(1)] = value
                 hints[primitive(form)[0]] = None
@@ -123,9 +121,7 @@ def _hints(formula: Formula) -> list[Direction]:
 class _Builder:
     """Lays out tokens and slots for one sum of ridge powers."""
 
-    def __init__(
-        self, ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str, multi_head: bool
-    ) -> None:
+    def __init__(self, ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str, multi_head: bool) -> None:
         self.box, self.dtype, self.multi_head = box, dtype, multi_head
         self.constants = constants
         self.directions = list(ridge_sum.powers) or [(1,) + (0,) * (box.dimension - 1)]
@@ -167,7 +163,7 @@ class _Builder:
         )
 
     def _matrix(self, shape: tuple[int, int], entries: Sequence[tuple[int, int, object]]) -> Matrix:
-        matrix = Matrix.of(shape, entries, self.dtype)
+        matrix = matrix_of(shape, entries, self.dtype)
         if not all(abs(v) < float("inf") for v in matrix.values.tolist()):
             raise InputError(
                 f"the polynomial's values on this box are beyond what {self.dtype} can hold: "

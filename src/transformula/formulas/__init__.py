@@ -1,8 +1,7 @@
-"""Text to expressions on a box, and what can be said about them."""
+"""Formulas in use: evaluated in floats, repeated over positions, searched for their largest values."""
 
-from transformula.formulas.boxes import Box
-from transformula.formulas.expression import Expr
-from transformula.formulas.formula import Formula
-from transformula.formulas.parsing import parse
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.expression import Expr
+from transformula.kernel.parsing import parse
 
 __all__ = ["Box", "Expr", "Formula", "parse"]

@@ -10,8 +10,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.formulas.enclosures import enclose, precision
-from transformula.formulas.expression import Expr, walk
+from transformula.kernel.balls import enclose, precision
+from transformula.kernel.expression import Expr, walk
 
 Floats = NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
 def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:
     """Like `evaluate`, correctly rounded (almost) for as many points as Arb can do at once.
 
-    Where a ball can not tell on which side of a domain's end a point lies, floats decide.
+    Where a ball cannot tell on which side of a domain's end a point lies, floats decide.
     """
     shape = np.shape(arguments[0])
     flat = [np.asarray(a, dtype=float).ravel() for a in arguments]

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from flint import arb
 
-from transformula.formulas.boxes import Box
-from transformula.formulas.enclosures import enclose, precision
-from transformula.formulas.expression import Expr
 from transformula.formulas.numeric import Floats, evaluate
+from transformula.kernel.balls import enclose, precision
+from transformula.kernel.boxes import Box
+from transformula.kernel.expression import Expr
 
 _POINTS = 4096
 _KEPT = 8

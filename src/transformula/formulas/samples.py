@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.errors import InputError
-from transformula.formulas import expression as ex
-from transformula.formulas.boxes import Box
+from transformula.errors import InputError, ModelFileError
+from transformula.kernel import expression as ex
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.check import target
+from transformula.kernel.description import Description
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +75,16 @@ class Samples:
 
     def __str__(self) -> str:
         return f"{len(self.x)} samples"
+
+
+def stored_target(description: Description) -> Formula | Samples:
+    """What a model stands for, as model.json states it."""
+    if description.samples is None:
+        return target(description)
+    try:
+        return Samples.of(description.samples["x"], description.samples["y"])
+    except KeyError:
+        raise ModelFileError("model.json states its samples without x or y") from None
 
 
 def _table(values: Any, name: str) -> Floats:

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transformula.formulas.boxes import Box
+from transformula.formulas.boxes import box_of
+from transformula.kernel.boxes import Box
 from transformula.learning.fitted import Fitted
 from transformula.learning.rows import Floats, Range
 from transformula.learning.writing import Writer, Written, range_box, transformer_of, variable_names, write
@@ -100,7 +101,7 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         names = self._names()
-        full = range_box(names, self.range_) if box is None else self._complete(Box.of(box), names)
+        full = range_box(names, self.range_) if box is None else self._complete(box_of(box), names)
         texts, polynomial = self._written(tolerance, full)
         return transformer_of(texts, polynomial, full, dtype)
 

@@ -121,9 +121,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
             X, y, w = X[w != 0], y[w != 0], w[w != 0]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has only one class, {self.classes_.tolist()}: a classifier needs two or more"
-            )
+            raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs two or more")
         rows = merge_rows(X, labels[:, None].astype(float), w)
         self.range_ = Range.of(rows.X)
         columns = self.range_.varying
@@ -141,9 +139,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
             found: Any = ExactFit(all_terms(0, self.degree), basis, np.log(share / share.sum())[None])
             solver = "exact" if solver == "auto" else solver
         elif solver in ("sgd", "adam"):
-            recipe = Recipe(
-                self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device
-            )
+            recipe = Recipe(self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device)
             found, self.history_ = fit_gradient(varying, recipe, plan_of(self), classes=count)
         else:
             solver = choose_design(varying, self.degree) if solver == "auto" else solver

@@ -70,9 +70,7 @@ class Fitted:
             assert isinstance(found, (LowRankFit, RidgeForm))
             return exact_ridges(found if isinstance(found, RidgeForm) else _spanning(found), places, width)
         return MonomialSum(
-            tuple(
-                {_spread(e, places, width): v for e, v in to_monomials(*triple).items()} for triple in triples
-            )
+            tuple({_spread(e, places, width): v for e, v in to_monomials(*triple).items()} for triple in triples)
         )
 
 

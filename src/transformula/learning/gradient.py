@@ -49,9 +49,7 @@ def fit_gradient(rows: Rows, recipe: Recipe, plan: Plan, classes: int = 0) -> tu
         held = min(max(1, int(recipe.validation_fraction * len(data))), len(data) - 1)
         data, validation = data.take(order[held:]), data.take(order[:held])
     default = min(paper_directions(rows.X.shape[1], recipe.degree), _MOST_DIRECTIONS)
-    module = FangModule(rows.X.shape[1], outputs, recipe.degree, recipe.directions or default, plan.seed).to(
-        device
-    )
+    module = FangModule(rows.X.shape[1], outputs, recipe.degree, recipe.directions or default, plan.seed).to(device)
     loss = cross_entropy if classes else squared_error
     plan = replace(plan, checkpoint=None if plan.checkpoint is None else Path(plan.checkpoint))
     history = train(module, data, loss, plan, validation)

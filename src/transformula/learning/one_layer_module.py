@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learning.rows import Floats
+from transformula.transformers.matrices import dense_matrix, matrix_of
 from transformula.transformers.positional import learned, sinusoidal
 from transformula.transformers.torch_executor import BlockModule, HeadModule, TransformerModule
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 
 POSITIONS = ("learned", "sinusoidal", "none")
 TOKENS = ("one", "each")
@@ -44,7 +45,7 @@ def random_weights(shape: Shape, rng: np.random.Generator) -> Weights:
     total, w, k = data + shape.memory_tokens, shape.width, shape.key_width
 
     def normal(rows: int, columns: int, size: float) -> Matrix:
-        return Matrix.from_dense(rng.normal(0.0, size, size=(rows, columns)))
+        return dense_matrix(rng.normal(0.0, size, size=(rows, columns)))
 
     embedding = np.zeros((total * w, shape.inputs))
     if shape.tokens == "one":
@@ -64,7 +65,7 @@ def random_weights(shape: Shape, rng: np.random.Generator) -> Weights:
         normal(shape.hidden, w, (2 / w) ** 0.5),
         normal(shape.hidden, 1, 0.5),
         normal(w, shape.hidden, 0.5 * (1 / shape.hidden) ** 0.5),
-        Matrix.of((w, 1)),
+        matrix_of((w, 1)),
     )
     readout = np.zeros((shape.outputs, total * w))
     readout[:, : data * w] = rng.normal(0.0, 0.3 * (data * w) ** -0.5, size=(shape.outputs, data * w))
@@ -72,11 +73,11 @@ def random_weights(shape: Shape, rng: np.random.Generator) -> Weights:
         inputs=tuple(f"x{i + 1}" for i in range(shape.inputs)),
         slots=tuple(f"s{i + 1}" for i in range(w)),
         tokens=total,
-        embedding=Matrix.from_dense(embedding),
-        memory=Matrix.from_dense(memory),
+        embedding=dense_matrix(embedding),
+        memory=dense_matrix(memory),
         blocks=(Block(Attention(heads, scale=float(k) ** -0.5), layer),),
-        readout=Matrix.from_dense(readout),
-        bias=Matrix.of((shape.outputs, 1)),
+        readout=dense_matrix(readout),
+        bias=matrix_of((shape.outputs, 1)),
     )
 
 
@@ -117,9 +118,7 @@ class OneLayerModule(TransformerModule):
         for head in block.heads:
             assert isinstance(head, HeadModule)
             query = z @ head.query.T * head.scale
-            scores = torch.cat(
-                [query @ (z @ head.key.T).transpose(1, 2), query @ (fixed @ head.key.T).T], dim=2
-            )
+            scores = torch.cat([query @ (z @ head.key.T).transpose(1, 2), query @ (fixed @ head.key.T).T], dim=2)
             pattern = torch.softmax(scores, dim=2)
             mixed = pattern[:, :, :n] @ (z @ head.value.T) + pattern[:, :, n:] @ (fixed @ head.value.T)
             added = added + (mixed if head.output is None else mixed @ head.output.T)
@@ -163,12 +162,10 @@ def _array(parameter: Tensor) -> Floats:
 
 
 def _matrix(parameter: Tensor) -> Matrix:
-    return Matrix.from_dense(_array(parameter))
+    return dense_matrix(_array(parameter))
 
 
-def absorb_scaling(
-    weights: Weights, center: Floats, scale: Floats, offset: Floats, spread: Floats
-) -> Weights:
+def absorb_scaling(weights: Weights, center: Floats, scale: Floats, offset: Floats, spread: Floats) -> Weights:
     """Weights on (x − center)/scale with outputs · spread + offset, as weights on x itself."""
     e, memory = weights.embedding, weights.memory.dense()
     values = e.values / scale[e.cols]
@@ -178,7 +175,7 @@ def absorb_scaling(
     return replace(
         weights,
         embedding=replace(e, values=values),
-        memory=Matrix.from_dense(memory - shift.reshape(memory.shape)),
+        memory=dense_matrix(memory - shift.reshape(memory.shape)),
         readout=replace(weights.readout, values=weights.readout.values * spread[weights.readout.rows]),
-        bias=Matrix.from_dense(bias[:, None]),
+        bias=dense_matrix(bias[:, None]),
     )

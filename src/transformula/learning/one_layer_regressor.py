@@ -10,6 +10,7 @@ import torch
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from transformula.kernel.weights import Weights
 from transformula.learning.base import seed_of
 from transformula.learning.gradient import standardization
 from transformula.learning.one_layer_module import (
@@ -25,7 +26,6 @@ from transformula.learning.regressor import check_training, plan_of
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.training import Batchable, squared_error, train
 from transformula.model import Model
-from transformula.transformers.weights import Weights
 
 _CHUNK_ROWS = 4096
 
@@ -165,10 +165,7 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
             )
         module = OneLayerModule(self.weights_)
         with torch.no_grad():
-            parts = [
-                module(torch.from_numpy(X[k : k + _CHUNK_ROWS])).numpy()
-                for k in range(0, len(X), _CHUNK_ROWS)
-            ]
+            parts = [module(torch.from_numpy(X[k : k + _CHUNK_ROWS])).numpy() for k in range(0, len(X), _CHUNK_ROWS)]
         values = np.concatenate(parts)
         return values[:, 0] if self._single else values
 

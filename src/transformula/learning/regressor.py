@@ -196,9 +196,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         """
         check_options(self)
         if self.solver not in ("exact", "auto"):
-            raise ValueError(
-                f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once"
-            )
+            raise ValueError(f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once")
         first = not hasattr(self, "_gram")
         X, y = validate_data(
             self, X, y, reset=first, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
@@ -307,7 +305,7 @@ def check_options(estimator: Any) -> None:
 
 
 def check_training(estimator: Any) -> None:
-    """Refuse training options that can not work."""
+    """Refuse training options that cannot work."""
     for name in ("epochs", "batch_size", "checkpoint_every"):
         value = getattr(estimator, name)
         if not isinstance(value, (int, np.integer)) or value < 1:
@@ -317,6 +315,4 @@ def check_training(estimator: Any) -> None:
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be above 0, not {value!r}")
     if not 0 < estimator.validation_fraction < 1:
-        raise ValueError(
-            f"validation_fraction must be between 0 and 1, not {estimator.validation_fraction!r}"
-        )
+        raise ValueError(f"validation_fraction must be between 0 and 1, not {estimator.validation_fraction!r}")

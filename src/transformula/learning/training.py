@@ -202,9 +202,7 @@ def _step(
     return number
 
 
-def _record(
-    state: _Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int
-) -> None:
+def _record(state: _Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int) -> None:
     history = state.history
     history.training.append(mean)
     if validation is None:
@@ -254,9 +252,7 @@ def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, pl
     except Exception as error:
         raise ValueError(f"{plan.checkpoint} is not a checkpoint of this library: {error}") from None
     if not same:
-        raise ValueError(
-            f"{plan.checkpoint} belongs to other data or other settings: delete it or name another file"
-        )
+        raise ValueError(f"{plan.checkpoint} belongs to other data or other settings: delete it or name another file")
     module.load_state_dict(saved["module"])
     optimizer.load_state_dict(saved["optimizer"])
     state.best, state.history = saved["best"], History(**saved["history"])

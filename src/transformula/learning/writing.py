@@ -20,18 +20,19 @@ from typing import Any
 
 from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
-from transformula.certificates.checker import certify
-from transformula.compiling import compile
+from transformula.compiling import compile, package
+from transformula.constructions.attempts import Built
+from transformula.constructions.chooser import Options
 from transformula.constructions.polynomial import ridge_weights
+from transformula.constructions.registry import POLYNOMIAL
 from transformula.constructions.ridge_sum import RidgeSum
 from transformula.errors import InputError
-from transformula.formulas import expression as ex
-from transformula.formulas.boxes import Box
-from transformula.formulas.formula import Formula
-from transformula.formulas.parsing import MAX_LENGTH
+from transformula.formulas.boxes import box_of
+from transformula.kernel import expression as ex
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.parsing import MAX_LENGTH
 from transformula.learning.rows import Range
 from transformula.model import Model
-from transformula.transformers.files import pack
 
 Exponents = tuple[int, ...]
 #: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.
@@ -68,9 +69,7 @@ class ExactRidges:
                 power = power * form
                 for o, c in enumerate(by_power.get(s, ())):
                     totals[o] += _fmpq(c) * power
-        return MonomialSum(
-            tuple({tuple(map(int, e)): _fraction(c) for e, c in t.to_dict().items()} for t in totals)
-        )
+        return MonomialSum(tuple({tuple(map(int, e)): _fraction(c) for e, c in t.to_dict().items()} for t in totals))
 
 
 def _fmpq(value: Fraction) -> fmpq:
@@ -137,9 +136,7 @@ class Writer:
                     for s, row in by_power.items()
                 }
             )
-        bias = tuple(
-            _round(b, 1.0, budget / count) for b, budget in zip(given.bias, self.budget, strict=True)
-        )
+        bias = tuple(_round(b, 1.0, budget / count) for b, budget in zip(given.bias, self.budget, strict=True))
         return ExactRidges(given.directions, tuple(powers), bias)
 
     def _size(self, exponents: Exponents) -> float:
@@ -159,9 +156,7 @@ class Writer:
 
     def ridge_texts(self, given: ExactRidges) -> list[str]:
         """One formula for each output, as powers of linear forms."""
-        forms = [
-            _join([(v, name) for v, name in zip(d, self.names, strict=True) if v]) for d in given.directions
-        ]
+        forms = [_join([(v, name) for v, name in zip(d, self.names, strict=True) if v]) for d in given.directions]
         texts = []
         for output, bias in enumerate(given.bias):
             terms = [(bias, "")] if bias else []
@@ -253,7 +248,7 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
     )
     given: Any = texts[0] if len(texts) == 1 else texts
     if isinstance(polynomial, MonomialSum):
-        return compile(given, box, construction="polynomial", dtype=dtype)
+        return compile(given, box, construction=POLYNOMIAL.name, dtype=dtype)
     formula = Formula.of(given, box)
     total = RidgeSum(len(texts))
     for direction, by_power in zip(polynomial.directions, polynomial.powers, strict=True):
@@ -262,10 +257,7 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
             for output, c in enumerate(row):
                 total.add(form, s, output, _fmpq(c))
     weights = ridge_weights(total.pruned(), [_fmpq(b) for b in polynomial.bias], box, dtype)
-    packed = pack(weights, {"construction": "polynomial", "formulas": list(formula.texts), "box": str(box)})
-    return Model(
-        "polynomial", formula, weights, packed, certify("polynomial", weights, formula, packed, None)
-    )
+    return package(POLYNOMIAL, Built(weights), formula, Options(dtype=dtype))
 
 
 def _used_variables(polynomial: Written, names: Sequence[str]) -> set[str]:
@@ -299,4 +291,4 @@ def range_box(names: Sequence[str], inputs: Range) -> Box:
             continue
         unit = Fraction(10) ** (math.floor(math.log10(high - low)) - 4)
         intervals[name] = math.floor(Fraction(low) / unit) * unit, math.ceil(Fraction(high) / unit) * unit
-    return Box.of(intervals)
+    return box_of(intervals)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformula.learning import OneLayerTransformerRegressor
 from transformula.learning.training import Batchable, Plan, squared_error, train
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
+from transformula.transformers.matrices import nonzeros
 
 INPUTS = 4
 
@@ -75,8 +76,7 @@ def study(run: Run) -> Report:
         f"{teacher_error:.2g} against the function it learned.",
         f"One layer copies it with a mean squared error of {rows[0][2]:.2g} at width {rows[0][0]} and "
         f"{rows[-1][2]:.2g} at width {rows[-1][0]} ({100 * rows[-1][3]:.1f} % of its variance).",
-        f"Against the function itself the widest student has {rows[-1][4]:.2g}, the teacher "
-        f"{teacher_error:.2g}.",
+        f"Against the function itself the widest student has {rows[-1][4]:.2g}, the teacher {teacher_error:.2g}.",
     ]
     return Report(
         run,
@@ -116,7 +116,7 @@ def _predict(teacher: Teacher, X: Any) -> Any:
 
 
 def _count(weights: Any) -> int:
-    return int(weights.nonzeros + weights.memory.nonzeros)
+    return int(nonzeros(weights) + weights.memory.nonzeros)
 
 
 def _figure(rows: list[list[Any]], teacher: float) -> Any:

@@ -76,8 +76,7 @@ def study(run: Run) -> Report:
     return Report(
         run,
         "existence-vs-training: the gap the theorem leaves open",
-        "Gumaan VI-C: the theorem 'does not guarantee that gradient-based training will find these "
-        "parameters'.",
+        "Gumaan VI-C: the theorem 'does not guarantee that gradient-based training will find these parameters'.",
         f"{FORMULA} on [0, 2π]². The trained layers have the heads, memory tokens, width and query width of "
         "the compiled ones (which need no feed-forward units here; the trained ones have one); 2000 rows "
         f"without noise, standardised, Adam, {epochs} epochs, one-cycle rate up to 0.02, {len(seeds)} seeds "

@@ -44,9 +44,7 @@ def study(run: Run) -> Report:
             errors.setdefault(name, []).append(done.test_error)
             if seed == run.seed:
                 training = done.history.training[-1]
-                rows.append(
-                    [name, done.parameters, clip, training, done.test_error, PAPER[name], done.seconds]
-                )
+                rows.append([name, done.parameters, clip, training, done.test_error, PAPER[name], done.seconds])
                 with torch.no_grad():
                     surfaces[name] = module(torch.from_numpy(grid)).numpy()[:, 0]
         for name, solver in (("closed form, exact", "exact"), ("closed form, sparse", "sparse")):
@@ -64,7 +62,7 @@ def study(run: Run) -> Report:
         f"{errors['closed form, sparse'][0]:.2g}; the statistical limit of 6 coefficients is "
         f"6/9000 = {6 / 9000:.2g}.",
         f"The ReLU networks stay at {errors['NN_depth'][0]:.3g} and {errors['NN_width'][0]:.3g}: with so few "
-        "pieces they can not bend like a paraboloid.",
+        "pieces they cannot bend like a paraboloid.",
         "The paper states no clipping norm: each model was trained with "
         + ", ".join(f"{c:g}" for c in clips)
         + ", and the run with the least training error is shown.",

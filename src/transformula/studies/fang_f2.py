@@ -1,6 +1,6 @@
 """Fang et al., Table 1 and Figure 3: f2* by the paper's training, beside two ReLU networks.
 
-The full size (4368 tokens, 2000 epochs, batches of 25,000) is a GPU's work: ``--full``. The default is a
+The full size (4368 tokens, 2000 epochs, batches of 25,000) is a GPU's work. The default is a
 stated shorter run for a CPU. This file needs only torch, NumPy and SciPy, so that it runs where no more is
 installed.
 """
@@ -29,7 +29,7 @@ def study(run: Run) -> Report:
     )
     full = run.size == "full"
     if full and not torch.cuda.is_available():
-        raise InputError("--full trains 4368 tokens for 2000 epochs, which takes a GPU: none was found")
+        raise InputError("the full size trains 4368 tokens for 2000 epochs, which takes a GPU: none was found")
     device, dtype = ("cuda", torch.float32) if full else ("cpu", torch.float64)
     sample = f2_sample(run.seed, rows)
     plan = paper_plan(epochs, batch, run.seed)
@@ -39,9 +39,7 @@ def study(run: Run) -> Report:
         tried = []
         for clip in run.pick(CLIPS[1:2], CLIPS):
             module = (
-                FangModule(10, 1, 5, tokens, run.seed)
-                if name == "attention"
-                else relu_network(widths[name], run.seed)
+                FangModule(10, 1, 5, tokens, run.seed) if name == "attention" else relu_network(widths[name], run.seed)
             )
             try:
                 trained = train_model(
@@ -54,9 +52,7 @@ def study(run: Run) -> Report:
     return report(run, done, (rows, tokens, epochs, batch), device)
 
 
-def report(
-    run: Run, done: list[tuple[Trained, float]], sizes: tuple[int, int, int, int], device: str
-) -> Report:
+def report(run: Run, done: list[tuple[Trained, float]], sizes: tuple[int, int, int, int], device: str) -> Report:
     """Tables, sentences and figure from the trained models."""
     rows, tokens, epochs, batch = sizes
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
@@ -87,7 +83,7 @@ def report(
     if run.size != "full":
         findings.append(
             f"This is a shorter run than the paper's: {tokens} tokens instead of 4368, {epochs} epochs "
-            f"instead of 2000, batches of {batch} instead of 25,000. `--full` is the paper's size."
+            f"instead of 2000, batches of {batch} instead of 25,000. The full size is the paper's."
         )
     facts = {
         "curves": {t.name: [round(v, 5) for v in t.test_curve] for t, _ in done},

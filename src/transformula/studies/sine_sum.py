@@ -40,9 +40,7 @@ def study(run: Run) -> Report:
             seconds = time.perf_counter() - start
             miss = np.abs(model.predict(grid) - truth)
             rms = float(np.sqrt(np.mean(miss**2)))
-            rows.append(
-                [f"trained, {h} head{'s' if h > 1 else ''}, width {w}", h, w, rms, float(miss.max()), seconds]
-            )
+            rows.append([f"trained, {h} head{'s' if h > 1 else ''}, width {w}", h, w, rms, float(miss.max()), seconds])
     start = time.perf_counter()
     built = compile("sin(x1) + sin(x2)", on="x1..x2=0..2*pi", eps=1e-6)
     seconds = time.perf_counter() - start

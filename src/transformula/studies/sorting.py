@@ -109,8 +109,6 @@ def _figure(rows: list[list[Any]]) -> Any:
     figure, axes = new_figure()
     axes.semilogy([r[1] for r in rows], [r[3] for r in rows], "o-", label="mean error")
     axes.semilogy([r[1] for r in rows], [r[4] for r in rows], "s-", label="worst error")
-    axes.set(
-        xlabel="length of the sequence", ylabel="error of the trained layer", xticks=[r[1] for r in rows]
-    )
+    axes.set(xlabel="length of the sequence", ylabel="error of the trained layer", xticks=[r[1] for r in rows])
     axes.legend()
     return figure

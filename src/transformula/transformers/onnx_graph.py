@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.errors import ExportError
-from transformula.transformers.leading import leading_tokens, read_tokens
-from transformula.transformers.weights import (
+from transformula.kernel.weights import (
     Attention,
     Block,
     FeedForward,
@@ -33,6 +32,7 @@ from transformula.transformers.weights import (
     Weights,
     named_matrices,
 )
+from transformula.transformers.leading import leading_tokens, read_tokens
 
 OPSET = 17
 IR_VERSION = 8
@@ -219,7 +219,7 @@ class _Writer:
         if attention.scale != 1:
             factor = np.full(self.weights.tokens, attention.scale)
             if self.weights.tokens == 1 and attention.scale != float(np.float32(attention.scale)):
-                raise ExportError("a single token with a scale beyond float32 can not be kept from fusion")
+                raise ExportError("a single token with a scale beyond float32 cannot be kept from fusion")
             scores = self.node(f"{name}.scaled", "Mul", scores, self.constant(f"{name}.scale", factor))
         mixed = self.mix(name, self.pattern(name, attention, scores), values, value)
         return self.node(f"{name}.written", "MatMul", mixed, output)

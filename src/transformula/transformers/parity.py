@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
+from transformula.kernel.weights import Weights
 from transformula.transformers import reference
 from transformula.transformers.leading import leading_tokens
-from transformula.transformers.weights import Weights
 
 _MOST_POINTS, _FEWEST_POINTS, _MOST_CORNERS = 2000, 64, 256
 _NUMBERS = 50_000_000

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.transformers.weights import (
+from transformula.kernel.weights import (
     Attention,
     Block,
     FeedForward,

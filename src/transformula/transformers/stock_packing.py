@@ -1,4 +1,4 @@
-"""Weights packed into the shapes of torch.nn: what ``export --to torch`` writes.
+"""Weights packed into the shapes of torch.nn: what an export to torch writes.
 
 torch.nn.MultiheadAttention gives every head embed_dim / heads coordinates and divides scores by the
 square root of that number D. So the stream is padded with empty slots to heads · D, every head's query,
@@ -11,7 +11,7 @@ query and key.
 constants ±K in a quarter of its E slots. Its mean is 0, and its variance K²/4 + 2‖z‖²/E; with the gain K/2,
 LN(z) = z / √(1 + (8‖z‖²/E + 4ε)/K²): for large K the identity, up to a factor near 1. Whatever reads
 slot i reads (slot i − mirror i)/2, so that an error of the computed mean, the same in all slots,
-cancels. `certificates.layer_norm` chooses K and proves what remains.
+cancels. `exporting.layer_norm` chooses K and proves what remains.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transformula.errors import ExportError
+from transformula.kernel.description import WEIGHTS_FILE
+from transformula.kernel.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.transformers import stock_torch
-from transformula.transformers.files import LOADER_FILE, WEIGHTS_FILE
+from transformula.transformers.files import LOADER_FILE
 from transformula.transformers.leading import leading_tokens, read_tokens
-from transformula.transformers.weights import Attention, Block, FloatArray, Head, Weights
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ of torch.nn.TransformerEncoderLayer under the same names, and no LayerNorm: the 
 about z + attention(z) and z + W₂ ReLU(W₁ z + b₁) + b₂ as they stand. A polynomial's attention is hardmax
 (the largest score stays, the others become 0), which torch.nn does not have: `Hardmax` is it.
 
-Exported with --layer-norm, a block is torch.nn.TransformerEncoderLayer itself, its pre-norms included.
+Exported with LayerNorm in place, a block is torch.nn.TransformerEncoderLayer itself, its pre-norms included.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from transformula.transformers.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 
 
 def _dense(matrix: Matrix) -> nn.Parameter:
@@ -124,8 +124,6 @@ class TransformerModule(nn.Module):
         stream = self.embed(x)
         for block in self.blocks[:-1]:
             stream = block(stream)
-        if len(self.blocks):  # nobody looks at the other tokens after the last block
-            stream = self.blocks[-1](stream, self.read_tokens)
-        else:
-            stream = stream[:, self.read_tokens]
-        return self.read_out(stream)
+        # nobody looks at the other tokens after the last block
+        read = self.blocks[-1](stream, self.read_tokens) if len(self.blocks) else stream[:, self.read_tokens]
+        return self.read_out(read)

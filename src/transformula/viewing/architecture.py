@@ -7,12 +7,11 @@ to; circuits have their own drawing in `circuit_view`, and use the same classes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
+from transformula.kernel.weights import Block
 from transformula.model import Model
-from transformula.transformers.ridge import read_ridge
-from transformula.transformers.weights import Block
 from transformula.viewing.circuit_view import circuit_svg, linear_text
 from transformula.viewing.slices import head_names, own_tokens
 
@@ -25,12 +24,14 @@ _BOX, _GAP, _SQUARE = 150, 46, 11
 
 def architecture_svg(model: Model) -> str:
     """An ``<svg>`` element for a page; colours come from its style sheet."""
-    if model.construction == "circuit":
-        text = circuit_svg(model)
-        text = re.sub(r'\sxmlns="[^"]*"|<rect width="\d+" height="\d+" fill="white"/>', "", text)
-        width = float(re.search(r'width="([\d.]+)"', text)[1])  # type: ignore[index]
-        return text.replace("<svg", f"<svg {_shrinking(width)}", 1)
-    return _polynomial(model) if model.construction == "polynomial" else _one_layer(model)
+    return _DRAWINGS[model.family.name](model)
+
+
+def _circuit(model: Model) -> str:
+    text = circuit_svg(model)
+    text = re.sub(r'\sxmlns="[^"]*"|<rect width="\d+" height="\d+" fill="white"/>', "", text)
+    width = float(re.search(r'width="([\d.]+)"', text)[1])  # type: ignore[index]
+    return text.replace("<svg", f"<svg {_shrinking(width)}", 1)
 
 
 class _Drawing:
@@ -107,9 +108,7 @@ def _one_layer(model: Model) -> str:
         columns[0] = f"{positions} data tokens"
     x = 0.0
     drawing.text(_BOX / 2, 12, columns[0], bold=True)
-    listed = ", ".join(weights.inputs[:6]) + (
-        f", … ({len(weights.inputs)})" if len(weights.inputs) > 6 else ""
-    )
+    listed = ", ".join(weights.inputs[:6]) + (f", … ({len(weights.inputs)})" if len(weights.inputs) > 6 else "")
     lines = [listed, "and a constant 1"] + (["and its position"] if positions > 1 else [])
     drawing.box(0, middle - 35, _BOX, 70, "input", lines)
     left, wide = _BOX + _GAP, 210.0
@@ -152,7 +151,7 @@ def _feed_forward(drawing: _Drawing, block: Block, x: float, middle: float) -> f
 
 def _polynomial(model: Model) -> str:
     weights, drawing = model.weights, _Drawing()
-    ridge = read_ridge(weights)
+    ridge = model.reading
     inputs, directions = weights.inputs, ridge.directions
     shown = directions if len(directions) <= MAX_DIRECTIONS else directions[: MAX_DIRECTIONS - 1]
     tall = 34.0 * len(shown) + (22 if len(shown) < len(directions) else 0)
@@ -170,9 +169,7 @@ def _polynomial(model: Model) -> str:
         drawing.line(left + wide, y + 14, right, middle)
         y += 34
     if len(shown) < len(directions):
-        drawing.text(
-            left + wide / 2, y + 12, f"and {len(directions) - len(shown)} further tokens", small=True
-        )
+        drawing.text(left + wide / 2, y + 12, f"and {len(directions) - len(shown)} further tokens", small=True)
     x = right
     for k, heads in enumerate(ridge.heads[:MAX_BLOCKS]):
         products = [f"t^{h.left.power} · t^{h.right.power} → t^{h.left.power + h.right.power}" for h in heads]
@@ -191,3 +188,6 @@ def _polynomial(model: Model) -> str:
     drawing.box(x, middle - 25, _BOX, 50, "output", [outputs, "Σ β t^s + b"])
     drawing.height = max(drawing.height, 26 + tall)
     return drawing.svg("blocks that multiply, one degree after another")
+
+
+_DRAWINGS: dict[str, Callable[[Model], str]] = {"ridge": _polynomial, "tables": _one_layer, "circuit": _circuit}

@@ -9,17 +9,19 @@ from itertools import pairwise
 
 from flint import fmpq
 
+from transformula.constructions.registry import CIRCUIT_FAMILY
 from transformula.errors import InputError
-from transformula.formulas.circuits import Circuit
-from transformula.formulas.enclosures import enclose
-from transformula.formulas.expression import Expr
-from transformula.formulas.formula import Formula
-from transformula.formulas.wires import Linear, Norm, Wire
 from transformula.inside import summands
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import enclose
+from transformula.kernel.circuits import Circuit, Linear, Wire, single
+from transformula.kernel.expression import Expr
+from transformula.kernel.printing import short_text
+from transformula.kernel.wires import HeadTable
 from transformula.model import Model
-from transformula.taylor.box_ranges import BoxRanges
-from transformula.transformers.circuit import read_circuit
-from transformula.transformers.one_layer import TableHead, read_heads
+from transformula.transformers.circuit import CircuitBlock
+from transformula.transformers.one_layer import TableHead
+from transformula.viewing.slices import own_tokens
 
 _LONGEST = 72
 _COLUMN, _ROW, _BOX, _HEIGHT, _MARGIN = 230, 56, 170, 42, 30
@@ -57,74 +59,92 @@ class Item:
 
 def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
-    if model.construction != "circuit" or not isinstance(model.formula, Formula):
+    if model.family is not CIRCUIT_FAMILY:
         raise InputError(f"a {model.construction} model is no circuit: only circuits can be drawn")
-    circuit = model.circuit
-    ranges = BoxRanges(model.box)
-    network = read_circuit(model.weights)
-    heads = {model.weights.slots[h.slot]: h for block, _ in network.blocks for h in block}
-    tables = {mark: k + 1 for k, mark in enumerate(sorted({h.table for h in heads.values()}))}
-    names = [*circuit.variables, *(f"w{k}" for k in range(len(circuit.variables), len(circuit.wires)))]
-    items = [_input(name, model.box.floats()[k]) for k, name in enumerate(circuit.variables)]
-    units = {k for wire in circuit.wires if wire.norm for k in wire.norm.units}
-    for k, (name, wire) in list(enumerate(zip(names, circuit.wires, strict=True)))[len(items) :]:
-        if wire.norm is not None:
-            items.append(_length(name, wire.norm, wire, circuit, names))
-        if wire.joined is not None or k in units:  # a product is drawn as its squares, a length as one box
-            continue
-        head = heads.get(name)
-        tokens, table = (len(head.slopes), tables[head.table]) if head is not None else (0, 0)
-        items.append(_wire(name, wire, circuit, names, ranges, tokens, table))
-    last = max(item.column for item in items) + 1
-    outputs = [circuit.for_reading(linear) for linear in circuit.outputs]
-    texts = model.formula.texts[: len(outputs)]  # those of the first position, where all do the same
-    for k, (linear, text) in enumerate(zip(outputs, texts, strict=True)):
-        name = f"output {k + 1}" if len(circuit.outputs) > 1 else "output"
-        reads = tuple(names[w] for w, _ in linear.terms)
-        items.append(Item(name, "output", last, name, _form(linear, names), reads, text))
-    return items
+    return _Drawn(model).items()
 
 
-def _input(name: str, ends: tuple[float, float]) -> Item:
-    return Item(name, "input", 0, name, "", (), name, ends)
+class _Drawn:
+    """The stored circuit with the names that its wires have in the weights."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.circuit, self.wires = model, model.circuit, model.wires
+        self.tables = _table_numbers(model)
+        self.units = {k for wire in self.circuit.wires if wire.is_norm for k, _ in wire.parts}
+        self.names = [*self.circuit.variables]
+        for k, wire in list(enumerate(self.circuit.wires))[len(self.names) :]:
+            self.names.append(self._slot(wire) if wire.place is not None else f"n{k}")
+
+    def _slot(self, wire: Wire) -> str:
+        """The slot that a wire is written to."""
+        assert wire.place is not None
+        block: CircuitBlock = self.model.reading.blocks[wire.place[0]]
+        if wire.function is not None:
+            return self.model.weights.slots[block.heads[wire.place[1]].slot]
+        return self.model.weights.slots[next(iter(block.units[wire.place[1]].writes))]
+
+    def items(self) -> list[Item]:
+        circuit, model = self.circuit, self.model
+        ends = model.position_formula.box.floats()
+        items = [Item(name, "input", 0, name, "", (), name, ends[k]) for k, name in enumerate(circuit.variables)]
+        for k, wire in list(enumerate(circuit.wires))[len(items) :]:
+            if wire.is_norm:
+                items.append(self._length(k, wire))
+            elif wire.place is not None and k not in self.units:
+                items.append(self._wire(k, wire))
+            # a product is drawn as its squares, a length as one box
+        last = max(item.column for item in items) + 1
+        texts = model.position_formula.texts
+        for o, (linear, text) in enumerate(zip(circuit.outputs, texts, strict=True)):
+            name = f"output {o + 1}" if len(circuit.outputs) > 1 else "output"
+            items.append(Item(name, "output", last, name, *self._read([linear]), text))
+        return items
+
+    def _wire(self, k: int, wire: Wire) -> Item:
+        assert wire.place is not None
+        argument, reads = self._read(wire.arguments)
+        meaning, ends = short_text(self.wires.meanings[k]), self.wires.arguments.get(k)
+        block, place = wire.place[:2]
+        if wire.function is None:
+            return Item(self.names[k], "ReLU", 2 * block + 2, "ReLU(u)", argument, reads, meaning, ends)
+        head = self.model.reading.blocks[block].heads[place]
+        return Item(
+            self.names[k], "table", 2 * block + 1, str(wire.function), argument, reads, meaning, ends,
+            len(head.slopes), self.tables[head.table],
+        )  # fmt: skip
+
+    def _length(self, k: int, wire: Wire) -> Item:
+        unit = self.circuit.wires[wire.parts[0][0]]
+        assert unit.place is not None
+        title, meaning = f"length in {len(wire.parts)} directions", short_text(self.wires.meanings[k])
+        argument, reads = self._read(wire.arguments)
+        return Item(self.names[k], "length", 2 * unit.place[0] + 2, title, argument, reads, meaning)
+
+    def _read(self, linears: Sequence[Linear]) -> tuple[str, tuple[str, ...]]:
+        """Forms as text, and the names of what they read."""
+        written = [_without_products(self.circuit, linear) for linear in linears]
+        names = dict.fromkeys(self.names[k] for linear in written for k, _ in linear.terms)
+        return ", ".join(_form(linear, self.names) for linear in written), tuple(names)
 
 
-def _wire(
-    name: str,
-    wire: Wire,
-    circuit: Circuit,
-    names: Sequence[str],
-    ranges: BoxRanges,
-    tokens: int,
-    table: int,
-) -> Item:
-    assert wire.argument is not None
-    argument = circuit.for_reading(wire.argument)
-    return Item(
-        name,
-        "table" if wire.is_table else "ReLU",
-        wire.time,
-        str(wire.function) if wire.is_table else "ReLU(u)",
-        _form(argument, names),
-        tuple(names[k] for k, _ in argument.terms),
-        str(wire.meaning),
-        ranges.of(wire.argument.meaning),
-        tokens,
-        table,
-    )
+def _without_products(circuit: Circuit, linear: Linear) -> Linear:
+    """The form with products as the squares that the weights hold; lengths stay what they are."""
+    while any(circuit.wires[k].is_product for k, _ in linear.terms):
+        parts = [(ex.number(1), Linear((), linear.constant))]
+        for k, c in linear.terms:
+            total = circuit.wires[k].total if circuit.wires[k].is_product else None
+            parts.append((c, single(k) if total is None else total))
+        linear = Linear.sum(parts)
+    return linear
 
 
-def _length(name: str, norm: Norm, wire: Wire, circuit: Circuit, names: Sequence[str]) -> Item:
-    parts = [circuit.for_reading(part) for part in (norm.left, norm.right)]
-    return Item(
-        name,
-        "length",
-        wire.time,
-        f"length in {len(norm.units)} directions",
-        ", ".join(_form(part, names) for part in parts),
-        tuple(dict.fromkeys(names[k] for part in parts for k, _ in part.terms)),
-        str(wire.meaning),
-    )
+def _table_numbers(model: Model) -> dict[HeadTable, int]:
+    """Tables in the order of their tokens."""
+    first = {}
+    for block, read in zip(model.weights.blocks, model.reading.blocks, strict=True):
+        for head, found in zip(block.attention.heads, read.heads, strict=True):
+            first[found.table] = int(own_tokens(head, model.weights).min(initial=model.tokens))
+    return {table: k + 1 for k, table in enumerate(sorted(first, key=lambda table: first[table]))}
 
 
 def _form(linear: Linear, names: Sequence[str]) -> str:
@@ -174,8 +194,9 @@ def _line(item: Item) -> str:
         return f"{item.name} = {item.argument}"
     if item.kind == "length":
         return f"{item.name} = {item.title} of ({_short(item.argument)}): {_short(item.meaning)}"
-    assert item.ends is not None
-    place = f"u = {_short(item.argument)} in {item.ends[0] + 0.0:.4g}..{item.ends[1] + 0.0:.4g}"
+    place = f"u = {_short(item.argument)}"
+    if item.ends is not None:
+        place += f" in {item.ends[0] + 0.0:.4g}..{item.ends[1] + 0.0:.4g}"
     note = f" ({item.note})" if item.note else ""
     return f"{item.name} = {item.title}, {place}{note}: {_short(item.meaning)}"
 
@@ -186,7 +207,7 @@ def _short(text: str) -> str:
 
 def table_lines(model: Model) -> list[str]:
     """A line for every head of a one-layer model: its table's tokens, and its summand where that is clear."""
-    heads = read_heads(model.weights)
+    heads = model.reading
     known = summands(model.formula, len(heads))
     return [
         f"head {k}: {head.tokens} tokens on {_axes(head, model)}" + (f": {_short(text)}" if text else "")
@@ -251,9 +272,7 @@ def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _drawn(item: Item, x: float, y: float) -> str:
-    full = (
-        f"{item.name}: {item.title}, u = {item.argument}; {item.meaning}" if item.argument else item.meaning
-    )
+    full = f"{item.name}: {item.title}, u = {item.argument}; {item.meaning}" if item.argument else item.meaning
     title = item.title if item.kind in ("input", "output") else f"{item.name}: {item.title}"
     middle = x + _BOX / 2
     note = item.note or ("" if item.ends is None else f"{item.ends[0]:.4g}..{item.ends[1]:.4g}")

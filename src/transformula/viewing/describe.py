@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from transformula.kernel.boxes import Formula
+from transformula.kernel.weights import block_matrices
 from transformula.model import Model
-from transformula.transformers.weights import block_matrices
+from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
+
+THEOREM = "size against Fang et al."
 
 
 def summary(model: Model) -> dict[str, Any]:
@@ -22,7 +27,7 @@ def summary(model: Model) -> dict[str, Any]:
         "tokens": model.tokens,
         "memory_tokens": model.memory_tokens,
         "parameters": model.parameter_count,
-        "nonzeros": model.weights.nonzeros,
+        "nonzeros": nonzeros(model.weights),
         "dtype": model.weights.dtype,
         "eps": certificate.eps,
         "approximation": certificate.approximation,
@@ -37,21 +42,35 @@ def describe(model: Model) -> dict[str, dict[str, Any]]:
     claim = ("approximation", "rounding", "bound", "eps", "dtype")
     sections = {
         "formula": {"formula": facts["formula"], "box": facts["box"]},
-        "proven": {key: facts[key] for key in claim} | dict(model.certificate.details),
-        "Transformer": {
-            key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")
-        }
+        "proven": {key: facts[key] for key in claim},
+        "Transformer": {key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
     }
-    if model.construction == "polynomial":
-        sections["size against Fang et al."] = _theorem(model)
-    else:
-        sections["size"] = {key: facts[key] for key in ("parameters", "nonzeros")}
-    if model.construction == "circuit":
-        sections["circuit"] = {"wires": circuit_lines(model)}
-    elif model.construction in ("lookup", "partition"):
-        sections["tables"] = {"tables": table_lines(model)}
-    return sections
+    return sections | _INSIDE[model.family.name](model)
+
+
+def _ridge_sections(model: Model) -> dict[str, dict[str, Any]]:
+    return {THEOREM: _theorem(model)}
+
+
+def _table_sections(model: Model) -> dict[str, dict[str, Any]]:
+    tables = {"tables": {"tables": table_lines(model)}} if isinstance(model.formula, Formula) else {}
+    return _size(model) | tables
+
+
+def _circuit_sections(model: Model) -> dict[str, dict[str, Any]]:
+    return _size(model) | {"circuit": {"wires": circuit_lines(model)}}
+
+
+def _size(model: Model) -> dict[str, dict[str, Any]]:
+    return {"size": {"parameters": model.parameter_count, "nonzeros": nonzeros(model.weights)}}
+
+
+_INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
+    "ridge": _ridge_sections,
+    "tables": _table_sections,
+    "circuit": _circuit_sections,
+}
 
 
 def _slots(model: Model) -> str:
@@ -90,9 +109,9 @@ def _theorem(model: Model) -> dict[str, Any]:
         "parameters": model.parameter_count,
         "parameters_bound": free,
         "parameters_within": model.parameter_count <= free,
-        "nonzeros": weights.nonzeros,
+        "nonzeros": nonzeros(weights),
         "nonzeros_bound": nonzero,
-        "nonzeros_within": weights.nonzeros <= nonzero,
+        "nonzeros_within": nonzeros(weights) <= nonzero,
         "lemma_nonzeros_per_head": 2 * n + 8,
         "nonzeros_per_head": [
             sum(m.nonzeros for _, m in block_matrices(b)) / len(b.attention.heads) for b in weights.blocks

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from transformula.errors import InputError
-from transformula.formulas.expression import variables_of
-from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
+from transformula.kernel.expression import variables_of
+from transformula.kernel.weights import FloatArray
 from transformula.model import Model
-from transformula.transformers.one_layer import TableHead, read_heads
-from transformula.transformers.weights import FloatArray
+from transformula.transformers.one_layer import TableHead
 from transformula.viewing import figures
 from transformula.viewing.figures import Palette
-from transformula.viewing.slices import HeadAttention, attention_along, point_in_box, slice_through
+from transformula.viewing.slices import (
+    HeadAttention,
+    attention_along,
+    head_meanings,
+    point_in_box,
+    slice_through,
+)
 
 MAX_OUTPUTS = 6
 #: With more outputs each gets its curve and its error only.
@@ -57,9 +63,7 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
     if len(used) == 1:
         return
     surface = slice_through(model, output, used[:2], rest)
-    yield Drawing(
-        f"{prefix}error", _seen(surface.worst, bound), figures.surface_figure(surface, bound, palette)
-    )
+    yield Drawing(f"{prefix}error", _seen(surface.worst, bound), figures.surface_figure(surface, bound, palette))
     if model.weights.outputs > FEW_OUTPUTS:
         return
     yield Drawing(
@@ -99,7 +103,7 @@ def _seen(worst: float, bound: float) -> str:
 def follow_heads(model: Model) -> list[Followed]:
     """The first heads, each followed along the first variable it depends on."""
     wanted: dict[str, list[tuple[int, int]]] = {}
-    for place, variable in list(_head_variables(model).items())[:MAX_HEADS]:
+    for place, variable in list(_HEAD_VARIABLES[model.family.name](model).items())[:MAX_HEADS]:
         wanted.setdefault(variable, []).append(place)
     found = []
     for variable, places in wanted.items():
@@ -108,22 +112,22 @@ def follow_heads(model: Model) -> list[Followed]:
     return sorted(found, key=lambda f: (f.head.block, f.head.head))
 
 
-def _head_variables(model: Model) -> dict[tuple[int, int], str]:
-    if model.construction == "polynomial":
-        return {}
-    if model.construction == "circuit":
-        circuit = model.circuit
-        inputs = len(circuit.variables)
-        meaning = {f"w{k}": wire.meaning for k, wire in enumerate(circuit.wires) if k >= inputs}
-        found = {}
-        for b, block in enumerate(model.weights.blocks):
-            for h, head in enumerate(block.attention.heads):
-                name = model.weights.slots[int(head.value.rows[0])]
-                used = variables_of(meaning[name]) if name in meaning else frozenset()
-                found[b, h] = next((v for v in model.box.variables if v in used), model.box.variables[0])
-        return found
-    heads = read_heads(model.weights)
-    return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(heads)}
+def _form_variables(model: Model) -> dict[tuple[int, int], str]:
+    return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(model.reading)}
+
+
+def _wire_variables(model: Model) -> dict[tuple[int, int], str]:
+    names = model.box.variables
+    used = {place: variables_of(meaning) for place, meaning in sorted(head_meanings(model).items())}
+    return {place: next((v for v in names if v in found), names[0]) for place, found in used.items()}
+
+
+#: The first variable that each head depends on.
+_HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
+    "ridge": lambda model: {},
+    "tables": _form_variables,
+    "circuit": _wire_variables,
+}
 
 
 def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[Drawing]:
@@ -153,16 +157,16 @@ def _cut(text: str, most: int = 120) -> str:
 
 def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
     """Cells of a partition or of memorised samples, where a head reads one or two variables."""
-    if model.construction not in ("partition", "memorize"):
+    if not model.made_by.sharp:
         return
-    heads = [h for h in read_heads(model.weights) if _drawable(h, model)]
+    heads = [h for h in model.reading if _drawable(h, model)]
     for k, head in enumerate(heads[:2]):
         text = "Which token the attention settles on."
         yield Drawing(f"cells{k + 1}", text, figures.cells_figure(model, head, palette))
 
 
 def _drawable(head: TableHead, model: Model) -> bool:
-    limit = 2 if model.construction == "partition" or model.box.dimension == 2 else 1
+    limit = 2 if isinstance(model.formula, Formula) or model.box.dimension == 2 else 1
     return head.axes <= limit and all(len(form) == 1 for form in head.forms) and head.tokens <= MAX_CELLS
 
 

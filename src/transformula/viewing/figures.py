@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from transformula.formulas.samples import Samples
+from transformula.kernel.weights import FloatArray
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead, read_table
-from transformula.transformers.weights import FloatArray
 from transformula.viewing.slices import HeadAttention, Slice
 
 #: Text and lines are sized for this many inches, about the width of a phone.
@@ -248,9 +248,7 @@ def cells_figure(model: Model, head: TableHead, palette: Palette = PRINT) -> Any
     return figure
 
 
-def _cells(
-    figure: Any, axes: Any, head: TableHead, ends: Sequence[tuple[float, float]], palette: Palette
-) -> None:
+def _cells(figure: Any, axes: Any, head: TableHead, ends: Sequence[tuple[float, float]], palette: Palette) -> None:
     points = [np.linspace(low, high, 2_001 if len(ends) == 1 else 241) for low, high in ends]
     mesh = [m.ravel() for m in np.meshgrid(*points, indexing="ij")]
     winner = np.empty(len(mesh[0]), dtype=int)

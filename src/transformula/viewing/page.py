@@ -22,9 +22,7 @@ def page(title: str, body: str, data: Any = None) -> str:
         allowed = f"'sha256-{digest}'"
         # "<" inside the data could end the element
         content = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-        scripts = (
-            f'<script type="application/json" id="attention">{content}</script>\n<script>{code}</script>\n'
-        )
+        scripts = f'<script type="application/json" id="attention">{content}</script>\n<script>{code}</script>\n'
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
         "base-uri 'none'; form-action 'none'"
@@ -79,12 +77,9 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:
     """Rows of markup under named columns; ``numeric`` ones are set to the right."""
     kinds = ["number" if k in numeric else "word" for k in range(len(columns))]
-    head = "".join(
-        f'<th scope="col" class="{c}">{escape(n)}</th>' for n, c in zip(columns, kinds, strict=True)
-    )
+    head = "".join(f'<th scope="col" class="{c}">{escape(n)}</th>' for n, c in zip(columns, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f'<td class="{c}">{v}</td>' for v, c in zip(row, kinds, strict=True)) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(f'<td class="{c}">{v}</td>' for v, c in zip(row, kinds, strict=True)) + "</tr>" for row in rows
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

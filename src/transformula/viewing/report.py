@@ -12,10 +12,11 @@ from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 
-from transformula.certificates.checker import Verification, verify_folder
 from transformula.errors import InputError, ModelFileError
-from transformula.formulas.formula import Formula
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
+from transformula.kernel.check import Verification, verify_folder
+from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
 from transformula.transformers import files
 from transformula.viewing import page as html
@@ -50,7 +51,7 @@ def write_report(
     Parameters
     ----------
     folder : path
-        As written by ``compile --out`` or `Model.save`.
+        As written by `Model.save`.
     out : path, optional
         The page; default FOLDER/report.html.
     plots : path, optional
@@ -97,12 +98,12 @@ def _write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_file(path, content)
     except OSError as error:
-        raise InputError(f"can not write {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
     """The page as text. ``verification`` is what the checker said, None if nobody asked it."""
-    # weights that do not verify may have any shape: what can not be drawn then is left out, with the reason
+    # weights that do not verify may have any shape: what cannot be drawn then is left out, with the reason
     trusted = verification is None or verification.verified
     followed: list[Followed] = []
 
@@ -126,7 +127,7 @@ def report_page(model: Model, name: str = "", verification: Verification | None 
 
 
 def refused_page(name: str, verification: Verification) -> str:
-    """The page of a folder that can not even be loaded: why the checker refuses it."""
+    """The page of a folder that cannot even be loaded: why the checker refuses it."""
     body = f"<h1>{escape(name)}</h1>\n" + _verdict(verification)
     return html.page(f"{name}: does not verify", body)
 
@@ -155,9 +156,7 @@ def _headline(model: Model, name: str, verification: Verification | None) -> str
             left = len(model.formula.outputs) - len(shown)
             rows.append(html.paragraph(f"and {left} further outputs, under the same claim"))
         formula = "\n".join(rows)
-    return (
-        f"<header>\n{label}\n{formula}\n{_box(model)}\n{_badge(model)}\n{_verdict(verification)}\n</header>"
-    )
+    return f"<header>\n{label}\n{formula}\n{_box(model)}\n{_badge(model)}\n{_verdict(verification)}\n</header>"
 
 
 def _box(model: Model) -> str:
@@ -165,18 +164,14 @@ def _box(model: Model) -> str:
     shown = range(min(box.dimension, MAX_INTERVALS))
     if isinstance(model.formula, Samples):
         ends = box.floats()
-        inside = ", ".join(
-            f"{escape(box.variables[k])} from {ends[k][0]:.4g} to {ends[k][1]:.4g}" for k in shown
-        )
+        inside = ", ".join(f"{escape(box.variables[k])} from {ends[k][0]:.4g} to {ends[k][1]:.4g}" for k in shown)
     else:
         inside = " ".join(typeset_interval(box, k) for k in shown)
     left = box.dimension - len(shown)
     more = f" and {left} further variables" if left else ""
     sequence = ""
     if model.sequence is not None:
-        sequence = (
-            f' <span class="soft">a sequence of {model.sequence[0]} positions × {model.sequence[1]}</span>'
-        )
+        sequence = f' <span class="soft">a sequence of {model.sequence[0]} positions × {model.sequence[1]}</span>'
     return f'<p class="box">{inside}{more}{sequence}</p>'
 
 
@@ -201,9 +196,7 @@ def _size(model: Model) -> str:
 
 def _verdict(verification: Verification | None) -> str:
     if verification is None:
-        return (
-            '<div class="badge" data-verified="unknown"><p>The checker was not run for this page.</p></div>'
-        )
+        return '<div class="badge" data-verified="unknown"><p>The checker was not run for this page.</p></div>'
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     if not verification.verified:
         reasons = "".join(f"<p>{escape(reason)}</p>" for reason in verification.reasons)
@@ -241,11 +234,9 @@ def _claim(model: Model, name: str) -> str:
         ("eps", html.number(certificate.eps, "eps")),
     ]
     model_of = [(k.replace("_", " "), html.short(v)) for k, v in certificate.rounding_model.items()]
-    details = [(k.replace("_", " "), html.short(v)) for k, v in certificate.details.items()]
-    sums = [
-        ("model.safetensors", f'<span class="hash">{escape(certificate.weights_sha256)}</span>'),
-        ("model.json", f'<span class="hash">{escape(certificate.model_sha256)}</span>'),
-    ]
+    hashes = (certificate.weights_sha256, certificate.model_sha256, certificate.evidence_sha256)
+    names = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE)
+    sums = [(n, f'<span class="hash">{escape(h)}</span>') for n, h in zip(names, hashes, strict=True)]
     left = [
         html.facts(rows),
         *map(html.paragraph, words),
@@ -253,33 +244,18 @@ def _claim(model: Model, name: str) -> str:
     ]
     right = [
         "<h3>Arithmetic the rounding bound is about</h3>" + html.facts(model_of),
-        "<h3>The proof in numbers</h3>" + html.facts(details) if details else "",
         "<h3>Files it speaks of (sha256)</h3>" + html.facts(sums),
     ]
     return html.section("The claim", html.columns("".join(left), "".join(right)))
 
 
-_HOW = {
-    "memorize": "At each sample the attention on all the other samples' tokens was bounded; what remains is "
-    "the sample's own value.",
-    "partition": "In each cell the formula's range was enclosed, and compared with the values that the "
-    "attention can mix there.",
-    "circuit": "Each table was enclosed on the range of its argument, and errors were carried from level to "
-    "level by proven slopes.",
-}
-
-
 def _how(model: Model) -> str:
-    if model.construction == "polynomial" and model.certificate.approximation == 0:
+    if model.made_by.exact and model.certificate.approximation == 0:
         return (
             "The polynomial was read out of the weights and compared with the formula in rational "
             "arithmetic: they are equal, so the approximation error is zero, not small."
         )
-    return _HOW.get(
-        model.construction,
-        "Formula and network were enclosed together on pieces of the box, with ball arithmetic and Taylor "
-        "remainders.",
-    )
+    return model.made_by.proof
 
 
 def _footer() -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from transformula.constructions.registry import CIRCUIT_FAMILY, RIDGE_FAMILY
 from transformula.formulas.samples import Samples
+from transformula.kernel.weights import FloatArray
 from transformula.model import Model
-from transformula.transformers.weights import FloatArray
 from transformula.viewing import page as html
 from transformula.viewing.architecture import architecture_svg
 from transformula.viewing.circuit_view import circuit_items
-from transformula.viewing.describe import describe, summary
+from transformula.viewing.describe import THEOREM, describe, summary
 from transformula.viewing.drawings import (
     MAX_OUTPUTS,
     Drawing,
@@ -44,20 +45,16 @@ def inside_section(model: Model) -> str:
     rows.insert(5, ("width of the residual stream", html.short(model.weights.width)))
     rows.append(("weights on disk", f"{len(model.packed.arrays):,} bytes"))
     theorem = ""
-    if model.construction == "polynomial":
-        against = describe(model)["size against Fang et al."]
+    if model.family is RIDGE_FAMILY:
+        against = describe(model)[THEOREM]
         shown = [(key.replace("_", " "), html.short(value)) for key, value in against.items()]
         theorem = html.folded("Size against Fang et al., Theorem 3.5", html.facts(shown))
-    items = circuit_items(model) if model.construction == "circuit" else []
+    items = circuit_items(model) if model.family is CIRCUIT_FAMILY else []
     if len(items) > MAX_WIRES:
-        drawing = html.paragraph(
-            f"The circuit has {len(items)} wires, too many to draw: see the table below."
-        )
+        drawing = html.paragraph(f"The circuit has {len(items)} wires, too many to draw: see the table below.")
     else:
         drawing = f'<div class="wide">{architecture_svg(model)}</div>'
-    return html.section(
-        "The Transformer", drawing, html.columns(html.facts(rows[:5]), html.facts(rows[5:])), theorem
-    )
+    return html.section("The Transformer", drawing, html.columns(html.facts(rows[:5]), html.facts(rows[5:])), theorem)
 
 
 def error_section(model: Model) -> str:
@@ -87,18 +84,13 @@ def _sample_section(model: Model) -> str:
     assert isinstance(model.formula, Samples)
     size = np.abs(errors).max(axis=1)
     worst = np.argsort(-size, kind="stable")[:10]
-    rows = [
-        [str(k + 1), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"]
-        for k in worst.tolist()
-    ]
+    rows = [[str(k + 1), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"] for k in worst.tolist()]
     caption = f"Largest |error| at the {len(size):,} samples: {size.max():.3g}."
     drawn = Drawing("samples", caption, samples_figure(errors, model.certificate.bound, PAGE))
     return html.section(
         "Errors at the samples, and the proven bound",
         _figures([drawn, *cell_drawings(model, PAGE)]),
-        html.folded(
-            "The samples with the largest errors", html.table(("sample", "x", "y", "|error|"), rows, (0, 3))
-        ),
+        html.folded("The samples with the largest errors", html.table(("sample", "x", "y", "|error|"), rows, (0, 3))),
     )
 
 
@@ -108,7 +100,7 @@ def _row(values: FloatArray) -> str:
 
 def attention_section(model: Model, followed: Sequence[Followed]) -> str:
     """Attention over memory tokens: a figure and a slider a head."""
-    if model.construction == "polynomial":
+    if model.family is RIDGE_FAMILY:
         return html.section("Attention", html.paragraph(_HARDMAX))
     if not followed:
         return ""
@@ -145,9 +137,7 @@ def _slider(k: int, one: Followed) -> str:
 
 def slider_data(one: Followed) -> dict[str, Any]:
     """What the script shows: attention at every few points, the tokens with the most of it."""
-    weights = np.nan_to_num(
-        one.head.weights[::_SLIDER_STEP]
-    )  # of weights that do not verify, anything may come
+    weights = np.nan_to_num(one.head.weights[::_SLIDER_STEP])  # of weights that do not verify, anything may come
     order = token_order(one.head)
     if len(order) > MAX_BARS:
         chosen = set(np.argsort(-weights.max(axis=0), kind="stable")[:MAX_BARS].tolist())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 
 import numpy as np
 from flint import fmpq
 
 from transformula.formulas import parse
+from transformula.kernel.weights import FloatArray
+from transformula.kernel.wires import HeadTable
 from transformula.model import Model
-from transformula.transformers.circuit import CircuitHead, read_circuit
-from transformula.transformers.one_layer import TableHead, read_heads
-from transformula.transformers.ridge import Ridge, read_ridge
-from transformula.transformers.weights import FloatArray
+from transformula.transformers.one_layer import TableHead
+from transformula.transformers.ridge import Ridge
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
 from transformula.viewing.drawings import MAX_OUTPUTS
@@ -28,11 +28,11 @@ _LONGEST_MATH = 160
 
 def tables_section(model: Model) -> str:
     """What the memory tokens hold, by head or wire; a polynomial's directions."""
-    if model.construction == "polynomial":
-        return _directions(model, read_ridge(model.weights))
-    if model.construction == "circuit":
-        return _circuit_tables(model)
-    heads = read_heads(model.weights)
+    return _SECTIONS[model.family.name](model)
+
+
+def _layer_tables(model: Model) -> str:
+    heads: tuple[TableHead, ...] = model.reading
     names = head_names(model)
     rows, folded = [], []
     for k, head in enumerate(heads[:MAX_TABLES]):
@@ -43,14 +43,12 @@ def tables_section(model: Model) -> str:
             str(k + 1), _math(names.get((0, k), ""), model), escape(cut(reads, 160) + more), escape(ends),
             html.short(head.tokens), _span(head.slopes), _span(head.values),
         ])  # fmt: skip
-        folded.append(_token_rows(f"Tokens of head {k + 1}", head))
+        folded.append(_token_rows(f"Tokens of head {k + 1}", head.slopes, head.offsets, head.values))
     columns = ("head", "summand", "reads", "range", "tokens", "score slopes", "values")
     note = f"{len(heads) - MAX_TABLES} further tables are left out." if len(heads) > MAX_TABLES else ""
     if not rows:
         return ""
-    return html.section(
-        "Tables", html.table(columns, rows, (4,)), html.paragraph(note) if note else "", *folded
-    )
+    return html.section("Tables", html.table(columns, rows, (4,)), html.paragraph(note) if note else "", *folded)
 
 
 def _range(form: Mapping[int, fmpq], model: Model) -> tuple[float, float]:
@@ -70,21 +68,23 @@ def _span(values: FloatArray) -> str:
     return _ends(float(values.min()), float(values.max()))
 
 
-def _token_rows(title: str, head: TableHead) -> str:
-    shown = min(head.tokens, MAX_ROWS)
-    axes, width = min(head.axes, 4), min(head.values.shape[1], 4)
+def _token_rows(title: str, slopes: FloatArray, offsets: FloatArray, values: FloatArray) -> str:
+    """Tokens × axes, tokens × axes and tokens × written slots, in the order of the slopes."""
+    tokens = len(slopes)
+    shown = min(tokens, MAX_ROWS)
+    axes, width = min(slopes.shape[1], 4), min(values.shape[1], 4)
     columns = ["token", *_numbered("slope", axes), *_numbered("offset", axes), *_numbered("value", width)]
-    order = np.lexsort(head.slopes.T[::-1])[:shown]
+    order = np.lexsort(slopes.T[::-1])[:shown]
     rows = [
         [
             str(k + 1),
-            *(f"{v:.6g}" for v in head.slopes[t, :axes]),
-            *(f"{v:.6g}" for v in head.offsets[t, :axes]),
-            *(f"{v:.6g}" for v in head.values[t, :width]),
+            *(f"{v:.6g}" for v in slopes[t, :axes]),
+            *(f"{v:.6g}" for v in offsets[t, :axes]),
+            *(f"{v:.6g}" for v in values[t, :width]),
         ]
         for k, t in enumerate(order.tolist())
     ]
-    left = f" (the first {shown} of {head.tokens:,})" if shown < head.tokens else ""
+    left = f" (the first {shown} of {tokens:,})" if shown < tokens else ""
     return html.folded(title + left, html.table(columns, rows, range(len(columns))))
 
 
@@ -98,18 +98,14 @@ def _circuit_tables(model: Model) -> str:
     rows = [_wire_row(item, model) for item in items[:MAX_WIRES]]
     left = len(items) - len(rows)
     note = html.paragraph(f"{left} further wires are left out.") if left else ""
-    folded: dict[int, str] = {}
-    for block, _ in read_circuit(model.weights).blocks:
-        for head in block:
-            if head.table not in folded and len(folded) < MAX_TABLES:
+    folded: dict[HeadTable, str] = {}
+    for block in model.reading.blocks:
+        for head in block.heads:
+            table = head.table
+            if table not in folded and len(folded) < MAX_TABLES:
                 title = f"Tokens read by wire {model.weights.slots[head.slot]}"
-                folded[head.table] = _token_rows(title, _as_table(head))
+                folded[table] = _token_rows(title, table.slopes, table.offsets, table.values[:, None])
     return html.section("Tables", html.table(columns, rows, (1, 5, 6)), note, *folded.values())
-
-
-def _as_table(head: CircuitHead) -> TableHead:
-    columns = (head.slopes[:, None], head.offsets[:, None], head.values[:, None])
-    return TableHead((head.form,), *columns, (head.slot,), *(np.zeros(0) for _ in range(4)))
 
 
 def _wire_row(item: Item, model: Model) -> list[str]:
@@ -122,7 +118,8 @@ def _wire_row(item: Item, model: Model) -> list[str]:
     ]  # fmt: skip
 
 
-def _directions(model: Model, ridge: Ridge) -> str:
+def _directions(model: Model) -> str:
+    ridge: Ridge = model.reading
     rows = []
     for token, direction in enumerate(ridge.directions[:MAX_ROWS]):
         for output in range(min(ridge.outputs, MAX_OUTPUTS)):
@@ -147,6 +144,13 @@ def _directions(model: Model, ridge: Ridge) -> str:
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
+
+
+_SECTIONS: dict[str, Callable[[Model], str]] = {
+    "ridge": _directions,
+    "tables": _layer_tables,
+    "circuit": _circuit_tables,
+}
 
 
 def _math(text: str, model: Model) -> str:

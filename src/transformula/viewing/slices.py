@@ -6,19 +6,20 @@ Everything here is sampled, for looking at; what is *proven* stands in the certi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from transformula.errors import InputError
-from transformula.formulas.expression import Expr, walk
-from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import evaluate, evaluate_accurately
 from transformula.inside import summands
+from transformula.kernel.boxes import Formula
+from transformula.kernel.expression import Expr, walk
+from transformula.kernel.printing import short_text
+from transformula.kernel.weights import FloatArray, Head, IntArray, Weights
 from transformula.model import Model
 from transformula.transformers import reference
-from transformula.transformers.weights import FloatArray, Head, IntArray, Weights
 
 CURVE_POINTS = 401
 SURFACE_POINTS = 61
@@ -109,9 +110,7 @@ def slice_through(
     columns = [grid.get(n, np.broadcast_to(axes[0].dtype.type(centre[n]), shape)).ravel() for n in names]
     modelled = _outputs(model, np.stack(columns, axis=1))[:, output].astype(float).reshape(shape)
     arguments = [column.astype(float) for column in columns]
-    used = [(n, a) for n, a in zip(names, arguments, strict=True) if n in _used(expr)] or [
-        (names[0], arguments[0])
-    ]
+    used = [(n, a) for n, a in zip(names, arguments, strict=True) if n in _used(expr)] or [(names[0], arguments[0])]
     accurate = sum(1 for _ in walk(expr)) * len(arguments[0]) <= _ACCURATE_OPERATIONS
     exact = _values(expr, used, accurate).reshape(shape)
     with np.errstate(invalid="ignore"):
@@ -220,9 +219,7 @@ class HeadAttention:
         return product
 
 
-def attention_at(
-    model: Model, point: Mapping[str, float], output: int = 0, query: int = 0
-) -> list[HeadAttention]:
+def attention_at(model: Model, point: Mapping[str, float], output: int = 0, query: int = 0) -> list[HeadAttention]:
     """Every head's attention at one point, computed by the definition (`transformers.reference`).
 
     Parameters
@@ -245,9 +242,7 @@ def attention_at(
     """
     held = point_in_box(model, point)
     rows = np.array([[held[name] for name in model.weights.inputs]], dtype=model.weights.dtype)
-    return [
-        replace(h, weights=h.weights[0], values=h.values[0]) for h in _attention(model, rows, output, query)
-    ]
+    return [replace(h, weights=h.weights[0], values=h.values[0]) for h in _attention(model, rows, output, query)]
 
 
 def attention_along(
@@ -315,7 +310,7 @@ def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[
                 if blank.block == b:
                     seen.append(patterns[blank.head][:, query, own].astype(float))
                     offered.append((stream[:, own] @ row_of_value).astype(float))
-            # Memory tokens change too, but never in slots that keys or values read (`transformers.circuit`).
+            # Memory tokens change too, but never in slots that keys or values read (`kernel.network`).
             stream[:, data] = finished
     return [
         replace(blank, weights=np.concatenate(seen), values=np.concatenate(offered))
@@ -340,16 +335,28 @@ def _written(head: Head, weights: Weights, output: int) -> int:
 
 def head_names(model: Model) -> dict[tuple[int, int], str]:
     """(block, head) → the summand or sub-expression its table stands for, where that is clear."""
-    if not isinstance(model.formula, Formula) or model.construction == "polynomial":
+    if not isinstance(model.formula, Formula):
         return {}
-    if model.construction == "circuit":
-        circuit = model.circuit
-        inputs = len(circuit.variables)
-        meanings = {f"w{k}": str(wire.meaning) for k, wire in enumerate(circuit.wires) if k >= inputs}
-        return {
-            (b, h): meanings.get(model.weights.slots[_written(head, model.weights, 0)], "")
-            for b, block in enumerate(model.weights.blocks)
-            for h, head in enumerate(block.attention.heads)
-        }
+    return _HEAD_NAMES[model.family.name](model)
+
+
+def _part_names(model: Model) -> dict[tuple[int, int], str]:
     heads = len(model.weights.blocks[0].attention.heads) if model.weights.blocks else 0
     return {(0, h): text for h, text in enumerate(summands(model.formula, heads)) if text}
+
+
+def _wire_names(model: Model) -> dict[tuple[int, int], str]:
+    return {place: short_text(meaning) for place, meaning in head_meanings(model).items()}
+
+
+_HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
+    "ridge": lambda model: {},
+    "tables": _part_names,
+    "circuit": _wire_names,
+}
+
+
+def head_meanings(model: Model) -> dict[tuple[int, int], Expr]:
+    """(block, head) of a circuit → what its table is of the inputs, as the stored circuit says."""
+    meanings = zip(model.circuit.wires, model.wires.meanings, strict=True)
+    return {w.place[:2]: meaning for w, meaning in meanings if w.function is not None and w.place is not None}

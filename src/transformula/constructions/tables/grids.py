@@ -16,6 +16,7 @@ hence the tolerance is shared between the axes so that the product of the sizes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -45,6 +46,7 @@ MAX_AXIS_TOKENS = 64
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
+MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,7 @@ def fit_grid(
     raise CannotFit(message, best)
 
 
-def _search(
-    f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_tokens: int
-) -> tuple[Grid, bool]:
+def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_tokens: int) -> tuple[Grid, bool]:
     """The cheapest grid on these axes, or the best failure; and which of the two it is."""
     mesh = _mesh(axes, FIT_POINTS[len(axes)])
     target = on_mesh(f, mesh)
@@ -152,6 +152,9 @@ def _search(
 
 def on_mesh(f: GridFunction, axes: Sequence[Array]) -> NDArray[np.float64]:
     """Values of f on the tensor product of the coordinates; refuses values that are not finite."""
+    count = math.prod(len(x) for x in axes)
+    if count > MAX_POINTS:
+        raise CannotFit(f"f is so uneven that {count:.2g} points would be needed to measure a grid", None)
     points = np.meshgrid(*axes, indexing="ij", sparse=True)
     values = np.asarray(f(*points), dtype=np.float64)
     values = np.broadcast_to(values, tuple(len(x) for x in axes))
@@ -180,9 +183,7 @@ class _Axis:
         eps: float, dtype: str, caution: float = 1.0,
     ) -> _Axis:  # fmt: skip
         dimension = len(lowers)
-        others = [
-            _chebyshev(low, high, SECTIONS[dimension]) for low, high in zip(lowers, uppers, strict=True)
-        ]
+        others = [_chebyshev(low, high, SECTIONS[dimension]) for low, high in zip(lowers, uppers, strict=True)]
 
         def rows(x: Array) -> Array:
             coordinates = [*others[:axis], x, *others[axis + 1 :]]
@@ -286,8 +287,7 @@ def _largest_sizes(axes: Sequence[_Axis], limit: int) -> tuple[int, ...]:
     """The most accurate size of every axis, cut back evenly to at most ``limit`` tokens."""
     cap = int(limit ** (1 / len(axes)))
     return tuple(
-        min((size for size in axis.errors if size <= cap), key=lambda size: axis.errors[size])
-        for axis in axes
+        min((size for size in axis.errors if size <= cap), key=lambda size: axis.errors[size]) for axis in axes
     )
 
 
@@ -304,9 +304,7 @@ def _solve_grid(
     best: Grid | None = None
     for dearer in PRICES:
         inverses = [
-            _regularised_inverse(
-                softmax_weights(x, *pair), dearer * max(axis.unit * (len(pair[0]) + 10), cheap), least
-            )
+            _regularised_inverse(softmax_weights(x, *pair), dearer * max(axis.unit * (len(pair[0]) + 10), cheap), least)
             for axis, x, pair in zip(axes, mesh, scores, strict=True)
         ]
         values = to_dtype(multiply_axes(target, inverses), dtype)

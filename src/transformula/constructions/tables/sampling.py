@@ -54,9 +54,7 @@ class Leaves:
         )
 
 
-def resolve(
-    f: Function, lower: float, upper: float, tolerance: float, singular: Sequence[float] = ()
-) -> Leaves:
+def resolve(f: Function, lower: float, upper: float, tolerance: float, singular: Sequence[float] = ()) -> Leaves:
     """Bisect [lower, upper] until f is resolved to ``tolerance`` on every leaf."""
     cuts = {lower + (upper - lower) * c for c in FIRST_CUTS} - {lower, upper}
     inside = {float(s) for s in singular if lower < s < upper}

@@ -94,9 +94,7 @@ def score_roundoff(x: Array, slopes: Array, offsets: Array) -> Array:
     return np.asarray(2 * np.abs(products) + np.abs(offsets) + (top - scores))
 
 
-def rounding_profile(
-    x: Array, slopes: Array, offsets: Array, values: Array, linear: float, unit: float
-) -> Array:
+def rounding_profile(x: Array, slopes: Array, offsets: Array, values: Array, linear: float, unit: float) -> Array:
     """Modelled rounding error of T at every point of ``x`` (the module's formula)."""
     weights = softmax_weights(x, slopes, offsets)
     looked_up = weights @ values

@@ -129,9 +129,7 @@ class Task:
     def measure(self, table: Table) -> Table:
         """Fill in the error estimates of a table."""
         error = np.abs(table(self.dense) - self.dense_values).max()
-        profile = rounding_profile(
-            self.dense, table.slopes, table.offsets, table.values, table.linear, self.unit
-        )
+        profile = rounding_profile(self.dense, table.slopes, table.offsets, table.values, table.linear, self.unit)
         return replace(table, error_estimate=float(error), rounding_estimate=float(profile.max()))
 
 

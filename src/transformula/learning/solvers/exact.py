@@ -200,9 +200,7 @@ def _one_norm(upper: Floats) -> float:
     return float((size.sum(axis=0) + size.sum(axis=1)).max())
 
 
-def _dual_solution(
-    terms: Terms, basis: Basis, X: Floats, Y: Floats, weight: Floats | None, ridge: float
-) -> Floats:
+def _dual_solution(terms: Terms, basis: Basis, X: Floats, Y: Floats, weight: Floats | None, ridge: float) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
     w = np.ones(len(X)) if weight is None else weight
     keep = w > 0

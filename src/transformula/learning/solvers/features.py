@@ -195,9 +195,7 @@ def _univariate_powers(basis: Basis, feature: int) -> list[list[Fraction]]:
     return family
 
 
-def to_monomials(
-    exponents: NDArray[np.int8], coefficients: Floats, basis: Basis
-) -> dict[tuple[int, ...], Fraction]:
+def to_monomials(exponents: NDArray[np.int8], coefficients: Floats, basis: Basis) -> dict[tuple[int, ...], Fraction]:
     """Convert one output's coefficients to monomials of the original variables, exactly.
 
     Parameters
@@ -211,9 +209,7 @@ def to_monomials(
         Exponents to exact coefficients; the polynomial is identical to the basis form.
     """
     current = {
-        tuple(map(int, alpha)): Fraction(float(c))
-        for alpha, c in zip(exponents, coefficients, strict=True)
-        if c
+        tuple(map(int, alpha)): Fraction(float(c)) for alpha, c in zip(exponents, coefficients, strict=True) if c
     }
     for feature in range(exponents.shape[1]):
         family = _univariate_powers(basis, feature)

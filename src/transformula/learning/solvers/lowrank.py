@@ -2,7 +2,7 @@ r"""Polynomials of many variables that depend on few directions.
 
     y = P(xi_1.x, ..., xi_r.x) + noise,      P of degree q,  r << d,
 
-is learned where the C(d + q, q) monomials can not even be stored. A sum of r ridge functions, a
+is learned where the C(d + q, q) monomials cannot even be stored. A sum of r ridge functions, a
 sum of products of linear forms and a third-order factorisation machine are all of this form, and
 `ridgefit.fit_ridges` writes the result as Fang's model, a sum of univariate polynomials of ridge
 directions.
@@ -209,9 +209,7 @@ def _rank_limit(split: _Split, degree: int, asked: int | None) -> int:
     if asked is not None:
         return min(asked, d)
     limit = 1
-    while (
-        limit < d and count_terms(limit + 1, degree) <= min(rows // 3, 2000) and (limit + 1) * d <= rows // 2
-    ):
+    while limit < d and count_terms(limit + 1, degree) <= min(rows // 3, 2000) and (limit + 1) * d <= rows // 2:
         limit += 1
     return limit
 

@@ -11,9 +11,7 @@ from transformula.learning.solvers.ridges import RidgeForm, find_ridges, hermite
 from transformula.learning.solvers.subspace import ridge_terms
 
 
-def fit_ridges(
-    fit: LowRankFit, X: Floats, Y: Floats, *, weight: Floats | None = None, seed: int = 0
-) -> RidgeForm:
+def fit_ridges(fit: LowRankFit, X: Floats, Y: Floats, *, weight: Floats | None = None, seed: int = 0) -> RidgeForm:
     """Write a low-rank fit as a sum of ridge functions, few of them where few suffice.
 
     A short sum is looked for in the fitted polynomial, to within the fit's own statistical error,

@@ -176,9 +176,7 @@ def _dual_directions(terms: Terms, C: Floats, rng: np.random.Generator) -> Float
     return normalize(np.linalg.inv(vectors))
 
 
-def _greedy_directions(
-    problem: Problem, degree: int, width: int, rng: np.random.Generator, pool: int = 200
-) -> Floats:
+def _greedy_directions(problem: Problem, degree: int, width: int, rng: np.random.Generator, pool: int = 200) -> Floats:
     """Take one random direction after another, each the best of a pool on the residual."""
     d = problem.Z.shape[1]
     chosen = np.zeros((0, d))

@@ -230,9 +230,7 @@ def _forward(
     return chosen[:best_size]
 
 
-def _backward(
-    columns: _Columns, chosen: list[int], target: Floats, price: float
-) -> tuple[float, list[int], Floats]:
+def _backward(columns: _Columns, chosen: list[int], target: Floats, price: float) -> tuple[float, list[int], Floats]:
     """Drop the least useful terms while the criterion falls; also returns the residual."""
     n, kept = len(target), list(chosen)
     floor = _EXACT * max(float(target @ target), 1e-300)
@@ -254,9 +252,7 @@ def _backward(
     return n * log(max(float(target @ target), 1e-300) / n), [], target
 
 
-def _select_by_price(
-    columns: _Columns, y: Floats, w: Floats, limit: int, price: float
-) -> tuple[float, list[int]]:
+def _select_by_price(columns: _Columns, y: Floats, w: Floats, limit: int, price: float) -> tuple[float, list[int]]:
     target = _centered(y, w)
     kept: list[int] = []
     score, residual = np.inf, target

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from transformula.compiling import compile
+from transformula.constructions.registry import LOOKUP, PARTITION, Construction
 from transformula.errors import InputError, TransformulaError
-from transformula.formulas.formula import Formula
 from transformula.formulas.numeric import Floats, evaluate
 from transformula.formulas.peaks import peak
+from transformula.kernel.boxes import Formula
 
 #: Tolerances relative to the formula's largest value.
-LOOKUP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
-PARTITION = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
+LOOKUP_STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
+PARTITION_STEPS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
 TRAINED = (4, 8, 16, 32, 64)
 MAX_PARTITION_TOKENS = 20_000
 TRAINING_ROWS, MEASURED_POINTS, EPOCHS = 2_000, 20_000, 80
@@ -33,8 +34,9 @@ _GROWTH = 3.0
 class _Series:
     """One curve: its steps left to do, and what was learned from those behind it."""
 
-    def __init__(self, name: str, steps: tuple[float, ...]) -> None:
-        self.name, self.steps = name, list(steps)
+    def __init__(self, construction: Construction | None, steps: tuple[float, ...]) -> None:
+        self.construction, self.steps = construction, list(steps)
+        self.name = "trained" if construction is None else construction.name
         self.seconds = 0.0
         self.tokens: list[int] = []
 
@@ -47,7 +49,7 @@ def compare(formula: Formula, dtype: str, seconds: float) -> Iterator[dict[str, 
     start = time.monotonic()
     ends = start + _SHARE * seconds
     scale = min((p for e in formula.outputs if (p := peak(e, formula.box)) > 0), default=1.0)
-    series = [_Series("lookup", LOOKUP), _Series("partition", PARTITION), _Series("trained", TRAINED)]
+    series = [_Series(LOOKUP, LOOKUP_STEPS), _Series(PARTITION, PARTITION_STEPS), _Series(None, TRAINED)]
     total = done = sum(len(s.steps) for s in series)
     while any(s.steps for s in series):
         for one in series:
@@ -62,8 +64,10 @@ def compare(formula: Formula, dtype: str, seconds: float) -> Iterator[dict[str, 
             yield {"event": "step", "series": one.name, "done": done, "left": total - done}
             begin = time.monotonic()
             try:
-                point = _trained(formula, int(step)) if one.name == "trained" else None
-                point = point or _compiled(formula, one.name, step * scale, dtype)
+                if one.construction is None:
+                    point = _trained(formula, int(step))
+                else:
+                    point = _compiled(formula, one.construction, step * scale, dtype)
             except TransformulaError as error:
                 yield _note(one, str(error))
                 one.stop()
@@ -71,7 +75,7 @@ def compare(formula: Formula, dtype: str, seconds: float) -> Iterator[dict[str, 
             one.seconds = time.monotonic() - begin
             one.tokens.append(point["tokens"])
             yield {"event": "point", "series": one.name, "seconds": round(one.seconds, 3), **point}
-            if one.name == "partition" and _next_tokens(one, formula) > MAX_PARTITION_TOKENS:
+            if one.construction is PARTITION and _next_tokens(one, formula) > MAX_PARTITION_TOKENS:
                 if one.steps:
                     yield _note(one, f"the next size would need more than {MAX_PARTITION_TOKENS} tokens")
                 one.stop()
@@ -88,8 +92,8 @@ def _next_tokens(series: _Series, formula: Formula) -> float:
     return series.tokens[-1] ** 2 / max(series.tokens[-2], 1)
 
 
-def _compiled(formula: Formula, construction: str, eps: float, dtype: str) -> dict[str, Any]:
-    model = compile(formula.texts, formula.box, eps, construction, dtype)
+def _compiled(formula: Formula, construction: Construction, eps: float, dtype: str) -> dict[str, Any]:
+    model = compile(formula.texts, formula.box, eps, construction.name, dtype)
     return {"tokens": model.memory_tokens, "error": model.certificate.bound, "proven": True}
 
 

@@ -29,9 +29,7 @@ class Frame:
 
     def encode(self) -> bytes:
         """The frame as bytes."""
-        head = json.dumps(
-            {"body": self.body, "blobs": [len(b) for b in self.blobs]}, allow_nan=False
-        ).encode()
+        head = json.dumps({"body": self.body, "blobs": [len(b) for b in self.blobs]}, allow_nan=False).encode()
         return b"".join((_LENGTH.pack(len(head)), head, *self.blobs))
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from transformula.formulas.formula import Formula
+from transformula.constructions.registry import TABLE_FAMILY
 from transformula.formulas.numeric import evaluate_accurately
+from transformula.kernel.boxes import Formula
 from transformula.model import Model
-from transformula.transformers.one_layer import TableHead, read_heads
+from transformula.transformers.one_layer import TableHead
 from transformula.viewing.slices import Slice, attention_at, point_in_box, slice_through
 
 Segment = tuple[float, float, float, float]
@@ -60,12 +61,12 @@ def cells(model: Model, cut: Slice) -> dict[str, Any] | None:
     A head's scores along one axis are a·u + b with u a linear form of the inputs; the next token takes over
     at u = −Δb/Δa. For the partition these lines bound the cells, for a lookup they lie between its centres.
     """
-    if model.construction not in ("lookup", "partition"):
+    if model.family is not TABLE_FAMILY or not isinstance(model.formula, Formula):
         return None
     ends = [(float(axis[0]), float(axis[-1])) for axis in cut.axes]
     lines: list[Segment] = []
     total = 0
-    heads = read_heads(model.weights)
+    heads: tuple[TableHead, ...] = model.reading
     for head in heads:
         for axis, turns in enumerate(_turns(head)):
             slope, rest = _form(head, axis, model, cut)
@@ -115,12 +116,10 @@ def _segment(slope: list[float], level: float, ends: list[tuple[float, float]]) 
     return (*inside[0], *inside[-1])
 
 
-def _centres(
-    head: TableHead, model: Model, cut: Slice, ends: list[tuple[float, float]]
-) -> list[list[float]] | None:
+def _centres(head: TableHead, model: Model, cut: Slice, ends: list[tuple[float, float]]) -> list[list[float]] | None:
     """The middles of a partition's cells with their sampled values, where the slice is the whole box."""
     forms = [_form(head, axis, model, cut) for axis in range(head.axes)]
-    whole = not cut.held and model.construction == "partition" and head.grid is not None
+    whole = not cut.held and model.made_by.sharp and head.grid is not None
     plain = [s == [float(j == k) for j in range(len(ends))] for k, (s, _) in enumerate(forms)]
     if not (whole and len(plain) == len(ends) and all(plain)) or head.tokens > MAX_CENTRES:
         return None

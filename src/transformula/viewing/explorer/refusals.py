@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from transformula.errors import BoxError, FormulaError, NotProvenError, TransformulaError
+from transformula.errors import BoxError, FormulaError, NotProvenError, TransformulaError, closest_bound
 
 _POSITION = re.compile(r"at character (\d+)$")
 
@@ -22,7 +22,8 @@ def refusal(error: TransformulaError, offset: int = 0, length: int = 0) -> dict[
             found["position"] = offset + (int(match[1]) - 1 if match else length)
     if isinstance(error, NotProvenError):
         found |= {"kind": "not proven", "best_bound": error.best_bound, "place": error.place}
-        found |= {"closest": error.closest if math.isfinite(error.closest) else None}
+        close = closest_bound(error)
+        found |= {"closest": close if math.isfinite(close) else None}
     return found
 
 

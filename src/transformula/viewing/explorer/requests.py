@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from transformula.constructions.registry import Choice
+
 MAX_CURVE_POINTS, MAX_SURFACE_POINTS = 401, 101
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -28,7 +30,7 @@ class CompileRequest(Problem):
     """What `transformula.compile` needs."""
 
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    construction: Literal["auto", "polynomial", "lookup", "partition", "circuit"] = "auto"
+    construction: Choice = "auto"
     dtype: Literal["float64", "float32"] = "float64"
 
 
@@ -69,4 +71,4 @@ def first_complaint(errors: Sequence[Any]) -> dict[str, str]:
         return {"field": field, "message": "something is missing here"}
     if field == "eps":
         return {"field": field, "message": "a tolerance is a number above 0, such as 1e-6"}
-    return {"field": field, "message": str(error.get("msg", "can not be used")).lower()}
+    return {"field": field, "message": str(error.get("msg", "cannot be used")).lower()}

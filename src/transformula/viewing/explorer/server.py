@@ -19,8 +19,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from transformula import __version__
+from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
-from transformula.transformers.files import CERTIFICATE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.viewing.explorer.frames import Frame
 from transformula.viewing.explorer.gallery import gallery
 from transformula.viewing.explorer.guard import Guard
@@ -36,7 +36,7 @@ from transformula.viewing.explorer.requests import (
 )
 from transformula.viewing.explorer.shelf import Kept, Shelf
 
-_FILES = (WEIGHTS_FILE, MODEL_FILE, CERTIFICATE_FILE)
+_FILES = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE, CERTIFICATE_FILE)
 _PAGES = {
     "index.html": "text/html; charset=utf-8",
     "explorer.css": "text/css; charset=utf-8",

@@ -88,8 +88,8 @@ def _bind(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise InputError(f"port {port} is in use: give another --port, or none for a free one") from None
-        raise InputError(f"can not listen on port {port}: {error}") from None
+            raise InputError(f"port {port} is in use: give another port, or none for a free one") from None
+        raise InputError(f"cannot listen on port {port}: {error}") from None
     return listening
 
 

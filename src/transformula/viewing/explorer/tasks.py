@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from transformula.compiling import compile
+from transformula.constructions.registry import CIRCUIT_FAMILY
 from transformula.errors import FormulaError, TransformulaError
-from transformula.formulas.boxes import Box
-from transformula.formulas.formula import Formula
-from transformula.formulas.parsing import parse
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.files import Packed
+from transformula.kernel.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
-from transformula.transformers import files
 from transformula.viewing.circuit_view import circuit_svg
 from transformula.viewing.describe import summary
 from transformula.viewing.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame
@@ -106,7 +106,8 @@ def compile_task(task: Frame, send: Send) -> None:
     formula = read_problem(body["formula"], body["box"])
     with listening(_reporter(send)):
         model = compile(formula.texts, formula.box, body["eps"], body["construction"], body["dtype"])
-    blobs = (model.packed.arrays, model.packed.description.encode(), model.certificate.to_json().encode())
+    texts = (model.packed.description, model.packed.evidence, model.certificate.to_json())
+    blobs = (model.packed.arrays, *(text.encode() for text in texts))
     size = sum(map(len, blobs))
     if size > body["model_bytes"]:
         message = (
@@ -116,7 +117,7 @@ def compile_task(task: Frame, send: Send) -> None:
         raise Refused({"field": "eps", "message": message, "kind": "input"})
     facts = summary(model) | _outline(formula) | {"seconds": round(time.perf_counter() - start, 3)}
     facts |= {"data_tokens": len(model.weights.data_tokens), "size": size}
-    if model.construction == "circuit":
+    if model.family is CIRCUIT_FAMILY:
         drawing = circuit_svg(model)
         facts["circuit"] = drawing if len(drawing) <= _MAX_SVG else None
     send(Frame({"event": "done", "facts": facts}, blobs))
@@ -142,8 +143,8 @@ def _model(task: Frame) -> Model:
     """The model a task is about: remembered from before, or made from its files."""
     identifier = task.body["model"]
     if task.blobs:
-        packed = files.Packed(task.blobs[0], task.blobs[1].decode())
-        _models[identifier] = Model.from_packed(packed, task.blobs[2].decode())
+        description, evidence, claim = (blob.decode() for blob in task.blobs[1:])
+        _models[identifier] = Model.from_packed(Packed(task.blobs[0], description, evidence), claim)
         while len(_models) > KEPT_MODELS:
             _models.popitem(last=False)
     _models.move_to_end(identifier)

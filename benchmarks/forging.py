@@ -1,0 +1,977 @@
+"""Forged folders: models changed in their weights, wires, derivations, evidence, formulas, boxes and claims.
+
+``python benchmarks/forging.py OUT.json [--forgeries 5000]`` goes on where OUT.json ends. About 25 models of every
+construction are compiled; each forgery changes a copy in one or two places, recomputes all hashes and the digest, and
+has the kernel verify it in a process of its own (10 s, 1 GB). Many claims are made false on purpose: four fifths of an
+error that the forged weights make at some point. What verifies must be true: the dense blocks, evaluated here from
+the files' arrays, are compared with the formula, evaluated by `truth` from its text. What is counted:
+
+* *true* and *false*: folders that verify, with a claim that holds or does not; *refused*;
+* *tracebacks*: the check ended in an exception that is no sentence; *slow* (over 10 s) and *big* (over 1 GB).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+
+sys.path.append(str(Path(__file__).parent))
+from campaign import in_child
+from truth import DIGITS, Domain, Truth
+
+SECONDS, MEGABYTES = 10.0, 1024.0
+FILES = ("model.safetensors", "model.json", "evidence.json", "certificate.json")
+#: name -> formulas, box, options of compile
+BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "sine": ("sin(3*x)", "x=-1..1", {"eps": 0.01, "construction": "lookup"}),
+    "sine32": ("sin(3*x)", "x=-1..1", {"eps": 0.01, "construction": "lookup", "dtype": "float32"}),
+    "sum": ("sin(x) + exp(y)/3 + x - pi/7", "x=-1..1, y=0..1", {"eps": 0.01, "construction": "lookup"}),
+    "kinks": ("2*max(x, y/2) + abs(x - 1/3) + cos(x)", "x=-1..1, y=0..1", {"eps": 0.01, "construction": "lookup"}),
+    "grid": ("sin(2*x*y)", "x=-1..1, y=0..1", {"eps": 0.05, "construction": "lookup"}),
+    "grid32": ("exp(x*y)", "x=-1..1, y=0..1", {"eps": 0.05, "construction": "lookup", "dtype": "float32"}),
+    "sinc": ("sin(x)/x", "x=-2..2", {"eps": 0.01, "construction": "lookup"}),
+    "sequence": (
+        ["sin(x) + y", "2*x + cos(y)"],
+        "x=-1..1, y=0..1",
+        {"eps": 0.1, "construction": "lookup", "shape": (2, 1)},
+    ),
+    "cells": ("sin(2*x)", "x=-1..1", {"eps": 0.1, "construction": "partition"}),
+    "cells2": ("x*y", "x=0..1, y=0..1", {"eps": 0.2, "construction": "partition"}),
+    "root cells": ("sqrt(abs(x))", "x=-1..1", {"eps": 0.2, "construction": "partition"}),
+    "product": ("x*y", "x=-1..2, y=0..1", {"eps": 0.01, "construction": "circuit"}),
+    "product32": ("x*y + x", "x=-1..2, y=0..1", {"eps": 0.01, "construction": "circuit", "dtype": "float32"}),
+    "root": ("sqrt(x*y)", "x=0..1, y=0..1", {"eps": 0.1, "construction": "circuit"}),
+    "arc": ("acos(x)*y", "x=-1..1, y=-1..1", {"eps": 0.1, "construction": "circuit"}),
+    "length": ("sqrt(x**2 + y**2)", "x=-1..1, y=-1..1", {"eps": 0.1, "construction": "circuit", "dtype": "float32"}),
+    "quotient": ("x/(1 + y**2)", "x=-1..1, y=0..1", {"eps": 0.02, "construction": "circuit"}),
+    "bent": ("max(x*y, x - 1/4)", "x=-1..1, y=0..1", {"eps": 0.02, "construction": "circuit"}),
+    "relu": ("max(x, 0)", "x=-1..1", {"eps": 1e-4, "construction": "circuit"}),
+    "three": ("x*y*z", "x=0..1, y=0..1, z=1/2..1", {"eps": 0.05, "construction": "circuit"}),
+    "removed": ("y*sin(x)/x", "x=-1..1, y=0..1", {"eps": 0.05, "construction": "circuit"}),
+    "ranges": ("exp(x*y*(1 - x*y) - x*y)", "x=0..1, y=0..1", {"eps": 0.1, "construction": "circuit"}),
+    "cubic": ("x**3/3 - 2*x*y + 1/7", "x=-2..2, y=-1..3", {}),
+    "cubic32": ("x**2*y - pi*x", "x=-1..1, y=0..1", {"dtype": "float32"}),
+    "heads": ("x**4 - y**3", "x=-1..1, y=0..1", {"multi_head": True}),
+    "corollary": ("exp(x)", "x=-1..1", {"eps": 0.01, "construction": "polynomial"}),
+    "memory": ("memorize", "", {}),
+}
+
+
+@dataclass
+class Folder:
+    """The four files as plain data; ``raw`` replaces a file's bytes."""
+
+    arrays: dict[str, Any]
+    body: Any
+    evidence: Any
+    claim: dict[str, Any]
+    raw: dict[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Folder:
+        texts = [(path / name).read_bytes() for name in FILES]
+        return cls(read_arrays(texts[0]), *(json.loads(text) for text in texts[1:]))
+
+    def copy(self) -> Folder:
+        return Folder(
+            {k: v.copy() for k, v in self.arrays.items()}, *copy.deepcopy((self.body, self.evidence, self.claim))
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """All files, hashes and digest made to fit."""
+        found = {
+            "model.safetensors": write_arrays(self.arrays),
+            "model.json": json.dumps(self.body, indent=1).encode() + b"\n",
+            "evidence.json": json.dumps(self.evidence).encode() + b"\n",
+        } | self.raw
+        claim = {k: v for k, v in self.claim.items() if k != "digest"}
+        for key, name in zip(("weights_sha256", "model_sha256", "evidence_sha256"), FILES, strict=False):
+            claim[key] = hashlib.sha256(found[name]).hexdigest()
+        digest = hashlib.sha256(json.dumps(claim, sort_keys=True).encode()).hexdigest()
+        found.setdefault("certificate.json", json.dumps({**claim, "digest": digest}).encode())
+        return found
+
+
+def read_arrays(data: bytes) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")
+    kinds = {"I32": "<i4", "F32": "<f4", "F64": "<f8"}
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    rest = data[8 + length :]
+    return {n: np.frombuffer(rest[slice(*e["data_offsets"])], kinds[e["dtype"]]).copy() for n, e in header.items()}
+
+
+def write_arrays(arrays: dict[str, Any]) -> bytes:
+    kinds = {"int32": "I32", "float32": "F32", "float64": "F64", "int64": "I64"}
+    header, rest = {}, b""
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array).tobytes()
+        header[name] = {
+            "dtype": kinds[str(array.dtype)],
+            "shape": list(array.shape),
+            "data_offsets": [len(rest), len(rest) + len(data)],
+        }
+        rest += data
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + rest
+
+
+# -- what the forged weights compute, from the arrays alone ----------------------------------------------------------
+
+
+def dense(folder: Folder, points: Any, kind: Any) -> Any:
+    """The blocks of the weights as they are defined, in floats of a kind: samples × outputs."""
+    body, shapes = folder.body, folder.body["shapes"]
+    if max(math.prod(shape) for shape in shapes.values()) > 20_000_000:
+        raise ValueError("too large to be run here")
+
+    def matrix(name: str) -> Any:
+        full = np.zeros(shapes[name], dtype=kind)
+        full[folder.arrays[f"{name}.rows"], folder.arrays[f"{name}.cols"]] = folder.arrays[f"{name}.values"]
+        return full
+
+    x = np.asarray(points, dtype=body["dtype"]).astype(kind)
+    tokens, width = body["tokens"], len(body["slots"])
+    stream = (x @ matrix("embedding").T).reshape(len(x), tokens, width) + matrix("memory")
+    for b, block in enumerate(body["blocks"]):
+        added = np.zeros_like(stream)
+        for h, head in enumerate(block["heads"]):
+            query, key, value = (matrix(f"blocks.{b}.heads.{h}.{part}") for part in ("query", "key", "value"))
+            scores = kind(block["scale"]) * (stream @ query.T) @ np.swapaxes(stream @ key.T, 1, 2)
+            if block["kind"] == "softmax":
+                scores = np.exp(scores - scores.max(axis=2, keepdims=True))
+                pattern = scores / scores.sum(axis=2, keepdims=True)
+            else:
+                pattern = np.where(scores == scores.max(axis=2, keepdims=True), scores, 0)
+            found = pattern @ (stream @ value.T)
+            added += found @ matrix(f"blocks.{b}.heads.{h}.output").T if head["output"] else found
+        stream = stream + added
+        if block["feed_forward"]:
+            name = f"blocks.{b}.feed_forward."
+            hidden = np.maximum(stream @ matrix(name + "hidden").T + matrix(name + "hidden_bias")[:, 0], 0)
+            stream = stream + hidden @ matrix(name + "output").T + matrix(name + "output_bias")[:, 0]
+    return stream.reshape(len(x), -1) @ matrix("readout").T + matrix("bias")[:, 0]
+
+
+def measured(folder: Folder, seed: int, count: int = 150) -> float:
+    """The largest error at some points; infinite if the formula or the weights have no value there."""
+    if folder.body["construction"] == "memorize":
+        points, wanted = folder.body["samples"]["x"], folder.body["samples"]["y"]
+    else:
+        domain = Domain(folder.body["box"])
+        points = domain.points(np.random.default_rng(seed), count)
+        truths = [Truth(text, domain.names) for text in folder.body["formulas"]]
+        wanted = [[truth.at(p) for truth in truths] for p in points]
+    with np.errstate(all="ignore"):
+        found = dense(folder, points, np.dtype(folder.body["dtype"]).type)
+    worst = 0.0
+    with mpmath.workdps(DIGITS):
+        for row, values in zip(found.tolist(), wanted, strict=True):
+            for value, exact in zip(row, values, strict=True):
+                if exact is None or not math.isfinite(value):
+                    return math.inf
+                worst = max(worst, float(abs(mpmath.mpf(value) - exact)))
+    return worst
+
+
+# -- forgeries -------------------------------------------------------------------------------------------------------
+
+Forge = Callable[[Folder, random.Random], None]
+
+
+def some_values(folder: Folder, rng: random.Random) -> tuple[str, Any]:
+    names = [n for n, a in folder.arrays.items() if n.endswith(".values") and len(a)]
+    name = rng.choice(names)
+    return name, folder.arrays[name]
+
+
+def weight(folder: Folder, rng: random.Random) -> None:
+    """One entry, by a little or by a lot."""
+    _, values = some_values(folder, rng)
+    k = rng.randrange(len(values))
+    kind = rng.randrange(7)
+    with np.errstate(all="ignore"):
+        values[k] = (
+            lambda v: np.nextafter(v, values.dtype.type(rng.choice((-np.inf, np.inf)))),
+            lambda v: v * values.dtype.type(1 + rng.choice((1e-6, 1e-3, 0.1, -0.1))),
+            lambda v: -v,
+            lambda v: v + values.dtype.type(rng.choice((1e-3, 0.1, 1.0, -1.0))),
+            lambda v: values.dtype.type(0),
+            lambda v: values.dtype.type(rng.choice((1e30, -1e30, 1e-30, 1e300, np.inf, np.nan))),
+            lambda v: v * 2,
+        )[kind](values[k])
+
+
+def weights_scaled(folder: Folder, rng: random.Random) -> None:
+    _, values = some_values(folder, rng)
+    values *= values.dtype.type(rng.choice((2, 0.5, 1.01, -1, 1 + 2**-20)))
+
+
+def weights_swapped(folder: Folder, rng: random.Random) -> None:
+    name, values = some_values(folder, rng)
+    j, k = rng.randrange(len(values)), rng.randrange(len(values))
+    part = rng.choice(("values", "rows", "cols"))
+    array = folder.arrays[name.replace("values", part)]
+    array[[j, k]] = array[[k, j]]
+
+
+def weight_moved(folder: Folder, rng: random.Random) -> None:
+    """An entry at another place."""
+    name, _ = some_values(folder, rng)
+    part = rng.choice(("rows", "cols"))
+    array = folder.arrays[name.replace("values", part)]
+    shape = folder.body["shapes"][name.removesuffix(".values")]
+    array[rng.randrange(len(array))] = rng.randrange(shape[part == "cols"] + 1)
+
+
+def weight_added(folder: Folder, rng: random.Random) -> None:
+    name, _ = some_values(folder, rng)
+    base = name.removesuffix(".values")
+    shape = folder.body["shapes"][base]
+    for part, value in (
+        ("rows", rng.randrange(shape[0])),
+        ("cols", rng.randrange(shape[1])),
+        ("values", rng.choice((1.0, 1e-3, -40.0))),
+    ):
+        array = folder.arrays[f"{base}.{part}"]
+        folder.arrays[f"{base}.{part}"] = np.append(array, array.dtype.type(value))
+    if base in folder.body["exact"]:
+        folder.body["exact"][base].append(rng.choice(("1", "-40", "1/1000")))
+
+
+def weight_removed(folder: Folder, rng: random.Random) -> None:
+    name, values = some_values(folder, rng)
+    base, k = name.removesuffix(".values"), rng.randrange(len(values))
+    for part in ("rows", "cols", "values"):
+        folder.arrays[f"{base}.{part}"] = np.delete(folder.arrays[f"{base}.{part}"], k)
+    if base in folder.body["exact"]:
+        del folder.body["exact"][base][k]
+
+
+def matrices_swapped(folder: Folder, rng: random.Random) -> None:
+    names = [n.removesuffix(".values") for n in folder.arrays if n.endswith(".values")]
+    one, other = rng.choice(names), rng.choice(names)
+    for part in ("rows", "cols", "values"):
+        a, b = f"{one}.{part}", f"{other}.{part}"
+        folder.arrays[a], folder.arrays[b] = folder.arrays[b], folder.arrays[a]
+
+
+def rational(folder: Folder, rng: random.Random) -> None:
+    """A rational beside a float says something else."""
+    exact = folder.body["exact"]
+    if not exact or rng.random() < 0.4:  # rationals where there were none
+        name, values = some_values(folder, rng)
+        values_of = [v.as_integer_ratio() for v in values.tolist() if math.isfinite(v)]
+        exact[name.removesuffix(".values")] = [f"{p}/{q}" for p, q in values_of]
+    name = rng.choice(list(exact))
+    if not exact[name]:
+        return
+    k = rng.randrange(len(exact[name]))
+    text = str(exact[name][k])
+    exact[name][k] = rng.choice(
+        (
+            text + "0",
+            "-" + text,
+            text.replace("1", "2", 1),
+            text.partition("/")[0],
+            "0",
+            "1/0",
+            "1e5",
+            "9" * 60_000,
+            text + "/3",
+            f"{text.partition('/')[0]}1/{text.partition('/')[2] or 1}1",
+            " 1",
+            "1/" + "7" * 400,
+        )
+    )
+
+
+def nearby_rational(folder: Folder, rng: random.Random) -> None:
+    """The rational moves by about a rounding, or the float does beside its rational."""
+    name, values = some_values(folder, rng)
+    base, k = name.removesuffix(".values"), rng.randrange(len(values))
+    exact = folder.body["exact"].setdefault(base, ["{}/{}".format(*v.as_integer_ratio()) for v in values.tolist()])
+    if rng.random() < 0.5:
+        values[k] = np.nextafter(values[k], values.dtype.type(rng.choice((-np.inf, np.inf))))
+    else:
+        p, q = (int(v) for v in (exact[k] + "/1").split("/")[:2])
+        unit = 2 ** (53 if values.dtype == np.float64 else 24)
+        exact[k] = f"{p * 4 * unit + p * rng.choice((1, 2, 3, 5, 8, -4, -9))}/{q * 4 * unit}"
+
+
+def somewhere(item: Any, rng: random.Random, wanted: Callable[[Any], bool]) -> tuple[Any, Any] | None:
+    """(holder, key) of a random place in JSON data whose value is wanted."""
+    found, stack = [], [item]
+    while stack and len(found) < 20_000:
+        holder = stack.pop()
+        for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if wanted(value):
+                found.append((holder, key))
+            if isinstance(value, (dict, list)):
+                stack.append(value)
+    return rng.choice(found) if found else None
+
+
+def junk(rng: random.Random) -> Any:
+    return rng.choice(
+        (
+            None,
+            True,
+            -1,
+            0,
+            1,
+            10**9,
+            10**30,
+            -(10**400),
+            0.5,
+            1e308,
+            float("nan"),
+            float("inf"),
+            "",
+            "x",
+            "1/0",
+            "#w1",
+            "u",
+            "x**(10**9)",
+            "9**9**9**9",
+            "(" * 300 + "x" + ")" * 300,
+            "sin(" * 90 + "x" + ")" * 90,
+            [],
+            {},
+            [[]],
+            [1, 2, 3],
+            {"a": 1},
+            "exp(exp(exp(exp(9))))",
+            "1" * 5000,
+            [-1] * 5000,
+            [0, -1] * 3000,
+            "x*" * 3000 + "x",
+            [0] * 500_000,
+            "+".join(f"x**{k}" for k in range(2, 400)),
+            "(x+1)**400",
+            "*".join(["(x+pi+sin(x))"] * 60),
+        )
+    )
+
+
+def anything(part: str) -> Forge:
+    def forge(folder: Folder, rng: random.Random) -> None:
+        """Any value of a JSON file becomes something else."""
+        place = somewhere(getattr(folder, part), rng, lambda value: True)
+        if place is None:
+            return
+        holder, key = place
+        kind = rng.randrange(5)
+        if kind == 0:
+            del holder[key]
+        elif kind == 1 and isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(holder[rng.randrange(len(holder))]))
+        elif kind == 2:
+            other = somewhere(getattr(folder, part), rng, lambda value: type(value) is type(holder[key]))
+            assert other is not None
+            holder[key] = copy.deepcopy(other[0][other[1]])
+        else:
+            holder[key] = junk(rng)
+
+    return forge
+
+
+def number_in(part: str) -> Forge:
+    def forge(folder: Folder, rng: random.Random) -> None:
+        """A number of a JSON file becomes another."""
+        place = somewhere(getattr(folder, part), rng, lambda value: type(value) in (int, float))
+        if place is None:
+            return
+        holder, key = place
+        value = holder[key]
+        if type(value) is int:
+            holder[key] = rng.choice((value + 1, value - 1, -1, 0, 1, 2, value * 2))
+        else:
+            holder[key] = rng.choice(
+                (value + 0.01, value * 1.5, -value, math.nextafter(value, math.inf), 0.0, value + 1e-9)
+            )
+
+    return forge
+
+
+def text_in(part: str) -> Forge:
+    def forge(folder: Folder, rng: random.Random) -> None:
+        """A text of a JSON file is edited: a digit, a sign, a function, a name."""
+        place = somewhere(getattr(folder, part), rng, lambda value: isinstance(value, str) and 0 < len(value) < 400)
+        if place is not None:
+            holder, key = place
+            holder[key] = edited(holder[key], rng)
+
+    return forge
+
+
+EDITS = (
+    ("+", "-"),
+    ("-", "+"),
+    ("*", "/"),
+    ("sin", "cos"),
+    ("exp", "sinh"),
+    ("sqrt", "abs"),
+    ("1", "2"),
+    ("2", "3"),
+    ("3", "1"),
+    ("x", "y"),
+    ("y", "x"),
+    ("abs(u)", "u"),
+    ("max", "min"),
+    ("#q0", "#q1"),
+    ("#q", "#w"),
+    ("u", "2*u"),
+    ("**2", "**3"),
+    ("1/", "3/"),
+    ("/2", "/4"),
+    ("0", "1"),
+    ("pi", "3"),
+)
+
+
+def edited(text: str, rng: random.Random) -> str:
+    possible = [(old, new) for old, new in EDITS if old in text]
+    if not possible:
+        return text + rng.choice(("0", "*2", "+1", "-x"))
+    old, new = rng.choice(possible)
+    parts = text.split(old)
+    k = rng.randrange(1, len(parts))
+    return old.join(parts[:k]) + new + old.join(parts[k:])
+
+
+def formula(folder: Folder, rng: random.Random) -> None:
+    """Another formula; with luck everywhere that it stands."""
+    if "formulas" not in folder.body:
+        return
+    texts = folder.body["formulas"]
+    k = rng.randrange(len(texts))
+    texts[k] = rng.choice(
+        (
+            edited(texts[k], rng),
+            edited(edited(texts[k], rng), rng),
+            f"{texts[k]} + 0*log(x)",
+            f"({texts[k]})*(x/x)",
+            f"{texts[k]} + sqrt(x) - sqrt(x)",
+            f"{texts[k]} + (x - x)/(x - x)",
+            f"sqrt(({texts[k]})**2)",
+        )
+    )
+
+
+def relabelled(folder: Folder, rng: random.Random) -> None:
+    """The same edit in formulas, circuit and evidence."""
+    old, new = rng.choice(
+        [pair for pair in EDITS if pair[0].isalpha() or "u" in pair[0]] + [("abs(x)", "x"), ("abs(u)", "u")]
+    )
+    swap = {old: new} | ({old.replace("u", "x"): new.replace("u", "x")} if "u" in old else {})
+    for key in ("formulas", "circuit"):
+        if key in folder.body:
+            text = json.dumps(folder.body[key])
+            for a, b in swap.items():
+                text = text.replace(a, b)
+            folder.body[key] = json.loads(text)
+    text = json.dumps(folder.evidence)
+    for a, b in swap.items():
+        text = text.replace(a, b)
+    folder.evidence = json.loads(text)
+
+
+def box(folder: Folder, rng: random.Random) -> None:
+    """Another box, mostly a wider one."""
+    if "box" not in folder.body:
+        return
+    parts = folder.body["box"].split(", ")
+    k = rng.randrange(len(parts))
+    name, _, interval = parts[k].partition("=")
+    low, _, high = interval.partition("..")
+    parts[k] = (
+        name
+        + "="
+        + rng.choice(
+            (
+                f"{low}..{high}+1",
+                f"{low}-1/100..{high}",
+                f"{low}-3..{high}+3",
+                f"{low}..{high}+1e-9",
+                f"{low}..1e9",
+                f"{high}..{low}",
+                f"{low}..{high}/2",
+                f"{low}..{low}",
+                "0..1/0",
+                f"{low}..{high}+1e-30",
+                f"-1e300..{high}",
+            )
+        )
+    )
+    folder.body["box"] = ", ".join(parts)
+
+
+def claim(folder: Folder, rng: random.Random) -> None:
+    key = rng.choice(("approximation", "rounding", "eps", "dtype", "construction", "version", "rounding_model"))
+    value = folder.claim.get(key)
+    folder.claim[key] = (
+        value * rng.choice((0.5, 0.9, 0.0, -1, 10))
+        if isinstance(value, float)
+        else rng.choice(("float32", "float64", "lookup", "circuit", 1, 2, 3, {}, None, [], "nan"))
+    )
+
+
+def tree(folder: Folder, rng: random.Random) -> None:
+    """A tree or list of edges of the evidence: cut short, a leaf only, more leaves, other axes."""
+    place = somewhere(
+        folder.evidence, rng, lambda v: isinstance(v, list) and len(v) > 0 and all(type(i) in (int, float) for i in v)
+    )
+    if place is None:
+        return
+    holder, key = place
+    items = holder[key]
+    if all(type(i) is int for i in items):
+        holder[key] = rng.choice(
+            (
+                items[:-1],
+                [-1],
+                [0, -1, -1],
+                [*items, -1],
+                [9 if i >= 0 else i for i in items],
+                [0] * 400_001,
+                [],
+                items[: len(items) // 2],
+                [1 - i if i in (0, 1) else i for i in items],
+                [-2],
+                [0.0, -1, -1],
+                [True, -1, -1],
+            )
+        )
+    else:
+        k = rng.randrange(len(items))
+        holder[key] = rng.choice(
+            (
+                items[1:],
+                items[:-1],
+                items[:k] + items[k + 1 :],
+                [items[0], items[-1]],
+                items[::-1],
+                items * 2,
+                [*items, 1e308],
+                [-1e308, *items],
+                [*items[:k], items[k], *items[k:]],
+                [0.0],
+                [],
+                [*items[:k], 10**400, *items[k:]],
+                [float(v) / 2 for v in items],
+                np.linspace(float(items[0]), float(items[-1]), 100_000).tolist(),
+            )
+        )
+
+
+def uses(folder: Folder, rng: random.Random) -> None:
+    """A wire uses the evidence of another table."""
+    found = folder.evidence.get("uses")
+    if found:
+        key = rng.choice(list(found))
+        found[key] = rng.choice((0, 1, len(folder.evidence.get("tables", [])), -1, "0", 0.0, True))
+    tables = folder.evidence.get("tables")
+    if tables and rng.random() < 0.5:
+        rng.shuffle(tables)
+
+
+def fewer_tables(folder: Folder, rng: random.Random) -> None:
+    tables = folder.evidence.get("tables")
+    if tables:
+        entry = rng.choice(tables)
+        if entry:
+            entry.pop(rng.choice(list(entry)))
+
+
+def range_claim(folder: Folder, rng: random.Random) -> None:
+    """A wire is said to be bounded by something it is not."""
+    ranges = folder.evidence.setdefault("ranges", {})
+    wires = len(folder.body.get("circuit", {}).get("wires", [])) if isinstance(folder.body.get("circuit"), dict) else 1
+    key = str(rng.randrange(wires + 3))
+    text = rng.choice(
+        ("0", "x", "x/2", "1/2*x", "#q0", "#w0", "0*x", "x - x + 1/2", "abs(x)", "#w2/2", "sqrt(x)", "log(x)")
+    )
+    ranges.setdefault(key, []).insert(0, [rng.choice(("u", "w", "#q0", "#q7", "q", "#w1")), text, [-1]])
+
+
+def sign_claim(folder: Folder, rng: random.Random) -> None:
+    """One more sign is claimed."""
+    circuit = folder.body.get("circuit")
+    if not isinstance(circuit, dict):
+        return
+    text = rng.choice(
+        ("x", "x + 1", "x - 1/2", "x*x", "x**2 - x", "-x", "1", "0", "sin(x)", "1/x", "log(x)", "sqrt(x)", "x - x")
+    )
+    circuit.setdefault("signs", []).append(text)
+    folder.evidence.setdefault("signs", []).append(rng.choice(([-1], [0, -1, -1], [0, 0, -1, -1, -1])))
+
+
+def step(folder: Folder, rng: random.Random) -> None:
+    """A step of the derivation is added, dropped or edited."""
+    circuit = folder.body.get("circuit")
+    if not isinstance(circuit, dict):
+        return
+    steps = circuit.setdefault("extends", [])
+    text = folder.body["formulas"][0]
+    if steps and rng.random() < 0.5:
+        old = rng.choice(steps)
+        key = rng.choice(("of", "is", "at"))
+        if key == "at":
+            old["at"] = rng.choice(({}, {"x": "0"}, {"x": "5"}, {"x": "1/3", "y": "1/3"}, {"x": "pi"}, {"z": "1"}, []))
+        else:
+            old[key] = edited(str(old[key]), rng)
+    elif steps and rng.random() < 0.3:
+        steps.pop()
+    else:
+        at = dict.fromkeys(folder.body["inputs"], "1/3")
+        old, new, typed = rng.choice(
+            (
+                (text, "0", text),
+                (text, edited(text, rng), text),
+                ("x/x", "1", f"({text})*(x/x)"),
+                ("(x - x)/x", "0", f"{text} + (x - x)/x"),
+                ("(x + 0*log(x))/x", "1", f"({text})*((x + 0*log(x))/x)"),
+                ("0*log(x)/x", "0", f"{text} + 0*log(x)/x"),
+                ("abs(x)/x", "1", f"({text})*(abs(x)/x)"),
+                ("x*sqrt(x)/x", "sqrt(x)", f"{text} + 0*(x*sqrt(x)/x)"),
+                ("max(x, 0)/max(x, 0)", "1", f"({text})*(max(x, 0)/max(x, 0))"),
+                ("1/x", "0", f"{text} + 0*(1/x)"),
+            )
+        )
+        folder.body["formulas"][0] = typed
+        steps.append({"of": old, "is": new, "at": at})
+
+
+def wires(folder: Folder, rng: random.Random) -> None:
+    """Wires of the circuit are swapped, dropped, repeated, or read others."""
+    circuit = folder.body.get("circuit")
+    if not isinstance(circuit, dict) or not circuit.get("wires"):
+        return
+    items = circuit["wires"]
+    kind = rng.randrange(5)
+    j, k = rng.randrange(len(items)), rng.randrange(len(items))
+    if kind == 0:
+        items[j], items[k] = items[k], items[j]
+    elif kind == 1:
+        items.pop(j)
+    elif kind == 2:
+        items.insert(j, copy.deepcopy(items[k]))
+    elif kind == 3 and "from" in items[j] and "from" in items[k]:
+        items[j]["from"], items[k]["from"] = items[k]["from"], items[j]["from"]
+    else:
+        place = somewhere(
+            circuit, rng, lambda v: isinstance(v, list) and len(v) == 2 and type(v[0]) is int and isinstance(v[1], str)
+        )
+        if place is not None:
+            holder, key = place
+            holder[key][rng.randrange(2)] = rng.choice((0, 1, 2, "0", "1", "-1", "2*pi", "1/3"))
+
+
+def token_added(folder: Folder, rng: random.Random) -> None:
+    """One memory token more, which nobody asked for."""
+    body, width = folder.body, len(folder.body["slots"])
+    tokens = body["tokens"]
+    source = rng.randrange(tokens)
+    rows, cols, values = (folder.arrays[f"memory.{part}"] for part in ("rows", "cols", "values"))
+    chosen = rows == source
+    factor = values.dtype.type(rng.choice((1, 2, -1, 1.001, 100)))
+    folder.arrays["memory.rows"] = np.append(rows, np.full(int(chosen.sum()), tokens, np.int32)).astype(np.int32)
+    folder.arrays["memory.cols"] = np.append(cols, cols[chosen]).astype(np.int32)
+    folder.arrays["memory.values"] = np.append(values, values[chosen] * factor).astype(values.dtype)
+    body["tokens"] = tokens + 1
+    shapes = body["shapes"]
+    shapes["memory"][0] += 1
+    shapes["embedding"][0] = shapes["readout"][1] = (tokens + 1) * width
+    body["exact"].pop("memory", None)
+
+
+def outline(folder: Folder, rng: random.Random) -> None:
+    """Shapes, slots, tokens, dtype, blocks."""
+    body = folder.body
+    kind = rng.randrange(8)
+    if kind == 0:
+        name = rng.choice(list(body["shapes"]))
+        body["shapes"][name][rng.randrange(2)] += rng.choice((-1, 1, 10**9, -(10**9)))
+    elif kind == 1:
+        rng.shuffle(body["slots"])
+    elif kind == 2:
+        body["tokens"] = rng.choice((0, 1, body["tokens"] + 1, 10**9, 10**18, body["tokens"] - 1))
+    elif kind == 3:
+        body["dtype"] = "float32" if body["dtype"] == "float64" else "float64"
+        if rng.random() < 0.7:
+            folder.claim["dtype"] = body["dtype"]
+            for name, array in folder.arrays.items():
+                if name.endswith(".values"):
+                    with np.errstate(all="ignore"):
+                        folder.arrays[name] = array.astype(body["dtype"])
+            folder.claim["rounding_model"] = folder.claim["rounding_model"] | {
+                "dtype": body["dtype"],
+                "unit_roundoff": "2**-24" if body["dtype"] == "float32" else "2**-53",
+            }
+    elif kind == 4:
+        block = rng.choice(body["blocks"]) if body["blocks"] else {}
+        key = rng.choice(("kind", "scale", "heads", "feed_forward"))
+        block[key] = {
+            "kind": rng.choice(("hardmax", "softmax", "max")),
+            "scale": rng.choice((0.5, 2.0, 0.0, -1.0, 1e308, 2)),
+            "heads": [{"output": True}] * rng.randrange(4),
+            "feed_forward": rng.random() < 0.5,
+        }[key]
+    elif kind == 5:
+        body["construction"] = rng.choice(
+            ("lookup", "circuit", "partition", "polynomial", "corollary", "memorize", "magic")
+        )
+        folder.claim["construction"] = body["construction"]
+    elif kind == 6:
+        body["inputs"] = rng.choice((body["inputs"][::-1], [*body["inputs"], "q"], ["x"] * len(body["inputs"]), []))
+    else:
+        body["blocks"] = rng.choice((body["blocks"][::-1], body["blocks"] * 2, body["blocks"][:-1], []))
+
+
+def raw_bytes(folder: Folder, rng: random.Random) -> None:
+    """A file of bytes that nobody wrote."""
+    name = rng.choice(FILES)
+    data = bytearray(folder.files()[name])
+    kind = rng.randrange(6)
+    if kind == 0:
+        data = data[: rng.randrange(len(data))]
+    elif kind == 1:
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    elif kind == 2:
+        data = data + data
+    elif kind == 3:
+        data = bytearray(b"[" * rng.choice((1000, 100_000, 3_000_000)))
+    elif kind == 4:
+        data = bytearray(
+            rng.choice(
+                (b"", b"{}", b"null", b"[]", b'{"a":1,"a":1}', b"\xff\xfe", (2**62).to_bytes(8, "little") + b"{}")
+            )
+        )
+    else:
+        data[:8] = rng.choice((0, 2**63 - 1, len(data), 5)).to_bytes(8, "little")
+    folder.raw[name] = bytes(data)
+
+
+def samples(folder: Folder, rng: random.Random) -> None:
+    """Of a memorised map: another sample."""
+    if "samples" not in folder.body:
+        return weight(folder, rng)
+    part = folder.body["samples"][rng.choice("xy")]
+    row = rng.choice(part)
+    row[rng.randrange(len(row))] += rng.choice((0.1, 1.0, -1.0, 1e-9, 1e300))
+    return None
+
+
+FORGERIES: dict[str, tuple[Forge, ...]] = {
+    "weights": (
+        weight,
+        weight,
+        weight,
+        weights_scaled,
+        weights_swapped,
+        weight_moved,
+        weight_added,
+        weight_removed,
+        matrices_swapped,
+        token_added,
+        samples,
+    ),
+    "rationals": (rational, nearby_rational, nearby_rational),
+    "wires": (wires, wires, text_in("body"), number_in("body")),
+    "derivation": (step, step, sign_claim),
+    "evidence": (
+        tree,
+        tree,
+        uses,
+        fewer_tables,
+        range_claim,
+        anything("evidence"),
+        number_in("evidence"),
+        text_in("evidence"),
+    ),
+    "formula": (formula, formula, relabelled),
+    "box": (box,),
+    "claim": (claim,),
+    "outline": (outline, outline, anything("body"), anything("claim")),
+    "bytes": (raw_bytes,),
+}
+SHARES = {
+    "weights": 26,
+    "rationals": 7,
+    "wires": 11,
+    "derivation": 9,
+    "evidence": 17,
+    "formula": 9,
+    "box": 5,
+    "claim": 3,
+    "outline": 9,
+    "bytes": 4,
+}
+
+
+def changed(bases: dict[str, Folder], seed: int) -> tuple[str, list[str], Folder, str]:
+    """(base, what was done, folder, what is to be claimed of it) of a seed."""
+    rng = random.Random(seed)
+    name = list(bases)[seed % len(bases)]
+    folder = bases[name].copy()
+    done = []
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
+        forge = rng.choice(FORGERIES[kind])
+        try:
+            forge(folder, rng)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError):
+            continue  # what an earlier change left cannot be changed like that
+        done.append(f"{kind}: {forge.__name__}")
+    mode = rng.choices(("as it was", "false", "generous", "nothing"), (30, 45, 20, 5))[0]
+    return name, done, folder, "as it was" if "claim" in "".join(done) else mode
+
+
+def claimed(folder: Folder, mode: str, seed: int) -> None:
+    """Claim four fifths of an error that occurs, three times it, or nothing at all."""
+    kind, wrong, *_ = in_child(lambda: measured(folder, seed, 60), 2 * SECONDS, 4 << 30)
+    if kind != "ok":
+        wrong = 0.1  # it cannot be run: any claim is worth trying
+    wrong = min(wrong, 1e300) * {"false": 0.8, "generous": 3.0, "nothing": 0.0}[mode]
+    exact = isinstance(folder.body, dict) and folder.body.get("construction") == "polynomial" and seed % 2
+    folder.claim |= {"approximation": 0.0 if exact else wrong / 2, "rounding": wrong / 2, "eps": wrong * (1 + 2**-40)}
+
+
+def judge(files: dict[str, bytes]) -> dict[str, Any]:
+    """What the kernel says."""
+    from transformula.kernel.check import verify_files
+    from transformula.kernel.errors import ModelFileError
+    from transformula.kernel.files import Packed
+
+    try:
+        texts = [files[name].decode("utf-8") for name in FILES[1:]]
+    except UnicodeDecodeError:
+        return {"verified": False, "reason": "not text"}
+    try:
+        found = verify_files(Packed(files[FILES[0]], texts[0], texts[1]), texts[2])
+    except ModelFileError as error:
+        return {"verified": False, "reason": str(error)[:200]}
+    return {"verified": bool(found.verified), "reason": "; ".join(found.reasons)[:300], "bound": found.bound}
+
+
+def one(bases: dict[str, Folder], seed: int) -> dict[str, Any]:
+    """Forge, have it judged, and judge the judgement."""
+    name, done, folder, mode = changed(bases, seed)
+    if mode != "as it was":
+        claimed(folder, mode, seed)
+    result: dict[str, Any] = {"base": name, "done": ", ".join([*done, mode]), "seconds": 0.0, "megabytes": 0}
+    try:
+        files = folder.files()
+    except (TypeError, ValueError, OverflowError, KeyError, RecursionError):
+        return result | {"status": "refused", "note": "it cannot even be written"}
+    kind, answer, seconds, megabytes = in_child(lambda: judge(files), 2 * SECONDS, int(2.5 * MEGABYTES) << 20)
+    result |= {"seconds": round(seconds, 2), "megabytes": round(megabytes)}
+    if seconds > SECONDS or kind == "killed":
+        return result | {"status": "slow", "note": str(answer)[-300:]}
+    if kind != "ok":
+        return result | {"status": "traceback", "note": str(answer)[-600:]}
+    if megabytes > MEGABYTES or "MemoryError" in answer["reason"]:
+        return result | {"status": "big", "note": answer["reason"]}
+    if not answer["verified"]:
+        stopped = "the check stopped" in answer["reason"]
+        return result | {"status": "traceback" if stopped else "refused", "note": answer["reason"]}
+    claim = json.loads(files["certificate.json"])
+    bound = math.nextafter(claim["approximation"] + claim["rounding"], math.inf)
+    same = Folder(read_arrays(files[FILES[0]]), *(json.loads(files[name]) for name in FILES[1:]))
+    kind, worst, *_ = in_child(lambda: max(measured(same, seed, 400), measured(same, seed + 1, 400)), 60, 4 << 30)
+    if kind != "ok":
+        return result | {"status": "unmeasured", "note": str(worst)[-300:]}
+    return result | {"status": "true" if worst <= bound else "false", "note": f"claims {bound:.3g}, found {worst:.3g}"}
+
+
+def prepared(where: Path, names: list[str] | None = None) -> dict[str, Folder]:
+    """The base models, compiled in another process so that this one holds the kernel only."""
+    where.mkdir(parents=True, exist_ok=True)
+    names = list(BASES) if names is None else names
+    missing = [name for name in names if not (where / name / "certificate.json").exists()]
+    if missing:
+        subprocess.run([sys.executable, __file__, "--bases", str(where), *missing], check=True)
+    return {name: Folder.read(where / name) for name in names}
+
+
+def compile_bases(where: Path, names: list[str]) -> None:
+    import transformula as tf
+
+    for name in names:
+        formulas, on, options = BASES[name]
+        if formulas == "memorize":
+            model = tf.memorize([[0, 0], [0, 1], [1, 0], [1, 1], [0.5, 0.25]], [0, 1, 1, 0, 0.3], eps=1e-3)
+        else:
+            model = tf.compile(formulas, on=on, **options)
+        model.save(where / name)
+
+
+def forging(
+    out: Path, count: int, where: Path, say: Callable[[str], Any] = print, names: list[str] | None = None
+) -> dict[str, Any]:
+    """Forge the seeds that are not in the file yet; the file is written as it goes."""
+    bases = prepared(where, names)
+    import transformula.kernel.check
+
+    transformula.kernel.check.verify_folder(where / next(iter(bases)))  # loaded once, for all children
+    results = json.loads(out.read_text())["results"] if out.exists() else {}
+    began = time.time()
+    for seed in range(count):
+        if str(seed) not in results:
+            results[str(seed)] = result = one(bases, seed)
+            if result["status"] not in ("refused", "true"):
+                say(f"{result['status'].upper()} {seed} {json.dumps(result)}")
+        if seed % 100 == 99 or seed == count - 1:
+            fresh = out.with_suffix(".part")
+            fresh.write_text(json.dumps({"summary": summary(results), "results": results}, indent=0))
+            fresh.replace(out)
+            say(f"{seed + 1}: {json.dumps(summary(results))} ({time.time() - began:.0f} s)")
+    return summary(results)
+
+
+def summary(results: dict[str, Any]) -> dict[str, Any]:
+    counts = Counter(r["status"] for r in results.values())
+    kinds = Counter(r["done"].partition(":")[0] for r in results.values())
+    return {
+        "forgeries": len(results),
+        **{name: counts[name] for name in ("refused", "true", "false", "unmeasured", "traceback", "slow", "big")},
+        "slowest": max((r["seconds"] for r in results.values()), default=0.0),
+        "megabytes": max((r["megabytes"] for r in results.values()), default=0.0),
+        "kinds": dict(kinds),
+    }
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--bases"]:
+        compile_bases(Path(sys.argv[2]), sys.argv[3:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--forgeries", type=int, default=5000)
+    parser.add_argument("--where", type=Path, default=None, help="where the honest folders are kept")
+    given = parser.parse_args()
+    where = given.where or given.out.with_suffix(".bases")
+    found = forging(given.out, given.forgeries, where, lambda text: print(text, flush=True))
+    print(json.dumps(found, indent=1))
+    sys.exit(1 if found["false"] or found["unmeasured"] or found["traceback"] or found["slow"] or found["big"] else 0)
+
+
+if __name__ == "__main__":
+    main()

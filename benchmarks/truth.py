@@ -1,0 +1,202 @@
+"""What a formula's value is, from its text alone: an evaluator that shares nothing with the package.
+
+Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
+A text means what docs/formulas.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
+A quotient 0/0 is taken as its limit (the claims are about continuous extensions), by a look beside the point.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+
+DIGITS = 60
+#: How far beside a point 0/0 is looked at, and the digits that needs.
+_BESIDE, _MANY_DIGITS = 40, 260
+
+
+class Undefined(ArithmeticError):
+    """The formula has no real value here."""
+
+
+def _root(x: Any) -> Any:
+    if x < 0:
+        raise Undefined
+    return mpmath.sqrt(x)
+
+
+def _log(x: Any) -> Any:
+    if not x > 0:
+        raise Undefined
+    return mpmath.log(x)
+
+
+def _arc(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def found(x: Any) -> Any:
+        if abs(x) > 1:
+            raise Undefined
+        return mpmath.re(function(x))
+
+    return found
+
+
+def _power(base: Any, by: Any) -> Any:
+    whole = by == int(by)
+    if base == 0 and by < 0:
+        raise ZeroDivisionError
+    if not whole and base < 0:
+        raise Undefined
+    return mpmath.power(base, int(by)) if whole else mpmath.power(base, by) if base else mpmath.mpf(0)
+
+
+PRECISE: dict[str, Callable[..., Any]] = {
+    **{name: getattr(mpmath, name) for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "exp")},
+    "sqrt": _root,
+    "log": _log,
+    "asin": _arc(mpmath.asin),
+    "acos": _arc(mpmath.acos),
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "sinc": lambda x: mpmath.sin(x) / x if x else mpmath.mpf(1),
+}
+ROUGH: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "abs")},
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinc": lambda x: np.sinc(x / np.pi),
+    "min": lambda *a: np.minimum.reduce(np.broadcast_arrays(*a)),
+        "max": lambda *a: np.maximum.reduce(np.broadcast_arrays(*a)),
+}  # fmt: skip
+
+
+class Truth:
+    """One formula, by its text."""
+
+    def __init__(self, text: str, names: Sequence[str]) -> None:
+        self.text, self.names = text, tuple(names)
+        self.tree = ast.parse(text.strip(), mode="eval").body
+
+    def at(self, point: Sequence[float]) -> Any:
+        """The value at a point of floats, each taken exactly; None where there is none."""
+        try:
+            with mpmath.workdps(DIGITS):
+                return self._precise({n: mpmath.mpf(v) for n, v in zip(self.names, point, strict=True)})
+        except ZeroDivisionError:
+            return self._limit(point)
+        except Undefined:
+            return None
+
+    def _limit(self, point: Sequence[float]) -> Any:
+        """The value 1e-40 away, in a direction that no formula has as a factor."""
+        with mpmath.workdps(_MANY_DIGITS):
+            found = []
+            for sign in (1, -1):
+                step = [sign * mpmath.mpf(10) ** -_BESIDE * (k + mpmath.sqrt(2)) for k in range(len(point))]
+                at = {n: mpmath.mpf(v) + s for n, v, s in zip(self.names, point, step, strict=True)}
+                try:
+                    found.append(self._precise(at))
+                except (Undefined, ZeroDivisionError):
+                    continue
+            if not found or max(found) - min(found) > mpmath.mpf(10) ** (-_BESIDE // 4) or abs(found[0]) > 1e30:
+                return None
+            return found[0]
+
+    def _precise(self, at: dict[str, Any]) -> Any:
+        def number(node: ast.Constant) -> Any:
+            exact = Fraction(ast.get_source_segment(self.text.strip(), node) or "")
+            return mpmath.mpf(exact.numerator) / exact.denominator
+
+        return self._value(self.tree, at, {"pi": +mpmath.pi, "E": +mpmath.e}, PRECISE, number, _power)
+
+    def rough(self, points: Any) -> Any:
+        """Values at samples × inputs, in the best floats there are; not a number where it is undefined."""
+        columns = np.asarray(points, dtype=np.longdouble).T
+        at = dict(zip(self.names, columns, strict=True))
+        constants = {"pi": np.longdouble(np.pi), "E": np.longdouble(np.e)}
+        with np.errstate(all="ignore"):
+            value = self._value(self.tree, at, constants, ROUGH, lambda node: np.longdouble(node.value), np.power)
+        return np.broadcast_to(np.asarray(value, dtype=np.longdouble), (columns.shape[1],))
+
+    def _value(self, node: Any, at: Any, constants: Any, functions: Any, number: Any, power: Any) -> Any:
+        if isinstance(node, ast.Constant):
+            return number(node)
+        if isinstance(node, ast.Name):
+            return at[node.id] if node.id in at else constants[node.id]
+        parts = node.args if isinstance(node, ast.Call) else [node.operand] if isinstance(node, ast.UnaryOp) else None
+        parts = [node.left, node.right] if parts is None else parts
+        values = [self._value(part, at, constants, functions, number, power) for part in parts]
+        if isinstance(node, ast.Call):
+            return functions[node.func.id](*values)
+        if isinstance(node, ast.UnaryOp):
+            return -values[0] if isinstance(node.op, ast.USub) else values[0]
+        left, right = values
+        if isinstance(node.op, ast.Div):
+            return left / right
+        if isinstance(node.op, ast.Pow):
+            return power(left, right)
+        return (
+            left + right
+            if isinstance(node.op, ast.Add)
+            else left - right
+            if isinstance(node.op, ast.Sub)
+            else left * right
+        )
+
+
+class Domain:
+    """The box of a claim, from its text; points are floats that lie in it exactly."""
+
+    def __init__(self, text: str) -> None:
+        self.names: list[str] = []
+        ends: list[tuple[Any, Any]] = []
+        for part in _split(text):
+            name, _, interval = part.partition("=")
+            self.names.append(name.strip())
+            low, _, high = interval.partition("..")
+            ends.append((Truth(low, ()).at(()), Truth(high, ()).at(())))
+        self.lower = np.array([_inside(low, 1) for low, _ in ends])
+        self.upper = np.array([_inside(high, -1) for _, high in ends])
+
+    def points(self, rng: np.random.Generator, count: int) -> Any:
+        """Corners, points near the middle, near zero and near the ends, and random ones: samples × inputs."""
+        d, low, high = len(self.names), self.lower, self.upper
+        share = rng.random((count, d))
+        kind = rng.random((count, d))
+        share = np.where(kind < 0.15, np.round(share), share)  # faces and corners
+        share = np.where((kind > 0.15) & (kind < 0.22), 0.5, share)
+        steps = 2.0 ** -rng.integers(2, 50, (count, d))
+        share = np.where((kind > 0.22) & (kind < 0.29), steps, share)  # close to an end
+        share = np.where((kind > 0.29) & (kind < 0.36), 1 - steps, share)
+        x = low + (high - low) * share
+        signed = np.where(rng.random((count, d)) < 0.5, steps, -steps) * (kind < 0.40)
+        zero = (kind > 0.36) & (kind < 0.42) & (low <= 0) & (high >= 0)
+        x = np.where(zero, signed, x)
+        if d > 1:  # some points with equal or opposite coordinates
+            same = rng.random(count) < 0.06
+            x[same] = x[same, :1] * np.where(rng.random((int(same.sum()), d)) < 0.7, 1, -1)
+        corners = np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(d, -1).T if d <= 6 else x[:0]
+        return np.clip(np.concatenate([corners, x]), low, high)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _inside(end: Any, direction: int) -> float:
+    """The float nearest to an end that does not lie beyond it."""
+    found = float(end)
+    with mpmath.workdps(DIGITS):
+        while (mpmath.mpf(found) - end) * direction < 0:
+            found = float(np.nextafter(found, np.inf * direction))
+    return found

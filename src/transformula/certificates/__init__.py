@@ -1,1 +1,0 @@
-"""Proofs: one rule for each construction, the certificate, and the checker."""

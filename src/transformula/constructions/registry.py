@@ -1,0 +1,183 @@
+"""The constructions by name: how their weights are read, run and counted, and what is said of their proofs.
+
+Everything that depends on which construction made a model asks this registry; no other module compares names.
+Nothing heavy is imported before it is used, so that the command line and the explorer's server may ask too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from transformula.errors import InputError
+from transformula.transformers.matrices import nonzeros
+
+if TYPE_CHECKING:
+    from transformula.kernel.weights import FloatArray, Weights
+    from transformula.transformers.circuit import CircuitWeights
+    from transformula.transformers.one_layer import TableHead
+    from transformula.transformers.ridge import Ridge
+
+#: What may be asked for.
+Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Weights of one layout.
+
+    Attributes
+    ----------
+    name : str
+        ridge (Fang's blocks), tables (one layer of softmax tables) or circuit (several layers of them).
+    data : str
+        What a token that depends on the inputs is called.
+    read : callable
+        Reads weights back as what they compute.
+    run : callable
+        Evaluates (weights, what was read) on samples × inputs.
+    count : callable
+        Numbers of the weights that depend on the formula; the second argument reads them, if need be.
+    run_torch : callable, optional
+        Evaluates what was read on a tensor, faster than the blocks do.
+    """
+
+    name: str
+    data: str
+    read: Callable[[Weights], Any]
+    run: Callable[[Weights, Any, FloatArray], FloatArray]
+    count: Callable[[Weights, Callable[[], Any]], int]
+    run_torch: Callable[[Any, Any], Any] | None = None
+
+
+def _read_ridge(weights: Weights) -> Ridge:
+    from transformula.transformers.ridge import read_ridge
+
+    return read_ridge(weights)
+
+
+def _run_ridge(weights: Weights, ridge: Ridge, rows: FloatArray) -> FloatArray:
+    from transformula.transformers.ridge import run_fast
+
+    return run_fast(ridge.fast, rows)
+
+
+def _run_ridge_torch(ridge: Ridge, rows: Any) -> Any:
+    from transformula.transformers.ridge import run_fast_torch
+
+    return run_fast_torch(ridge.fast, rows)
+
+
+def _count_ridge(weights: Weights, read: Callable[[], Ridge]) -> int:
+    """F, β and b, as Fang counts them."""
+    beta = weights.tokens * max(read().degree, 1) * weights.outputs
+    return weights.tokens * len(weights.inputs) + beta + weights.outputs
+
+
+def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
+    from transformula.transformers.one_layer import read_heads
+
+    return read_heads(weights)
+
+
+def _run_tables(weights: Weights, heads: tuple[TableHead, ...], rows: FloatArray) -> FloatArray:
+    from transformula.transformers.one_layer import run_one_layer
+
+    return run_one_layer(weights, heads, rows)
+
+
+def _read_circuit(weights: Weights) -> CircuitWeights:
+    from transformula.transformers.circuit import read_circuit
+
+    return read_circuit(weights)
+
+
+def _run_circuit(weights: Weights, circuit: CircuitWeights, rows: FloatArray) -> FloatArray:
+    from transformula.transformers.circuit import run_circuit
+
+    return run_circuit(weights, circuit, rows)
+
+
+def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
+    return nonzeros(weights) + weights.memory.nonzeros
+
+
+RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _run_ridge, _count_ridge, _run_ridge_torch)
+TABLE_FAMILY = Family("tables", "data", _read_tables, _run_tables, _count_nonzeros)
+CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _run_circuit, _count_nonzeros)
+
+
+@dataclass(frozen=True)
+class Construction:
+    """A way from a formula or samples to weights, and the rule that proves them.
+
+    Attributes
+    ----------
+    name : str
+        As it is stored in model.json.
+    title : str
+        What it is, in a few words.
+    family : Family
+        The layout of its weights.
+    proof : str
+        How the checker proves it, in a sentence.
+    exact : bool
+        Without a tolerance it claims what can be proven, instead of aiming at one.
+    sharp : bool
+        Its tables are cells: at almost every point one token decides.
+    """
+
+    name: str
+    title: str
+    family: Family
+    proof: str
+    exact: bool = False
+    sharp: bool = False
+
+
+_ENCLOSED = (
+    "Formula and network were enclosed together on pieces of the box, with ball arithmetic and Taylor remainders."
+)
+POLYNOMIAL = Construction(
+    "polynomial", "a polynomial, block by block (Fang et al., Theorem 3.5)", RIDGE_FAMILY,
+    "The polynomial was read out of the weights and compared with the formula, coefficient by coefficient.",
+    exact=True,
+)  # fmt: skip
+COROLLARY = Construction(
+    "corollary", "an approximating polynomial (Fang et al., Corollary 3.7)", RIDGE_FAMILY, _ENCLOSED
+)
+LOOKUP = Construction("lookup", "one layer of solved tables", TABLE_FAMILY, _ENCLOSED)
+PARTITION = Construction(
+    "partition", "one layer of sharp cells (Gumaan, Theorem 1)", TABLE_FAMILY,
+    "In each cell the formula's range was enclosed, and compared with the values that the attention can mix there.",
+    sharp=True,
+)  # fmt: skip
+CIRCUIT = Construction(
+    "circuit", "several layers of tables, one for each nonlinearity", CIRCUIT_FAMILY,
+    "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
+    "slopes.",
+)  # fmt: skip
+MEMORIZE = Construction(
+    "memorize", "one layer that stores samples", TABLE_FAMILY,
+    "At each sample the attention on all the other samples' tokens was bounded; what remains is the sample's own "
+    "value.",
+    sharp=True,
+)  # fmt: skip
+
+CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE)}
+#: Those that a formula may ask for.
+OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
+
+
+def chosen(name: str) -> Construction | None:
+    """The construction that is asked for; None for ``auto``.
+
+    Examples
+    --------
+    >>> chosen("lookup").family.name, chosen("auto")
+    ('tables', None)
+    """
+    if name not in get_args(Choice):
+        raise InputError(f"unknown construction {name!r}: choose auto, {', '.join(OFFERED)}")
+    return CONSTRUCTIONS.get(name)

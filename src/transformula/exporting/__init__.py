@@ -1,0 +1,1 @@
+"""Models in the formats of other tools, with the claim they carry and what their layers cost."""

@@ -1,0 +1,55 @@
+"""``python -m transformula.kernel FOLDER [--json]``: check a model folder with the kernel alone.
+
+One line says whether the claim holds, with the bounds that were proven. The exit status is 0 if it does,
+1 if it does not, and 2 if there is no whole model folder to check.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict
+
+import numpy as np
+
+from transformula.kernel.check import Verification, verify_folder
+from transformula.kernel.errors import ModelFileError
+
+USAGE = "usage: python -m transformula.kernel FOLDER [--json]"
+
+
+def main(arguments: list[str]) -> int:
+    """Check one folder and say so."""
+    folders = [a for a in arguments if a != "--json"]
+    if len(folders) != 1 or folders[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return 2
+    status = None
+    try:
+        with np.errstate(all="ignore"):
+            result = verify_folder(folders[0])
+    except ModelFileError as error:
+        result, status = Verification(False, reasons=(str(error),)), 2
+    except Exception as error:  # out of memory while reading: `verify_files` turns all others into reasons
+        result = Verification(False, reasons=(f"the check stopped: {type(error).__name__}",))
+    if "--json" in arguments:
+        print(json.dumps({k: None if v in (math.inf, -math.inf) else v for k, v in asdict(result).items()}))
+    else:
+        print(line(result))
+    return int(not result.verified) if status is None else status
+
+
+def line(result: Verification) -> str:
+    """The answer in one line."""
+    if not result.verified:
+        text = " ".join(f"not verified: {'; '.join(result.reasons)}".split())
+        return "".join(c if " " <= c <= "~" else "?" for c in text)  # names in a hostile folder may be anything
+    return (
+        f"verified: |computed - formula| <= {result.bound:.6g} (approximation {result.approximation:.6g} "
+        f"+ rounding {result.rounding:.6g}), eps = {result.eps:.6g}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,195 @@
+"""How errors and rounding are carried through linear forms of wires, and followed on parts of the box.
+
+A form Σ c_w·slot_w + c_0 is read where Σ p_w M_w + p_0 is meant, and slot w holds M_w up to e_w: it is off by at most
+
+    Σ |c_w| e_w + Σ |c_w − p_w| sup|M_w| + |c_0 − p_0|.
+
+Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths measured in
+directions bring their own error along (`circuits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from flint import arb, fmpq
+
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import enclose, round_up, to_fmpq
+from transformula.kernel.cells import Cells
+from transformula.kernel.circuits import Circuit, Linear, norm_bend, norm_error
+from transformula.kernel.errors import RefutedError
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.expression import Expr
+from transformula.kernel.flow import NO_FUZZ, ErrorFlow, Fuzz
+from transformula.kernel.heads import check_size
+from transformula.kernel.meanings import Meanings
+from transformula.kernel.pairs import Floats
+from transformula.kernel.rounding import FloatFormat
+from transformula.kernel.wire_ranges import WireRanges
+from transformula.kernel.wires import ONE, Form
+from transformula.kernel.work import spend
+
+
+@dataclass(frozen=True)
+class Value:
+    """A wire: |M| ≤ size, held up to ``error``, computed up to ``rounding``.
+
+    ``ends`` enclose what it holds in exact arithmetic: a ReLU is never negative, whatever its error. ``made``
+    and ``rounded`` are what the wire itself adds to error and rounding, at its argument and at its value;
+    ``cells`` bound a table's function on ``reach``, where its argument can be, exact or computed.
+    """
+
+    size: arb
+    error: arb
+    rounding: arb
+    ends: tuple[arb, arb]
+    made: Fuzz = NO_FUZZ
+    rounded: Fuzz = NO_FUZZ
+    cells: Cells | None = None
+    reach: tuple[float, float] | None = None
+    is_relu: bool = False
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A linear form against what is meant: its error and rounding, and what part is not the wires'.
+
+    ``nonnegative`` if it adds up ReLUs with positive factors, on every path: then it is never negative, not even
+    in floats.
+    """
+
+    error: arb
+    rounding: arb
+    made: arb
+    rounded: arb
+    ends: tuple[arb, arb]
+    nonnegative: bool = False
+
+
+class Carrier:
+    """The wires bounded so far; inputs are exact and rounded once."""
+
+    def __init__(self, form: FloatFormat, circuit: Circuit, meanings: Meanings, evidence: Evidence) -> None:
+        self.form, self.circuit, self.meanings, self.evidence = form, circuit, meanings, evidence
+        self.ranges = WireRanges(circuit, meanings, evidence)
+        self.values: dict[int, Value] = {}
+        self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
+        box = meanings.formula.box
+        for k in range(box.dimension):
+            ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
+            wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
+            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, rounded=Fuzz(0.0, round_up(wrong)))
+        #: wire of the weights → wire of the circuit
+        self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
+
+    def argument(self, linear: Linear, form: Form) -> Argument:
+        """A linear form of the weights against the one that is meant."""
+        slots, norms = self.circuit.written_out(linear)
+        meant = dict(slots.terms)
+        terms = {self.index[i]: term for i, term in form.terms.items()}
+        made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
+        error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))
+        low = high = arb(0)
+        rounding = rounded = arb(0)
+        for k in terms.keys() | meant.keys():
+            if k != ONE and k not in self.values:
+                raise RefutedError(f"wire {k} is read before it is computed")
+            term = terms.get(k)
+            c = arb(term.coefficient if term else fmpq(0))
+            if k == ONE:
+                low, high = low + c, high + c
+            else:
+                value = self.values[k]
+                wrong = _gap(term.coefficient if term else fmpq(0), meant.get(k, ex.number(0)))
+                made += wrong * (value.size + value.error)
+                rounded += wrong * value.rounding
+                error += abs(c) * value.error
+                rounding += abs(c) * value.rounding
+                products = c * value.ends[0], c * value.ends[1]
+                low, high = low + products[0].min(products[1]), high + products[0].max(products[1])
+            if term:
+                rounded += self.form.gamma(term.roundings) * arb(term.size) * self.reach(k)
+        rounded += 2 * arb(form.underflow) * self.form.tiny  # later roundings do not double what underflows
+        self.check_overflow([form])
+        ends = low.lower(), high.upper()
+        relus = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].is_relu) for k, t in terms.items())
+        error, rounding = (error + made).upper(), (rounding + rounded).upper()
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, relus)
+
+    def reach(self, k: int) -> arb:
+        """Bound of what a wire holds in floats."""
+        if k == ONE:
+            return arb(1)
+        return self.values[k].size + self.values[k].error + self.values[k].rounding
+
+    def check_overflow(self, forms: Iterable[Form]) -> None:
+        """Refuse forms that might be infinite in floats, now that all wires are bounded."""
+        for form in forms:
+            spend(2 * len(form.terms))
+            sizes = (arb(t.size) * self.reach(self.index[i]) for i, t in form.terms.items())
+            check_size(self.form, 2 * sum(sizes, arb(0)))
+
+    def norm(self, k: int) -> tuple[Fuzz, Fuzz]:
+        """What a norm adds: the error of its directions; and to rounding, since it bends a little otherwise.
+
+        N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error.
+        """
+        if k not in self.norms:
+            wire = self.circuit.wires[k]
+            off = moved = arb(0)
+            for side in wire.arguments:
+                slots, norms = self.circuit.written_out(side)
+                off += sum((abs(enclose(c)) * arb(self.norm(i)[0].value) for i, c in norms), arb(0))
+                for i, c in slots.terms:
+                    off += abs(enclose(c)) * self.values[i].error
+                    moved += abs(enclose(c)) * self.values[i].rounding
+            directions = len(wire.parts)
+            error = norm_error(directions) * (arb(self.ranges.values[k][1]) + off + moved)
+            rounded = (2 * error).min(norm_bend(directions) * moved)
+            self.norms[k] = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounded))
+        return self.norms[k]
+
+    def followed(self, name: str, linear: Linear) -> tuple[arb, arb] | None:
+        """What reaches a linear form of the errors and roundings made at the wires, at worst."""
+        flow = cache(lambda: self._flow(linear))  # only if it is asked for
+        region = self.meanings.region
+        tree = self.evidence.parts(name, linear, lambda a, b: np.add(*flow()(a, b)), *region.floats)
+        if tree is None or not linear.terms:
+            return None
+        error, rounding = flow()(*region.leaves(tree))
+        return arb(float(np.max(error))), arb(float(np.max(rounding)))
+
+    def _flow(self, linear: Linear) -> Callable[[Floats, Floats], tuple[Floats, Floats]]:
+        """On each of many parts of the box, what reaches a linear form of the errors, and of the roundings."""
+        needed = self.circuit.needed(linear)
+        spend(20 * len(needed))
+        values = {k: self.values[k] for k in needed if k in self.values}
+        made, rounded = ({k: getattr(v, part) for k, v in values.items()} for part in ("made", "rounded"))
+        for k in needed:
+            if self.circuit.wires[k].is_norm:
+                made[k], rounded[k] = self.norm(k)
+        ends, whole, whole_rounding = {}, {}, {}
+        for k, value in values.items():
+            low, high = value.ends[0] - value.rounding, value.ends[1] + value.rounding
+            ends[k] = -round_up(-low), round_up(high)
+            whole[k], whole_rounding[k] = round_up(value.error), round_up(value.rounding)
+        cells = {k: v.cells for k, v in values.items() if v.cells is not None}
+        reach = {k: v.reach for k, v in values.items() if v.reach is not None}
+        flow = ErrorFlow(self.circuit, cells, {k: made[k].plus(rounded[k]) for k in made}, ends, reach)
+
+        def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+            paths = flow.on(lower, upper, linear)
+            return paths.carry(made, whole), paths.carry(rounded, whole_rounding)
+
+        return both
+
+
+def _gap(stored: fmpq, meant: Expr) -> arb:
+    """|stored − meant|; exactly zero where a rational is stored as it is."""
+    if meant.number is not None:
+        return abs(arb(stored - to_fmpq(meant.number)))
+    return abs(arb(stored) - enclose(meant))

@@ -1,0 +1,238 @@
+"""The stored circuit: what the weights are meant to compute, wire by wire, with exact constants.
+
+A wire is an input, a table f(u_1, .., u_d), ReLU(u), or *virtual*: it has no place in the weights and stands
+for a combination of wires that have one. An argument u is a linear form of earlier wires whose coefficients
+are constant expressions (1/3, 2*pi). Two kinds are virtual:
+
+* a **product** a·b, with a ``total`` of squares and other wires that must equal it (`derivations` checks);
+* a **norm** √(a² + b²), measured in n directions. With x = π/2n, φ_k = (2k + 1)x and
+  t_k = a cos φ_k + b sin φ_k,
+
+      N = c Σ_k |t_k| = c Σ_k (2 ReLU(t_k) − t_k),      c = 2 sin x / (1 + cos x).
+
+  Of each direction φ_k or φ_k + π take the one within π/2 of the vector: n unit vectors, π/n apart, whose sum
+  has length 1/sin x and the direction m of their middle, at most x from the vector's angle θ. So Σ|t_k| is
+  cos(θ − m)/sin x times the length, between cot x and csc x; with c, N is within a relative
+  (1 − cos x)/(1 + cos x) = tan²(x/2) of the length. N is linear in each sector, with a gradient of length
+  2/(1 + cos x) and at most x away from that of the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from flint import arb
+
+from transformula.kernel import expression as ex
+from transformula.kernel.errors import FormulaError, RefutedError
+from transformula.kernel.expression import Expr
+from transformula.kernel.parsing import parse
+from transformula.kernel.work import spend
+
+MAX_WIRES = 20_000
+MAX_DIRECTIONS = 4_096
+Place = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Σ coefficient·wire + constant."""
+
+    terms: tuple[tuple[int, Expr], ...]
+    constant: Expr
+
+    @classmethod
+    def sum(cls, parts: Sequence[tuple[Expr, Linear]]) -> Linear:
+        """Σ factor·form as one form."""
+        terms: dict[int, Expr] = {}
+        constant = ex.number(0)
+        for factor, part in parts:
+            spend(5 + 5 * len(part.terms))
+            constant = ex.add(constant, ex.mul(factor, part.constant))
+            for wire, c in part.terms:
+                term = ex.mul(factor, c)
+                terms[wire] = ex.add(terms[wire], term) if wire in terms else term
+        return cls(tuple((k, c) for k, c in sorted(terms.items()) if c.number != 0), constant)
+
+
+def single(wire: int) -> Linear:
+    """One wire as it is."""
+    return Linear(((wire, ex.number(1)),), ex.number(0))
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One wire: ``function`` for a table, no function for a ReLU, ``total`` for a virtual wire.
+
+    ``arguments`` are the table's axes, the ReLU's argument, or the two factors or sides of a virtual wire.
+    ``parts`` are a product's squares with their factors, or a norm's ReLUs.
+    """
+
+    arguments: tuple[Linear, ...] = ()
+    function: Expr | None = None
+    place: Place | None = None
+    total: Linear | None = None
+    parts: tuple[tuple[int, Fraction], ...] = ()
+    is_norm: bool = False
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it stands for left·right."""
+        return self.total is not None and not self.is_norm
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The variables of a table's function."""
+        return argument_names(len(self.arguments))
+
+
+def argument_names(axes: int) -> tuple[str, ...]:
+    """u for one axis, u1, u2, .. for several."""
+    return ("u",) if axes == 1 else tuple(f"u{k + 1}" for k in range(axes))
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Wires in an order in which they can be computed; the first are the inputs."""
+
+    variables: tuple[str, ...]
+    wires: tuple[Wire, ...]
+    outputs: tuple[Linear, ...]
+
+    def written_out(self, linear: Linear) -> tuple[Linear, list[tuple[int, Expr]]]:
+        """The form in wires that have a place, and the norms met on the way with their coefficients."""
+        norms: list[tuple[int, Expr]] = []
+        while any(self.wires[k].total is not None for k, _ in linear.terms):
+            parts = [(ex.number(1), Linear((), linear.constant))]
+            for k, c in linear.terms:
+                total = self.wires[k].total
+                parts.append((c, single(k) if total is None else total))
+                if self.wires[k].is_norm:
+                    norms.append((k, c))
+            linear = Linear.sum(parts)
+        return linear, norms
+
+    def needed(self, linear: Linear) -> list[int]:
+        """The wires that a form depends on, in order."""
+        found: set[int] = set()
+        stack = [k for k, _ in linear.terms]
+        while stack:
+            k = stack.pop()
+            if k not in found:
+                found.add(k)
+                stack += [i for argument in self.wires[k].arguments for i, _ in argument.terms]
+                stack += [i for i, _ in self.wires[k].parts]
+        return sorted(found)
+
+
+def norm_step(directions: int) -> arb:
+    """x = π/2n."""
+    return arb.pi() / (2 * directions)
+
+
+def norm_error(directions: int) -> arb:
+    """tan²(x/2), relative to the length."""
+    return (norm_step(directions) / 2).tan() ** 2
+
+
+def norm_bend(directions: int) -> arb:
+    """How far the gradients of N and of the length can be apart."""
+    x = norm_step(directions)
+    return 2 / (1 + x.cos()) - 1 + 2 * (x / 2).sin()
+
+
+class CircuitReader:
+    """model.json's "circuit" as wires; whatever does not fit is refused."""
+
+    def __init__(self, variables: Sequence[str]) -> None:
+        self.variables = tuple(variables)
+        self.wires: list[Wire] = [Wire() for _ in variables]
+        self.known: dict[str, Expr] = {}
+
+    def read(self, data: Any) -> Circuit:
+        """Read the wires and the outputs."""
+        try:
+            for item in data["wires"]:
+                self._add(item)
+                if len(self.wires) > MAX_WIRES:
+                    raise RefutedError(f"the circuit has over {MAX_WIRES} wires")
+            outputs = tuple(self._linear(item) for item in data["outputs"])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+            if isinstance(error, RefutedError):
+                raise
+            raise RefutedError(f"the circuit in model.json cannot be read: {error}") from None
+        return Circuit(self.variables, tuple(self.wires), outputs)
+
+    def _add(self, item: Mapping[str, Any]) -> None:
+        kind = next(iter(item), None)
+        if kind == "table":
+            arguments = tuple(map(self._linear, item["of"]))
+            names = argument_names(len(arguments))
+            function = self._parsed(item["table"], names)
+            self.wires.append(Wire(arguments, function, _place(item["from"])))
+        elif kind == "relu":
+            self.wires.append(Wire((self._linear(item["relu"]),), None, _place(item["from"])))
+        elif kind == "product":
+            left, right = map(self._linear, item["product"])
+            parts = tuple((self._index(k), Fraction(self._rational(c))) for k, c in item["squares"])
+            self.wires.append(Wire((left, right), total=self._linear(item["sum"]), parts=parts))
+        elif kind == "norm":
+            left, right = map(self._linear, item["norm"])
+            self._add_norm(left, right, [_place(place) for place in item["from"]])
+        else:
+            raise RefutedError(f"the circuit has a wire of the unknown kind {str(kind)[:40]!r}")
+
+    def _add_norm(self, left: Linear, right: Linear, places: Sequence[Place]) -> None:
+        directions = len(places)
+        if not 2 <= directions <= MAX_DIRECTIONS:
+            raise RefutedError(f"a length is measured in {directions} directions; 2 to {MAX_DIRECTIONS} are allowed")
+        step = ex.div(ex.constant("pi"), ex.number(2 * directions))
+        sine, cosine = ex.call("sin", step), ex.call("cos", step)
+        factor = ex.div(ex.mul(ex.number(2), sine), ex.add(ex.number(1), cosine))
+        units, total = [], []
+        for k, place in enumerate(places):
+            angle = ex.mul(ex.number(2 * k + 1), step)
+            along = Linear.sum([(ex.call("cos", angle), left), (ex.call("sin", angle), right)])
+            units.append(len(self.wires))
+            self.wires.append(Wire((along,), None, place))
+            total += [(ex.mul(ex.number(2), factor), single(units[-1])), (ex.neg(factor), along)]
+        parts = tuple((k, Fraction(1)) for k in units)
+        self.wires.append(Wire((left, right), total=Linear.sum(total), parts=parts, is_norm=True))
+
+    def _linear(self, item: Mapping[str, Any]) -> Linear:
+        terms = [(self._index(k), self._parsed(c, ())) for k, c in item["wires"]]
+        if len({k for k, _ in terms}) != len(terms):
+            raise RefutedError("a linear form names a wire twice")
+        return Linear(tuple(sorted(terms)), self._parsed(item["plus"], ()))
+
+    def _index(self, value: Any) -> int:
+        if type(value) is not int or not 0 <= value < len(self.wires):
+            raise RefutedError(f"a wire reads wire {str(value)[:40]}, which is not an earlier one")
+        return value
+
+    def _rational(self, text: Any) -> Fraction:
+        value = self._parsed(text, ()).number
+        if value is None:
+            raise RefutedError("the factor of a square is not a rational number")
+        return value
+
+    def _parsed(self, text: Any, names: Sequence[str]) -> Expr:
+        if not isinstance(text, str):
+            raise RefutedError("the circuit holds something else where an expression should stand")
+        key = f"{len(names)}:{text}"
+        if key not in self.known:
+            try:
+                self.known[key] = parse(text, names)
+            except FormulaError as error:
+                raise RefutedError(f"the circuit holds an expression that cannot be read: {error}") from None
+        return self.known[key]
+
+
+def _place(item: Any) -> Place:
+    if not isinstance(item, list) or len(item) != 3 or not all(type(v) is int and v >= 0 for v in item):
+        raise RefutedError("a wire of the circuit has no place in the weights")
+    return item[0], item[1], item[2]

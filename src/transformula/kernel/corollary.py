@@ -1,0 +1,62 @@
+"""Corollary 3.7: a polynomial Transformer close to any continuous function.
+
+The blocks are those of Theorem 3.5 and compute a polynomial p. The approximation error is sup|p − f| over the
+box: that of a table with one token of value 0 against the function f − p, on the pieces given. The formula
+must be defined on the whole box, which is proven on the leaves of a given tree.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import enclose, to_fraction
+from transformula.kernel.boxes import Formula
+from transformula.kernel.claim import Proof
+from transformula.kernel.errors import FormulaError, NotProvenError, RefutedError
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.expression import Expr
+from transformula.kernel.polynomial import checked_ridge, identity_error, ridge_polynomial, ridge_rounding
+from transformula.kernel.ranges import check_defined
+from transformula.kernel.regions import Region
+from transformula.kernel.ridge import Ridge
+from transformula.kernel.tables import Table, table_error
+from transformula.kernel.weights import Weights
+
+MAX_AXES = 4
+
+
+def prove_corollary(weights: Weights, formula: Formula, evidence: Evidence) -> Proof:
+    """Prove a polynomial model of formulas that are not all polynomials, or raise `NotProvenError`."""
+    ridge = checked_ridge(weights)
+    errors = [_output_error(ridge, o, formula, evidence) for o in range(len(formula.outputs))]
+    rounding, gap = ridge_rounding(ridge, formula.box)
+    return Proof(float(np.max(errors)), rounding, {"gap": gap})
+
+
+def _output_error(ridge: Ridge, output: int, formula: Formula, evidence: Evidence) -> float:
+    box, expr = formula.box, formula.outputs[output]
+    network = ridge_polynomial(ridge, output, box.dimension)
+    try:
+        return identity_error(network, expr, box)
+    except FormulaError:
+        pass  # no polynomial, or too large to be expanded
+    if box.dimension > MAX_AXES:
+        raise NotProvenError(f"a remainder in more than {MAX_AXES} variables cannot be proven here")
+    region = Region.of_box(box)
+    tree = evidence.defined(output, expr, region, frozenset())
+    if not isinstance(tree, list):
+        raise RefutedError("evidence.json has a tree that is not a list")
+    check_defined(expr, region, tree)
+    difference = ex.add(expr, *(_term(box.variables, e, -to_fraction(c)) for e, c in network.to_dict().items()))
+    ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
+    zeros = (np.zeros(1),) * box.dimension
+    table = Table(zeros, zeros, np.zeros((1,) * box.dimension))
+    return table_error(table, difference, box.variables, ends, evidence.corollary(output, difference, region))
+
+
+def _term(names: tuple[str, ...], exponents: tuple[int, ...], coefficient: Fraction) -> Expr:
+    powers = [ex.power(ex.variable(n), ex.number(int(e))) for n, e in zip(names, exponents, strict=True) if e]
+    return ex.mul(ex.number(coefficient), *powers)

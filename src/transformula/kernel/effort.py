@@ -1,0 +1,63 @@
+"""How much one ring of forms may do: polynomials are weighed before they are made, taken apart or written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flint import fmpq_mpoly
+
+from transformula.kernel.errors import RefutedError
+from transformula.kernel.work import spend
+
+MAX_TERMS, MAX_DEGREE, MAX_BITS = 20_000, 1_000, 40_000
+#: Terms times bits of a polynomial: 12 MB. Terms times atoms: as tuples of exponents, some 400 MB.
+MAX_SIZE, MAX_NUMBERS = 10**8, 8 * 10**6
+#: All that one ring does: products of terms, times words of coefficients; what else takes as long counts as much.
+MAX_WORK = 2 * 10**7
+
+
+@dataclass
+class Effort:
+    """What was done so far; ``gens`` are the places for atoms."""
+
+    work: int = 0
+    gens: tuple[Any, ...] = field(default=(), init=False)
+
+    def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
+        """The polynomial, unless it is too large."""
+        self.charge(len(p) // 4)
+        bits = _bits(p)
+        if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
+            raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits")
+        return p
+
+    def charge(self, work: int) -> None:
+        """Count work: nothing that a folder asks for goes on for minutes."""
+        self.work += work
+        spend(0.2 * work)
+        if self.work > MAX_WORK:
+            raise RefutedError("a normal form is too long: it takes too much work")
+
+    def spend(self, a: fmpq_mpoly, b: fmpq_mpoly) -> None:
+        """Count the work of a product before it is done."""
+        if len(a) * len(b) > 20 * MAX_TERMS:
+            raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
+        self.charge(len(a) * len(b) * (1 + (_bits(a) + _bits(b) + len(self.gens)) // 64))
+
+    def convert(self, p: fmpq_mpoly) -> None:
+        """Count the work of taking a polynomial apart: an exponent for each term and each atom there is."""
+        if len(p) * len(self.gens) > MAX_NUMBERS:
+            raise RefutedError(f"a normal form is too long: {len(p)} terms beside {len(self.gens)} atoms")
+        self.charge(len(p) * len(self.gens) // 16)
+
+    def written(self, p: fmpq_mpoly) -> str:
+        """The text of a polynomial, which is kept."""
+        text = str(p)
+        self.charge(len(text) // 8)
+        return text
+
+
+def _bits(p: fmpq_mpoly) -> int:
+    """The size of the largest coefficient."""
+    return max((int(c.height_bits()) for c in p.coeffs()), default=0)

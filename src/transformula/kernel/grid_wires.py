@@ -1,0 +1,101 @@
+"""Tables of several axes, and sharp ones: they read exact linear forms of the inputs.
+
+Their arguments are off by rounding only, which `softmax` takes as an error of the scores. What they are meant
+to be is bounded on the pieces that bound their error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flint import arb
+
+from transformula.kernel.balls import enclose, round_up
+from transformula.kernel.boxes import Box
+from transformula.kernel.carrying import Argument, Value
+from transformula.kernel.circuits import Linear, Wire
+from transformula.kernel.coverings import checked_edges, products
+from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.flow import Fuzz
+from transformula.kernel.heads import leak
+from transformula.kernel.modelling import enclose_ranges
+from transformula.kernel.partition import partition_bound
+from transformula.kernel.softmax import Arithmetic, rounding_bound
+from transformula.kernel.tables import MAX_PIECES, Table, table_error
+from transformula.kernel.wires import NetworkWire
+
+if TYPE_CHECKING:
+    from transformula.kernel.softmax_rule import Walk
+
+Ends = tuple[arb, arb]
+
+
+def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Sequence[Argument]) -> Value:
+    """What a table of several axes, or a sharp one, is known to hold."""
+    function, head, form = wire.function, found.table, walk.form
+    assert function is not None and head is not None
+    if any(not argument.error <= 0 for argument in arguments):
+        raise RefutedError("a table of several axes does not read exact linear forms of the inputs")
+    ends = [_ends(linear, walk.meanings.formula.box) for linear in wire.arguments]
+    wrong = [round_up(argument.rounding) for argument in arguments]
+    reach = [round_up(abs(a).max(abs(b)) + w) for (a, b), w in zip(ends, wrong, strict=True)]
+    lost = leak(head, reach, form)
+    table = walk.heads.table(head)
+    if walk.sharp:
+        bits, trees = _partition(walk.evidence.partition(k, table, function, ends))
+        score = _score_error(walk, table, reach, wrong)
+        error, rounding = partition_bound(table, function, wire.names, ends, bits, trees, score, form, lost)
+        size = arb(float(np.max(np.abs(table.values)))) + error
+    else:
+        pieces = walk.evidence.pieces(k, table, function, wire.names, ends)
+        bound = table_error(table, function, wire.names, ends, pieces)
+        edges = walk.evidence.softmax(k, table, ends)
+        plain = Arithmetic(
+            form, 2 * len(ends) + 2, head.values.size + 2, argument_errors=tuple(wrong), input_roundings=0
+        )
+        roundings = [rounding_bound(table, ends, edges, a) for a in (plain, plain.evaluated_by_axes())]
+        error, rounding = arb(bound) + lost, arb(float(np.max(roundings))) + lost
+        size = _largest(function, wire, ends, pieces).min(arb(float(np.max(np.abs(table.values)))) + error)
+        walk.heads.pieces += len(pieces["trees"])
+    if not (error.is_finite() and rounding.is_finite()):
+        raise NotProvenError(f"a table of {function} could not be bounded in {form.name}", place=str(function))
+    walk.ranges.found(k, (np.asarray(-round_up(size)), np.asarray(round_up(size))))
+    held = (size + error).upper()
+    made, rounded = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounding))
+    return Value(size.upper(), error.upper(), rounding.upper(), (-held, held), made, rounded)
+
+
+def _ends(linear: Linear, box: Box) -> Ends:
+    """The exact ends of a linear form of the inputs, as balls."""
+    low = high = enclose(linear.constant)
+    for i, c in linear.terms:
+        if i >= box.dimension or c.number is None:
+            raise RefutedError("a table of several axes does not read rational linear forms of the inputs")
+        ends = enclose(box.lower[i]) * enclose(c), enclose(box.upper[i]) * enclose(c)
+        low, high = low + ends[c.number < 0], high + ends[c.number > 0]
+    return low, high
+
+
+def _largest(function: Any, wire: Wire, ends: Sequence[Ends], pieces: Any) -> arb:
+    """A bound of |function| on the boxes between the pieces' first edges; the function is defined there."""
+    edges = checked_edges(pieces["edges"], ends, MAX_PIECES)
+    lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
+    low, high = enclose_ranges(function, wire.names, lower, upper)
+    return arb(float(np.max(np.maximum(np.abs(low), np.abs(high)))))
+
+
+def _partition(item: Any) -> tuple[int, Any]:
+    if not isinstance(item, list) or len(item) != 2 or type(item[0]) is not int:
+        raise RefutedError("the evidence for a partition cannot be read")
+    return item[0], item[1]
+
+
+def _score_error(walk: Walk, table: Table, reach: Sequence[float], wrong: Sequence[float]) -> arb:
+    """Largest |computed − real| score: arguments are off, and 2d products and sums are rounded."""
+    total = arb(0)
+    for slopes, offsets, far, off in zip(table.slopes, table.offsets, reach, wrong, strict=True):
+        steepest, largest = arb(float(np.max(np.abs(slopes)))), arb(float(np.max(np.abs(offsets))))
+        total += steepest * arb(off) + walk.form.gamma(2 * len(reach) + 2) * (steepest * arb(far) + largest)
+    return total.upper()

@@ -1,0 +1,218 @@
+"""What is proven of one head: its table's error, what other tokens leak in, and its rounding.
+
+*Leak.* On arguments up to R_k in absolute value on axis k, some token of the head's own table scores at least
+own = max_j Σ_k (b_jk − |a_jk| R_k), and every foreign token j at most g_j + Σ_k (|b_jk| + |a_jk| R_k). With gap
+the difference, n foreign tokens have at most the share n e^{−gap} of the weight and move the result by at
+most that times the spread of values. The gap must exceed `SILENT` for computed scores too, so that in floats
+the weight of a foreign token is zero.
+
+*Excursions.* A function f is proven close to the table T on an interval D inside f's domain. Errors may carry
+the argument û beyond D though the argument u that is meant lies in D. With c the point of D nearest to û,
+
+    |T(û) − f(u)| ≤ |T(û) − T(c)| + |T(c) − f(c)| + |f(c) − f(u)|,         |c − u| ≤ |û − u|,
+
+and the first term is at most the oscillation of T beyond D.
+
+If u is an exact linear form of the inputs, the range of what is meant is known exactly, and so are nodes of f that
+are defined on it because of proven signs (`Meant`). Both count if D is that range: c is then meant somewhere.
+
+*Rounding.* T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| |û − u|, and up to twice the table's error.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import float_above, float_below, from_float, round_up
+from transformula.kernel.cells import Cells, FunctionCells, SquareCells, own_edges
+from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.evidence import Evidence, Meant
+from transformula.kernel.expression import Expr
+from transformula.kernel.rounding import FloatFormat
+from transformula.kernel.slopes import SlopePieces, oscillation
+from transformula.kernel.softmax import Arithmetic, rounding_bound
+from transformula.kernel.tables import MAX_PIECES, Table, TablePieces
+from transformula.kernel.wires import HeadTable
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float]
+SQUARE = ex.power(ex.variable("u"), ex.number(2))
+#: e^−760 < 2^−1096 is below the smallest subnormal of every format, by more than any error of exp.
+SILENT = 760.0
+#: How small |T' − f'| need be, as a share of sup|f'|, before it stops to matter beside it.
+_FLAT = 0.02
+
+
+def check_size(form: FloatFormat, size: arb) -> None:
+    """Refuse what might overflow."""
+    if not size < form.largest:
+        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
+
+
+def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> arb:
+    """Bound of |softmax over all tokens − softmax over the head's own| applied to the values."""
+    far = np.asarray(reach, dtype=np.float64)
+    if not np.isfinite(far).all():
+        raise NotProvenError("the argument of a table could not be bounded")
+    own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
+    other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
+    own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())
+    foreign = float((head.gates + other_sizes).max(initial=-math.inf))
+    size = 1 + float(own_sizes.max()) + float((np.abs(head.gates) + other_sizes).max(initial=0.0))
+    values = float(np.abs(head.values).max()), float(np.abs(head.foreign_values).max(initial=0.0))
+    check_size(form, arb(size) * 2 + arb(values[0]) + arb(values[1]))
+    if not len(head.gates):
+        return arb(0)
+    # each of two scores has 2d + 1 products and sums in the format, and as many in float64 above
+    operations = 2 * len(far) + 3
+    slack = 2 * size * (round_up(form.gamma(operations)) + operations * 2.0**-52)
+    gap = arb(own) - arb(foreign) - arb(slack)
+    if not gap > SILENT:
+        raise RefutedError(
+            f"a head is not kept to its own table where its argument may reach {float(far.max()):.3g}: "
+            "the gate is too weak"
+        )
+    return (len(head.gates) * (-gap).exp() * (arb(values[0]) + arb(values[1]))).upper()
+
+
+def as_table(head: HeadTable) -> Table:
+    """The head's own tokens; with several axes they must form a full grid."""
+    axes = head.slopes.shape[1]
+    if axes == 1:
+        return Table((head.slopes[:, 0],), (head.offsets[:, 0],), head.values)
+    pairs = [
+        np.unique(np.stack([head.slopes[:, k], head.offsets[:, k]]), axis=1, return_inverse=True) for k in range(axes)
+    ]
+    shape = tuple(found.shape[1] for found, _ in pairs)
+    if math.prod(shape) != len(head.values):
+        raise RefutedError("a table's tokens do not form a grid")
+    place = np.ravel_multi_index(tuple(inverse.ravel() for _, inverse in pairs), shape)
+    if len(np.unique(place)) != len(head.values):
+        raise RefutedError("a table's tokens do not form a grid")
+    values = np.empty_like(head.values)
+    values[place] = head.values
+    slopes, offsets = (tuple(found[row] for found, _ in pairs) for row in (0, 1))
+    return Table(slopes, offsets, values.reshape(shape))
+
+
+class HeadProofs:
+    """Bounds of heads of one argument, each on all of the pieces given; equal questions are answered once."""
+
+    def __init__(self, form: FloatFormat, evidence: Evidence) -> None:
+        self.form, self.evidence = form, evidence
+        self.pieces = 0
+        self._known: dict[object, Any] = {}
+
+    def _once(self, key: object, answer: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = answer()
+        return self._known[key]
+
+    def table(self, head: HeadTable) -> Table:
+        """The head's table, made once."""
+        found: Table = self._once(("table", head), lambda: as_table(head))
+        return found
+
+    def cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
+        """The function's values and slopes on cells that cover an interval."""
+        if function == SQUARE:
+            return SquareCells(*ends)
+        edges = _edges(self.evidence.cells(wire, function, *ends))
+        known = meant.exact if (edges[0], edges[-1]) == meant.floats else (None, frozenset[Expr]())
+        key = "cells", function, edges, known
+        found: Cells = self._once(key, lambda: FunctionCells(function, list(edges), *known))
+        return found
+
+    def error(
+        self, wire: int, head: HeadTable, function: Expr, reach: Interval, meant: Meant
+    ) -> tuple[arb, arb, Interval]:
+        """sup|T − f| on D, how far T moves on the rest of ``reach``, and D, cut to ``reach``."""
+        table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
+        pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))
+        whole = pieces[0], pieces[-1]
+        inside = max(reach[0], whole[0]), min(reach[1], whole[1])
+        exact, defined = meant.exact if whole == meant.floats else (None, frozenset[Expr]())
+        first, last = exact or (from_float(whole[0]), from_float(whole[1]))
+        key = "pieces", head, function, first, last, defined
+        bounds = self._once(key, lambda: TablePieces(table, function, "u", first, last, defined))
+
+        def proved(a: float, b: float) -> float:
+            self.pieces += 1
+            return float(bounds.on(a, b).error)
+
+        own = [self._once((bounds, a, b), partial(proved, a, b)) for a, b in pairwise(_met(pieces, inside))]
+        beyond = [(reach[0], float_above(first)), (float_below(last), reach[1])]
+        moved = [self._once((head, a, b), partial(oscillation, table, a, b)) for a, b in beyond if a < b]
+        total = arb(float(np.max(own))), arb(float(np.max(moved, initial=0.0)))
+        if not (total[0].is_finite() and total[1].is_finite()):
+            raise NotProvenError(f"a table of {function} could not be bounded on u = {reach[0]:.6g}..{reach[1]:.6g}")
+        return *total, inside
+
+    def rounding(
+        self,
+        wire: int,
+        head: HeadTable,
+        function: Expr,
+        steepest: float,
+        reach: Interval,
+        rounding: arb,
+        error: arb,
+    ) -> tuple[arb, arb]:
+        """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
+
+        ``steepest`` bounds |f'| on ``reach``; where it is infinite the table's own slope says how far an
+        argument carries.
+        """
+        table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
+        known = math.isfinite(steepest)
+        softmax = self.evidence.softmax(wire, table, ends)
+        if not isinstance(softmax, list) or len(softmax) != 1:
+            raise RefutedError("the edges for a table's rounding cannot be read")
+        edges, minus = _met(_edges(softmax[0], reach), reach), function if known else None
+        enough = _FLAT * steepest if known else 0.0
+        steps = _met(_edges(self.evidence.slopes(wire, table, minus, *reach, enough), reach), reach)
+        # u·slope + offset, each read as it is; behind the gate everything is zero in floats
+        arithmetic = Arithmetic(self.form, 2, sum_roundings=len(head.values), input_roundings=0)
+        whole = [(arb(edges[0]), arb(edges[-1]))]
+        bound = self._once((head, edges), lambda: rounding_bound(table, whole, [list(edges)], arithmetic))
+        slopes = self._once((head, minus), lambda: SlopePieces(table, minus))
+
+        def gap_on(a: float, b: float) -> float:
+            return float(slopes.on(a, b)[0])
+
+        gaps = [self._once((slopes, a, b), partial(gap_on, a, b)) for a, b in pairwise(steps)]
+        gap = float(np.max(gaps))
+        if not math.isfinite(bound):
+            raise NotProvenError(f"the scores of a table are too large for {self.form.name}")
+        if not known:
+            if not math.isfinite(gap):
+                raise NotProvenError(f"the slope of a table of {function} could not be bounded")
+            return arb(bound) + 2 * error, arb(bound) + arb(gap) * rounding
+        bent = (2 * error).min(arb(gap) * rounding) if math.isfinite(gap) else 2 * error
+        return arb(bound) + bent, arb(bound) + bent + arb(steepest) * rounding
+
+
+def _edges(given: Any, cover: Interval | None = None) -> tuple[float, ...]:
+    """Increasing floats as a tuple."""
+    edges = tuple(own_edges(given, MAX_PIECES).tolist())
+    if cover is not None and not (edges[0] <= cover[0] and cover[1] <= edges[-1]):
+        raise RefutedError("the pieces in evidence.json do not cover the range of an argument")
+    return edges
+
+
+def _met(edges: tuple[float, ...], ends: Interval) -> tuple[float, ...]:
+    """The edges of the pieces that an interval meets; they cover it."""
+    if not edges[0] <= ends[0] <= ends[1] <= edges[-1]:
+        raise RefutedError("the pieces in evidence.json do not meet the range of an argument")
+    first = min(bisect_right(edges, ends[0]), len(edges) - 1) - 1
+    return edges[first : max(bisect_left(edges, ends[1]), first + 1) + 1]

@@ -1,0 +1,80 @@
+"""Signs of the nodes of an expression: from those of its arguments, and of normal forms where these do not tell.
+
+A sign is 2 (> 0), 1 (>= 0), -1, -2 or 0 (unknown), at every point of the box at which the node is defined: a
+divisor is not zero there, and what stands under a root is not negative. A sum of terms >= 0, one of them > 0, is
+> 0; signs of factors multiply; equal factors are a power. Normal forms multiply everything out and lose such
+signs, but know those that are proven, and all that follows from cancellation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from transformula.kernel.algebra import Form
+from transformula.kernel.errors import RefutedError
+from transformula.kernel.expression import Expr, walk
+from transformula.kernel.normal_forms import Algebra
+
+#: What is > 0 or >= 0 whatever its argument, and functions that have the sign of their argument.
+_POSITIVE = {"constant": 2, "exp": 2, "cosh": 2, "acos": 1}
+_ODD = ("sinh", "tanh", "atan", "asin")
+
+
+class NodeSigns:
+    """Signs of nodes under what an algebra knows; ``names`` gives the forms of further variables."""
+
+    def __init__(self, algebra: Algebra, names: Mapping[str, Form] | None = None) -> None:
+        self.algebra, self.names = algebra, names
+        self.forms: dict[Expr, Form] = {}
+        self.known: dict[Expr, int] = {}
+
+    def of(self, expr: Expr) -> int:
+        """The sign of an expression."""
+        for node in walk(expr):
+            if node not in self.known:
+                sign = self._node(node, [self.known[a] for a in node.args])
+                self.known[node] = sign if abs(sign) == 2 else max(sign, self._form(node), key=abs)
+        return self.known[expr]
+
+    def _form(self, node: Expr) -> int:
+        try:
+            return self.algebra.sign(self.algebra.of(node, self.names, done=self.forms))
+        except RefutedError:  # too large
+            return 0
+
+    def _node(self, node: Expr, args: list[int]) -> int:
+        op = node.op
+        if node.number is not None:
+            return 2 * ((node.number > 0) - (node.number < 0)) or 1
+        if op == "add":
+            return max(args, key=abs) if min(args) > 0 or max(args) < 0 else 0
+        if op == "mul":
+            sign = 2
+            for factor, count in Counter(node.args).items():
+                sign = _times(sign, _power(self.known[factor], count))
+            return sign
+        if op == "div":
+            return _times(args[0], 2 * _direction(args[1]))
+        if op == "pow":
+            by = node.args[1].number
+            if by is None or by.denominator != 1:
+                return 2 if args[0] == 2 or (by is not None and by < 0) else 1
+            return _power(args[0], int(by)) if by > 0 else 2 * _direction(_power(args[0], int(by)))
+        if op in ("sqrt", "abs"):
+            return max(abs(args[0]), 1)
+        if op in ("min", "max"):
+            return min(args) if op == "min" else max(args)
+        return args[0] if op in _ODD else _POSITIVE.get(op, 0)
+
+
+def _direction(sign: int) -> int:
+    return (sign > 0) - (sign < 0)
+
+
+def _times(a: int, b: int) -> int:
+    return min(abs(a), abs(b)) * _direction(a) * _direction(b)
+
+
+def _power(sign: int, by: int) -> int:
+    return sign if by % 2 else max(abs(sign), 1)

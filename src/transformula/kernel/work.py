@@ -1,0 +1,38 @@
+"""How much one proof may do, so that no folder keeps a checker busy for minutes.
+
+Work is counted in microseconds of an ordinary machine, by what is about to be done, and never timed: the same
+folder gets the same answer on every machine. What is too much work is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from transformula.kernel.errors import RefutedError
+
+#: Some ten seconds.
+MAX_WORK = 10_000_000.0
+
+_spent: ContextVar[list[float] | None] = ContextVar("spent", default=None)
+
+
+@contextmanager
+def limited(most: float = MAX_WORK) -> Iterator[list[float]]:
+    """Count the work of what is done inside, from zero, and refuse more than ``most``."""
+    meter = [0.0, most]
+    before = _spent.set(meter)
+    try:
+        yield meter
+    finally:
+        _spent.reset(before)
+
+
+def spend(work: float) -> None:
+    """Count work that is about to be done; outside of `limited` there is no limit."""
+    meter = _spent.get()
+    if meter is not None:
+        meter[0] += work
+        if not meter[0] <= meter[1]:
+            raise RefutedError("to prove what this folder claims takes too much work")

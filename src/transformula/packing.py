@@ -1,0 +1,97 @@
+"""The one door through which models are packaged: weights, description and evidence become file contents.
+
+The kernel reads what is written here (`transformula.kernel.files`); this is the writing half, and the
+certificate that goes with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from transformula.errors import NotProvenError
+from transformula.kernel.claim import Certificate, Proof
+from transformula.kernel.description import Description
+from transformula.kernel.files import Packed
+from transformula.kernel.rounding import describe
+from transformula.kernel.weights import Block, Weights, named_matrices
+
+#: Claims are this much above what was proven here, so that the last digits of another machine's
+#: libraries cannot make an honest certificate fail.
+CLAIM_MARGIN = 1.001
+
+
+def pack(weights: Weights, description: Description, evidence: Mapping[str, Any]) -> Packed:
+    """Turn weights, what they compute and where to cut into file contents."""
+    from safetensors.numpy import save
+
+    arrays: dict[str, Any] = {}
+    for name, matrix in named_matrices(weights):
+        for part in ("rows", "cols", "values"):
+            arrays[f"{name}.{part}"] = np.ascontiguousarray(getattr(matrix, part))
+    text = json.dumps(evidence, separators=(",", ":"), allow_nan=False) + "\n"
+    return Packed(save(arrays), outlined(weights, description).to_json(), text)
+
+
+def outlined(weights: Weights, description: Description) -> Description:
+    """The description with the outline of its weights filled in."""
+    matrices = dict(named_matrices(weights))
+    return replace(
+        description,
+        inputs=list(weights.inputs),
+        slots=list(weights.slots),
+        tokens=weights.tokens,
+        dtype=weights.dtype,
+        blocks=[_block_outline(block) for block in weights.blocks],
+        shapes={name: list(matrix.shape) for name, matrix in matrices.items()},
+        exact={name: [str(v) for v in m.exact] for name, m in matrices.items() if m.exact is not None},
+    )
+
+
+def _block_outline(block: Block) -> dict[str, Any]:
+    return {
+        "kind": block.attention.kind,
+        "scale": block.attention.scale,
+        "heads": [{"output": head.output is not None} for head in block.attention.heads],
+        "feed_forward": block.feed_forward is not None,
+    }
+
+
+def certify(packed: Packed, description: Description, dtype: str, proof: Proof, eps: float | None) -> Certificate:
+    """Write down what was proven, or refuse if it does not meet the tolerance.
+
+    Without a tolerance the proven bound itself becomes the claim.
+    """
+    claimed = check_bound(proof, eps, dtype)
+    return Certificate(
+        construction=description.construction,
+        approximation=claimed.approximation,
+        rounding=claimed.rounding,
+        eps=claimed.bound if eps is None else float(eps),
+        dtype=dtype,
+        rounding_model=describe(dtype),
+        **packed.hashes,  # type: ignore[arg-type]
+    )
+
+
+def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
+    """What may be claimed of a proof; refused if it does not meet the tolerance."""
+    claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN)
+    if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
+        message = _shortfall(claimed, eps, dtype)
+        raise NotProvenError(message, best_bound=claimed.bound, rounding=claimed.rounding)
+    return claimed
+
+
+def _shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
+    parts = f"approximation {proof.approximation:.3g} + rounding {proof.rounding:.3g}"
+    if eps is None:
+        return f"no finite bound is proven: the best bound is {proof.bound:.3g} ({parts})"
+    advice = f"ask for eps >= {proof.bound:.2g}"
+    if proof.rounding > eps:
+        advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
+    return f"eps = {eps:g} is not proven: the best bound is {proof.bound:.3g} ({parts}); {advice}"

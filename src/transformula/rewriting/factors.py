@@ -1,0 +1,107 @@
+"""Products taken apart: a constant times powers of different bases."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from transformula.kernel import expression as ex
+from transformula.kernel.expression import Expr, variables_of
+
+
+def factors_of(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
+    """The expression as constant · Π base^exponent, equal bases merged.
+
+    Roots of different degrees stay apart: x^(1/2)·x^(1/3) has the bases x and x^(1/3), as the normal form
+    has an atom for each root, and no x^(1/6) that both are powers of.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> [(str(b), str(e)) for b, e in factors_of(parse("3*x*sqrt(x)*y/x**2"))[1].items()]
+    [('x', '-1/2'), ('y', '1')]
+    """
+    constant = ex.number(1)
+    powers: dict[Expr, Fraction] = {}
+    stack = [(expr, Fraction(1))]
+    while stack:
+        node, exponent = stack.pop()
+        if not variables_of(node):
+            constant = ex.mul(constant, ex.power(node, ex.number(exponent)))
+        elif node.op == "mul" and exponent.denominator == 1:
+            stack.extend((a, exponent) for a in reversed(node.args))
+        elif node.op == "div" and exponent.denominator == 1:
+            stack += [(node.args[1], -exponent), (node.args[0], exponent)]
+        elif node.op == "pow" and exponent.denominator == 1 and node.args[1].number is not None:
+            stack.append((node.args[0], exponent * node.args[1].number))
+        elif node.op == "sqrt" and exponent.denominator == 1:
+            stack.append((node.args[0], exponent / 2))
+        else:
+            base, by = _own_base(powers, node, exponent)
+            powers[base] = powers.get(base, Fraction(0)) + by
+        if not stack:  # what stayed whole under a root may come apart once the roots are squared
+            whole = [b for b, e in powers.items() if e and e.denominator == 1 and _comes_apart(b, powers)]
+            stack = [(b, powers.pop(b)) for b in whole]
+    return constant, {base: e for base, e in powers.items() if e}
+
+
+def _own_base(powers: dict[Expr, Fraction], base: Expr, exponent: Fraction) -> tuple[Expr, Fraction]:
+    """The base and exponent under which a power is to be collected."""
+    root = exponent.denominator
+    if root > 1 and not _merges(powers.get(base, Fraction(0)).denominator, root):
+        return ex.power(base, ex.number(Fraction(1, root))), Fraction(exponent.numerator)
+    return base, exponent
+
+
+def _merges(one: int, other: int) -> bool:
+    """Whether roots of these degrees are powers of one of them, however the kernel takes them."""
+    if 1 in (one, other) or one == other:
+        return True
+    least = next(p for p in range(2, one + 1) if one % p == 0)
+    return all(_is_power(degree, least) for degree in (one, other))
+
+
+def _is_power(number: int, prime: int) -> bool:
+    while number % prime == 0:
+        number //= prime
+    return number == 1
+
+
+def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
+    if base.op == "pow" and base.args[1].number is not None:
+        root = base.args[1].number.denominator
+        return _merges(powers.get(base.args[0], Fraction(0)).denominator, root)
+    return base.op in ("mul", "div", "sqrt")
+
+
+def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
+    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then."""
+    for total, exponent in powers.items():
+        if total.op != "add":
+            continue
+        for base in (b for b, e in powers.items() if b is not total and e == exponent):
+            if any(factors_of(term)[1].get(base, 0) < 0 for term in total.args):
+                terms = [product_of(*factors_of(ex.mul(base, term))) for term in total.args]
+                rest = {b: e for b, e in powers.items() if b not in (base, total)}
+                merged = ex.add(*terms)
+                rest[merged] = rest.get(merged, Fraction(0)) + exponent
+                return distributed(rest)
+    return powers
+
+
+def product_of(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
+    """constant · Π base^exponent as one expression."""
+    return ex.mul(constant, *(ex.power(b, ex.number(e)) for b, e in powers.items()))
+
+
+def quotient_of(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
+    """The same as one quotient: negative powers go below.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> str(quotient_of(*factors_of(parse("3*x*y**(-2)*(2*z)**(-1)"))))
+    '(3/2*x)/(y**2*z)'
+    """
+    above = product_of(constant, {b: e for b, e in powers.items() if e > 0})
+    below = [ex.power(b, ex.number(-e)) for b, e in powers.items() if e < 0]
+    return ex.div(above, ex.mul(*below)) if below else above

@@ -1,0 +1,74 @@
+"""Choices that the lowering of a formula leaves to its caller: they change accuracy, never truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple, Protocol
+
+from transformula.kernel.expression import Expr
+
+
+class Balance(NamedTuple):
+    """How to split a product: ab with centres a₀, b₀ and weight λ."""
+
+    left: Fraction
+    right: Fraction
+    weight: Fraction
+
+
+class Guide(Protocol):
+    """Choices that change a circuit's accuracy but not what it computes."""
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """How to split the product of two meanings."""
+
+    def centre(self, argument: Expr) -> Fraction:
+        """The centre c in u² = (u − c)² + 2cu − c²."""
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """What to take off the values of a table of ``function`` in u."""
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """Whether errors might carry the argument below or above the function's domain."""
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
+
+    def directions(self, radicand: Expr) -> int:
+        """In how many directions to measure the length √radicand; 0 for a table of the root."""
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Whether to read a function of a product of powers of these bases at the sum of their logarithms."""
+
+
+class PlainGuide:
+    """Products split evenly, nothing clamped."""
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """Centres 0, weight 1."""
+        return Balance(Fraction(0), Fraction(0), Fraction(1))
+
+    def centre(self, argument: Expr) -> Fraction:
+        """Centre 0."""
+        return Fraction(0)
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """Nothing."""
+        return Fraction(0)
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """No clamps."""
+        return False, False
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """As it is written."""
+        return False
+
+    def directions(self, radicand: Expr) -> int:
+        """A table of the root."""
+        return 0
+
+    def in_logs(self, bases: Sequence[Expr]) -> bool:
+        """Products are multiplied."""
+        return False

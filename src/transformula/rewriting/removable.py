@@ -1,0 +1,153 @@
+"""Removable singularities: sin(u)/u where u may vanish is sinc(u), which is 1 there.
+
+A quotient sin(a)^k / Π b^e with a = c·Πb^m equals (c·sinc(a))^k times what is left of the quotient, wherever
+it is defined. If every b that may vanish in a is divided by often enough, the second form is also defined
+where the first is not, and extends it continuously. Each replacement of one quotient in the formula is a
+`Step`; the steps are applied one after the other, and the kernel checks each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from flint import arb
+
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import enclose, precision, to_fmpq
+from transformula.kernel.boxes import Box
+from transformula.kernel.errors import FormulaError
+from transformula.kernel.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.intervals import UndefinedError, range_of
+from transformula.kernel.parsing import parse
+from transformula.kernel.printing import to_text
+from transformula.kernel.regions import Region
+from transformula.rewriting.factors import factors_of, quotient_of
+
+#: No formula a person would write needs more.
+_MAX_STEPS = 1_000
+_BITS = 128
+#: Places inside an interval at which a quotient is looked at, as parts of its length.
+_SHARES = (Fraction(1, 2), Fraction(5, 8), Fraction(3, 8), Fraction(3, 4), Fraction(1, 4), Fraction(9, 16))
+
+
+@dataclass(frozen=True)
+class Step:
+    """``of`` in the formula becomes ``becomes``; ``at`` is a point of the box where ``of`` is defined."""
+
+    of: Expr
+    becomes: Expr
+    at: tuple[tuple[str, Fraction], ...]
+
+    def applied(self, expr: Expr) -> Expr:
+        """The expression after the step."""
+        return substitute(expr, {self.of: self.becomes})
+
+
+def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], list[Step]]:
+    """The outputs with sin(u)/u written as sinc(u) wherever u may vanish on the box, and the steps there.
+
+    Examples
+    --------
+    >>> (found,), steps = removable_steps([parse("exp(sin(2*x)/x)")], Box.of("x=-1..1"))
+    >>> str(found), [(str(step.of), str(step.becomes)) for step in steps]
+    ('exp(2*sinc(2*x))', [('sin(2*x)/x', '2*sinc(2*x)')])
+    """
+    current, steps = tuple(outputs), list[Step]()
+    while len(steps) < _MAX_STEPS:
+        step = next(_possible(current, box), None)
+        if step is None:
+            break
+        current = tuple(step.applied(expr) for expr in current)
+        steps.append(step)
+    return current, steps
+
+
+def without_removable(expr: Expr, box: Box) -> Expr:
+    """The expression with sin(u)/u written as sinc(u) wherever u may vanish on the box.
+
+    Examples
+    --------
+    >>> str(without_removable(parse("sin(x)**2/x**2 + sin(y)/y"), Box.of("x=-1..1, y=1..2")))
+    'sinc(x)**2 + sin(y)/y'
+    """
+    (extended,), _ = removable_steps([expr], box)
+    return extended
+
+
+def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
+    """Steps that can be taken next, the innermost quotients first."""
+    for expr in outputs:
+        if not any(node.op == "sin" for node in walk(expr)):
+            continue
+        for node in walk(expr):
+            new = _repaired(node, box) if node.op in ("mul", "div", "pow") else None
+            at = None if new is None else _defined_at(node, box)
+            if new is None or at is None:
+                continue
+            try:
+                becomes = parse(to_text(new), box.variables)
+                same = parse(to_text(node), box.variables) == node
+            except FormulaError:
+                continue
+            if same and becomes != node:
+                yield Step(node, becomes, at)
+
+
+def _repaired(expr: Expr, box: Box) -> Expr | None:
+    """The same quotient without the division by what may vanish, if it has one that sines make up for."""
+    constant, powers = factors_of(expr)
+    changed = False
+    for base, exponent in list(powers.items()):
+        if base.op != "sin" or exponent <= 0 or exponent.denominator != 1:
+            continue
+        scale, inside = factors_of(base.args[0])
+        vanishing = [b for b in inside if _may_vanish(b, box)]
+        if not vanishing or any(inside[b] <= 0 or powers.get(b, Fraction(0)) >= 0 for b in vanishing):
+            continue
+        whole = Fraction(int(min(exponent, *(-powers[b] / inside[b] for b in vanishing))))
+        if not whole:
+            continue
+        powers[base] -= whole
+        for b, m in inside.items():
+            powers[b] = powers.get(b, Fraction(0)) + whole * m
+        sinc = ex.call("sinc", base.args[0])
+        powers[sinc] = powers.get(sinc, Fraction(0)) + whole  # there may be some already
+        constant = ex.mul(constant, ex.power(scale, ex.number(whole)))
+        changed = True
+    return quotient_of(constant, {b: e for b, e in powers.items() if e}) if changed else None
+
+
+def _may_vanish(expr: Expr, box: Box) -> bool:
+    try:
+        low, high = range_of(expr, Region.of_box(box).ends)
+    except UndefinedError:
+        return True
+    return bool(low <= 0 <= high)
+
+
+def _defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None:
+    """A point of the box, in short rationals, at which the expression is defined."""
+    names = [name for name in box.variables if name in variables_of(expr)]
+    for shift in range(len(_SHARES)):
+        point = {
+            name: _inside(box, box.variables.index(name), _SHARES[(shift + k) % len(_SHARES)])
+            for k, name in enumerate(names)
+        }
+        with precision(_BITS):
+            if enclose(expr, {name: arb(to_fmpq(x)) for name, x in point.items()}).is_finite():
+                return tuple(point.items())
+    return None
+
+
+def _inside(box: Box, index: int, share: Fraction) -> Fraction:
+    """A rational with few digits, about so far from an interval's lower end to its upper one."""
+    with precision(_BITS):
+        low, high = enclose(box.lower[index]), enclose(box.upper[index])
+        _, exponent = (high - low).mid().man_exp()
+        bits = int((high - low).mid().man_exp()[0]).bit_length() + int(exponent)
+        grain = Fraction(2) ** (bits - 6)  # at most a sixteenth of the interval
+        place = low + arb(to_fmpq(share)) * (high - low)
+        mantissa, exponent = (place.mid() / arb(to_fmpq(grain)) + arb("0.5")).floor().mid().man_exp()
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent) * grain

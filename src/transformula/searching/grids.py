@@ -1,0 +1,204 @@
+"""Where to cut the box of a grid table's arguments, so that the kernel's bounds on the pieces are small.
+
+Boxes above the target are cut in 2**d; if the function's rest is to blame (a kink, a singular place), only
+along the axes that lower it. Every leaf is kept: the kernel bounds each of them again, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from transformula.kernel.balls import precision, round_up
+from transformula.kernel.coverings import Ends, defined_on, products
+from transformula.kernel.errors import NotProvenError
+from transformula.kernel.expression import Expr
+from transformula.kernel.grids import BITS, MAX_LEAVES, ORDERS, bounds_on
+from transformula.kernel.modelling import model_of
+from transformula.kernel.models import TINY, Floats, boxes_of
+from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
+from transformula.kernel.tables import Table
+from transformula.progress import report
+
+Mask = NDArray[np.bool_]
+
+_MAX_LEVELS = 60
+#: Without a target: refine until the bound is at most this times an error that occurs.
+_TIGHTNESS = 1.5
+#: Order and number at once of the models that only choose where to cut.
+_ROUGH, _CHUNK = 4, 4096
+#: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
+_CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
+_COARSE = 0.01
+_MAX_HALVINGS = 40
+
+
+def find_pieces(
+    table: Table,
+    function: Expr,
+    names: Sequence[str],
+    ends: Sequence[Ends],
+    target: float | None = None,
+    budget: int = MAX_LEAVES,
+) -> dict[str, Any]:
+    """Find edges and trees for `kernel.grids.grid_error`.
+
+    Parameters
+    ----------
+    target : float, optional
+        A bound that is small enough. Without it, refine until the bound is tight.
+    budget : int
+        Boxes that may be examined.
+
+    Raises
+    ------
+    NotProvenError
+        With the best bound, if the budget is spent or boxes get too small.
+    """
+    starts = zip(table.slopes, table.offsets, ends, strict=True)
+    edges = [first_edges(a, b, *e) for a, b, e in starts]
+    lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
+    levels: list[Mask] = []
+    settled = seen = 0.0
+    best, examined = math.inf, 0
+    with precision(BITS):
+        while True:
+            count = lower.shape[1]
+            if examined + count > budget or len(levels) > _MAX_LEVELS:
+                raise _refusal(function, "the boxes to examine ran out", best, seen)
+            bounds = bounds_on(table, function, names, lower, upper)
+            error = bounds.error
+            examined += count
+            seen = max(seen, float(bounds.reached.max()))
+            goal = max(_TIGHTNESS * seen, TINY)
+            if target is not None:
+                goal = max(goal, target) if seen > target else target
+            stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
+            goal = float(np.max(error[stuck], initial=goal))
+            done = error <= max(goal, settled)
+            done[done] = defined_on(function, names, ends, lower[:, done], upper[:, done])
+            settled = float(np.max(error[done], initial=settled))
+            best = max(settled, float(error.max()))
+            report("proving", examined, int((~done).sum()))
+            axes = np.zeros(lower.shape, dtype=np.bool_)
+            axes[:, ~done] = _axes_to_cut(function, names, lower[:, ~done], upper[:, ~done],
+                                          (bounds.rest > 0.5 * error)[~done])  # fmt: skip
+            levels.append(axes)
+            if done.all():
+                break
+            lower, upper = cut_boxes(lower, upper, axes)
+            if not (lower < upper).all():
+                raise _refusal(function, "a box became too small to be cut", best, seen)
+    return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
+
+
+def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
+    proven = best if math.isfinite(best) else None
+    return NotProvenError(f"a table of {function} is not proven: {reason}", best_bound=proven, measured=seen)
+
+
+def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:
+    """Axes, shape (d, boxes): all, or where the function's rest is to blame those that lower it."""
+    axes = np.ones(lower.shape, dtype=np.bool_)
+    if not blame.any():
+        return axes
+    centre, radius = boxes_of(lower[:, blame], upper[:, blame])
+    rest = _rest(function, names, centre, radius)
+    for axis in range(len(names)):
+        narrow = radius.copy()
+        narrow[axis] /= 2
+        with np.errstate(invalid="ignore"):
+            axes[axis, blame] = ~(_rest(function, names, centre, narrow) > 0.85 * rest)
+    axes[:, ~axes.any(axis=0)] = True
+    return axes
+
+
+def _rest(function: Expr, names: Sequence[str], centre: Floats, radius: Floats) -> Floats:
+    order = min(ORDERS[len(names)], _ROUGH)
+    parts = [slice(k, k + _CHUNK) for k in range(0, centre.shape[1], _CHUNK)]
+    return np.concatenate([model_of(function, tuple(names), centre[:, p], radius[:, p], order).rest for p in parts])
+
+
+def cut_boxes(lower: Floats, upper: Floats, axes: Mask) -> tuple[Floats, Floats]:
+    """The open boxes, halved along the chosen axes: parts of a box side by side, as in a tree's preorder."""
+    chosen = axes.any(axis=0)
+    lower, upper, axes = lower[:, chosen], upper[:, chosen], axes[:, chosen]
+    for axis in range(len(lower)):
+        copies = np.repeat(np.arange(lower.shape[1]), 1 + axes[axis])
+        second = np.concatenate([[False], copies[1:] == copies[:-1]])
+        first = np.concatenate([second[1:], [False]])
+        lower, upper, axes = lower[:, copies], upper[:, copies], axes[:, copies]
+        middle = lower[axis] + (upper[axis] - lower[axis]) / 2
+        lower[axis, second] = middle[second]
+        upper[axis, first] = middle[first]
+    return lower, upper
+
+
+def trees_of(levels: Sequence[Mask]) -> list[list[int]]:
+    """Preorder lists from the axes cut at each level."""
+    cuts = [[np.flatnonzero(column).tolist() for column in level.T] for level in levels]
+    first = [np.concatenate([[0], np.cumsum([2 ** len(c) if c else 0 for c in level])]) for level in cuts]
+    trees = []
+    for box in range(len(cuts[0])):
+        tree: list[int] = []
+        stack: list[tuple[int, int, list[int]]] = [(0, box, [])]  # level, first of its parts, axes left to cut
+        while stack:
+            level, part, axes = stack.pop()
+            if axes:
+                tree.append(axes[0])
+                stack.append((level, part + 2 ** (len(axes) - 1), axes[1:]))
+                stack.append((level, part, axes[1:]))
+            elif cuts[level][part]:
+                stack.append((level + 1, int(first[level][part]), cuts[level][part]))
+            else:
+                tree.append(-1)
+        trees.append(tree)
+    return trees
+
+
+def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floats:
+    """Edges of the first boxes: where neighbouring tokens take turns, ends rounded outward."""
+    low, high = -round_up(-lower), round_up(upper)
+    high = max(high, math.nextafter(low, math.inf))
+    order = np.argsort(slopes)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        at = -np.diff(offsets[order]) / np.diff(slopes[order])
+    gap = (high - low) * 1e-9
+    marks = [low]
+    for mark in np.unique(at[np.isfinite(at)]).tolist():
+        if mark - marks[-1] > gap and high - mark > gap:
+            marks.append(mark)
+    return np.array([*marks, high])
+
+
+def find_softmax(table: Table, ends: Sequence[Ends]) -> list[list[float]]:
+    """Edges for `kernel.softmax.rounding_bound`: intervals on which the weights' Taylor models converge."""
+    d = len(table.slopes)
+    axes = zip(table.slopes, table.offsets, ends, strict=True)
+    return [_fine_edges(a, b, e, SOFTMAX_ORDERS[d], _CUTS[d]).tolist() for a, b, e in axes]
+
+
+def _fine_edges(slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int) -> Floats:
+    edges = first_edges(slopes, offsets, *ends)
+    for _ in range(cuts):
+        edges = np.unique(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))
+    for _ in range(_MAX_HALVINGS):
+        centre, radius = boxes_of(edges[:-1], edges[1:])
+        scores = slopes * centre[:, None] + offsets
+        scores -= scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores)
+        weights /= weights.sum(axis=1, keepdims=True)
+        rates = np.abs(slopes - weights @ slopes[:, None]) * radius[:, None]
+        growth = np.exp(np.clip(scores + rates, -700.0, 100.0))
+        lost = (growth * rates**order).sum(axis=1) / math.factorial(order)
+        bad = lost > _COARSE
+        finer = np.unique(np.concatenate([edges, centre[bad]]))
+        if len(finer) == len(edges):
+            break
+        edges = finer
+    return edges

@@ -1,0 +1,119 @@
+"""A formula made ready: extended over removable singularities, signs found, and shown to be defined on its box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from transformula.errors import NotProvenError, RefutedError
+from transformula.kernel.boxes import Formula
+from transformula.kernel.derivations import parsed
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.expression import Expr
+from transformula.kernel.facts import Facts
+from transformula.kernel.node_signs import NodeSigns
+from transformula.kernel.printing import to_text
+from transformula.kernel.ranges import open_nodes
+from transformula.kernel.regions import Region
+from transformula.rewriting.conjugates import conjugated
+from transformula.rewriting.derivation import Sign, extended_formula, signs_of
+from transformula.searching.definedness import find_defined
+from transformula.searching.ranges import find_sign_tree
+
+#: Parts of the box that the search for one sign may look at.
+_MAX_PARTS = 200
+#: The sign of what is not zero.
+_STRICT = 2
+
+
+class _Definedness(Evidence):
+    """Searches for the parts on which a formula is defined."""
+
+    def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
+        return find_defined(expr, region, known)
+
+
+class _Search(Facts):
+    """Facts that are tried one by one; what cannot be proven is left out.
+
+    Parameters
+    ----------
+    tried : dict
+        Trees of signs by text, None where none was found: what another search found out already.
+    """
+
+    def __init__(self, formula: Formula, tried: dict[str, list[int] | None]) -> None:
+        super().__init__(Formula((), formula.box), {}, Evidence({}))
+        self.found: dict[str, list[int]] = {}
+        self.tried = tried
+
+    def try_sign(self, expr: Expr) -> None:
+        """Learn a sign if it can be proven, and does not follow from others."""
+        text = to_text(expr)
+        if text in self.found or self.tried.get(text, ()) is None:
+            return
+        try:
+            if abs(self.algebra.sign(self.algebra.of(expr))) == _STRICT:
+                return
+            tree, seen = self.tried.get(text), self.seen(expr)
+            if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
+                tree = [-1]
+            if tree is None:
+                tree = find_sign_tree(expr, self.region, seen, _MAX_PARTS)
+            self.add_sign(expr, tree)
+        except (NotProvenError, RefutedError):
+            self.tried[text] = None
+            return
+        self.tried[text] = self.found[text] = tree
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A formula made ready.
+
+    ``extended`` is the formula extended by ``steps``, as they are stored, and ``written`` the same with roots that
+    nearly cancel written by their conjugates. ``signs`` are the trees of those that were proven, by text, ``known``
+    the nodes that are defined, ``tried`` what searches for signs have found out.
+    """
+
+    extended: Formula
+    written: tuple[Expr, ...]
+    steps: list[dict[str, Any]]
+    signs: dict[str, list[int]]
+    known: frozenset[Expr]
+    tried: dict[str, list[int] | None]
+
+
+@lru_cache(maxsize=32)
+def prepared(formula: Formula) -> Prepared:
+    """Make a formula ready.
+
+    Raises
+    ------
+    NotProvenError
+        If it is not seen to be defined on its box: which part fails, where, and on which box it would not.
+    """
+    extended, steps = extended_formula(formula)
+    written, facts = conjugated(extended.outputs, extended.box)
+    search = _Search(extended, {})
+    for sign in signs_of(written, extended.box, facts=facts):
+        search.try_sign(sign.expr)
+    for sign in signs_of(extended.outputs, extended.box) if written != extended.outputs else ():
+        search.try_sign(sign.expr)
+    for expr in extended.outputs:
+        find_defined(expr, search.region, search.seen(expr))
+        search.known |= search.seen(expr)
+    return Prepared(extended, written, steps, search.found, search.known, search.tried)
+
+
+def proven_signs(candidates: Iterable[Sign], ground: Prepared) -> dict[str, list[int]]:
+    """Trees of the signs that can be proven, by text, those of the formula itself first."""
+    search = _Search(ground.extended, ground.tried)
+    for text, tree in ground.signs.items():
+        search.add_sign(parsed(text, search.region.names), tree)
+        search.found[text] = tree
+    for sign in candidates:
+        search.try_sign(sign.expr)
+    return search.found

@@ -1,0 +1,167 @@
+"""Where to cut the range of a table of one axis, so that the kernel's bounds of error and slope are tight.
+
+Nothing here is trusted: the kernel computes every bound again on the pieces that are found.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from flint import arb
+
+from transformula.kernel.balls import from_float, precision, round_down, round_up
+from transformula.kernel.errors import NotProvenError
+from transformula.kernel.expression import Expr, variables_of
+from transformula.kernel.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.models import Floats
+from transformula.kernel.slopes import SlopePieces
+from transformula.kernel.tables import Piece, Table, TablePieces
+
+#: Pieces are cut until the bound is at most this times an error that occurs.
+_TIGHTNESS = 1.08
+#: Errors below this share of abs(f) are not worth refining: no float shows them.
+_NOISE = 2.0**-60
+_MAX_SLOPE_PIECES = 600
+_SLOPE_TIGHTNESS = 1.2
+#: How far a piece may reach beyond the interval that it is meant for, as part of that.
+_STICK_OUT = 1e-3
+
+
+class PieceSearch:
+    """Edges of pieces on which |T − f| is bounded tightly, on ever more of the table's range.
+
+    Parameters
+    ----------
+    low, high : where the table's arguments may be and the function is defined.
+    exact : the ends exactly, and nodes of the function that are known to be defined between them.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        function: Expr,
+        low: float,
+        high: float,
+        exact: tuple[Ends | None, frozenset[Expr]] = (None, frozenset()),
+    ) -> None:
+        if not -math.inf < low <= high < math.inf:
+            raise NotProvenError(f"the range {low} .. {high} of a table is not finite")
+        high = high if low < high else math.nextafter(low, math.inf)
+        self.function, self.name = function, next(iter(variables_of(function)), "u")
+        first, last = exact[0] or (from_float(low), from_float(high))
+        self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
+        self.edges = _first_edges(table, low, high)
+        self.most = max(6000, 40 * table.values.size)
+        self._known: dict[tuple[float, float], Piece] = {}
+
+    def refine(self, low: float, high: float) -> list[float]:
+        """Edges after halving pieces that meet an interval, the worst first, until their bound is tight there.
+
+        Raises
+        ------
+        NotProvenError
+            If the function is found undefined, or no finite bound is found.
+        """
+        self.edges = with_ends(self.edges, low, high)
+        met = [(a, b) for a, b in pairwise(self.edges) if b >= low and a <= high]
+        heap: list[tuple[float, float, float]] = []
+        reached = size = 0.0
+
+        def add(a: float, b: float) -> None:
+            nonlocal reached, size
+            piece = self._on(a, b)
+            reached, size = max(reached, piece.reached), max(size, piece.size)
+            heapq.heappush(heap, (-piece.error, a, b))
+
+        for a, b in met:
+            add(a, b)
+        new: list[float] = []
+        while -heap[0][0] > max(_TIGHTNESS * reached, size * _NOISE) and len(self._known) < self.most:
+            _, a, b = heap[0]
+            middle = a + (b - a) / 2
+            if not a < middle < b:
+                break
+            heapq.heappop(heap)
+            new.append(middle)
+            add(a, middle)
+            add(middle, b)
+        self.edges = sorted([*self.edges, *new])
+        if not math.isfinite(heap[0][0]):
+            raise NotProvenError(f"a table of {self.function} could not be bounded on u = {low:.6g}..{high:.6g}")
+        return list(self.edges)
+
+    def _on(self, a: float, b: float) -> Piece:
+        if (a, b) not in self._known:
+            self._known[a, b] = piece = self.bounds.on(a, b)
+            _check_defined(piece, self.function, self.name, a, b)
+        return self._known[a, b]
+
+
+def find_pieces(table: Table, function: Expr, ends: tuple[arb, arb]) -> list[float]:
+    """Edges of pieces on which `tables.table_error` is tight, the worst piece halved first.
+
+    Raises
+    ------
+    NotProvenError
+        If the function is found undefined.
+    """
+    with precision(128):
+        low, high = round_down(ends[0]), round_up(ends[1])
+    return PieceSearch(table, function, low, high).refine(low, high)
+
+
+def with_ends(edges: Sequence[float], low: float, high: float) -> list[float]:
+    """Edges with two more just outside an interval, so that its pieces do not stick out of it far."""
+    by = _STICK_OUT * (high - low)
+    wanted = [(low - by, low), (high, high + by)]
+    new = [a if b == low else b for a, b in wanted if not any(a <= e <= b for e in edges)]
+    return sorted([*edges, *(e for e in new if edges[0] < e < edges[-1])])
+
+
+def _check_defined(piece: Piece, function: Expr, name: str, a: float, b: float) -> None:
+    if math.isfinite(piece.error):
+        return
+    try:
+        range_of(function, {name: (from_float(a), from_float(b))})
+    except UndefinedError as error:
+        if error.certain:
+            raise NotProvenError(f"{error} on {a:.6g} .. {b:.6g}", place=f"{name} = {a:.6g} .. {b:.6g}") from None
+
+
+def _first_edges(table: Table, low: float, high: float) -> list[float]:
+    """The ends, and where neighbouring scores are equal."""
+    order = np.argsort(table.slopes[0])
+    with np.errstate(all="ignore"):
+        at: Floats = -np.diff(table.offsets[0][order]) / np.diff(table.slopes[0][order])
+    least = (high - low) * 1e-9
+    edges = [low]
+    for mark in np.unique(at[(at > low + least) & (at < high - least)]).tolist():
+        if mark - edges[-1] > least:
+            edges.append(mark)
+    return [*edges, high]
+
+
+def find_slopes(table: Table, function: Expr | None, low: float, high: float, enough: float) -> list[float]:
+    """Edges of pieces on which `slopes.slope_gap` (`slopes.table_slope` without a function) is tight.
+
+    A bound of at most ``enough`` is not refined any further.
+    """
+    if not low < high:
+        high = math.nextafter(low, math.inf)
+    bounds = SlopePieces(table, function)
+    heap, reached = [(-math.inf, low, high)], 0.0
+    for _ in range(_MAX_SLOPE_PIECES):
+        worst, a, b = heap[0]
+        middle = a + (b - a) / 2
+        if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
+            break
+        heapq.heappop(heap)
+        for left, right in ((a, middle), (middle, b)):
+            upper, seen = bounds.on(left, right)
+            reached = max(reached, seen)
+            heapq.heappush(heap, (-upper, left, right))
+    return sorted([low, *(b for _, _, b in heap)])

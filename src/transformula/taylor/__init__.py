@@ -1,1 +1,0 @@
-"""Taylor models: proven ranges of expressions on boxes, one by one or thousands at a time."""

@@ -1,0 +1,175 @@
+"""The kernel stands alone: what it may import and contain, how long it is, and that it judges without the rest.
+
+Folders of benchmark cases are checked with ``python -m transformula.kernel`` in a process to which nothing of
+transformula but the kernel exists, and into which torch, scipy and the like cannot be imported.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transformula as tf
+from support.circuit_models import CASES
+from support.folders import open_folder
+from transformula import kernel
+
+ROOT = Path(kernel.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MAX_FILE_LINES = 8896
+#: Lines of all files together. What is trusted should not grow: lower this when it shrinks.
+LINES = 8896
+
+
+def _imports(tree):
+    """Every module that an import statement names, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_only_the_standard_library_numpy_and_flint(path):
+    for name in _imports(ast.parse(path.read_text())):
+        root = name.partition(".")[0]
+        ours = name.startswith("transformula.kernel.")
+        assert ours or root in ("numpy", "flint", "__future__") or root in sys.stdlib_module_names, name
+        assert root not in ("importlib", "runpy", "ctypes", "pickle", "marshal"), name
+
+
+#: What a verdict must not depend on, and ways to reach it.
+FORBIDDEN = r"""\b(
+    time\.(monotonic|time|perf_counter|process_time) | heapq | random | secrets | uuid | threading | asyncio
+    | concurrent | multiprocessing | subprocess | os\.(environ|getenv|cpu_count) | datetime | tempfile | socket
+    | __import__ | eval | exec | globals | setattr
+)\b"""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_clock_no_chance_no_search(path):
+    code = "\n".join(ast.unparse(node) for node in ast.parse(path.read_text()).body if not isinstance(node, ast.Expr))
+    without_texts = re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "''", code)
+    found = re.search(FORBIDDEN, without_texts, re.VERBOSE)
+    assert not found, found
+    assert not re.search(r"^\s*(import|from) (time|heapq|random)\b", path.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_file_is_long(path):
+    assert len(path.read_text().splitlines()) <= MAX_FILE_LINES
+
+
+def test_the_kernel_does_not_grow():
+    assert sum(len(path.read_text().splitlines()) for path in FILES) <= LINES
+
+
+# -- judging alone ------------------------------------------------------------------------------------------
+
+_MISSING = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ImportError(name + " is not installed here")
+
+sys.meta_path.insert(0, Missing())
+"""
+_ABSENT = (
+    "torch",
+    "scipy",
+    "safetensors",
+    "sklearn",
+    "sympy",
+    "matplotlib",
+    "threadpoolctl",
+    "mpmath",
+    "typer",
+    "rich",
+)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A folder for PYTHONPATH in which transformula is its kernel, and nothing else."""
+    place = tmp_path_factory.mktemp("alone")
+    (place / "transformula").mkdir()
+    shutil.copy(ROOT.parent / "__init__.py", place / "transformula")
+    shutil.copytree(ROOT, place / "transformula" / "kernel", ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "sitecustomize.py").write_text(_MISSING.format(absent=set(_ABSENT)))
+    return place
+
+
+def _python(alone, *arguments, threads=1):
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {"PYTHONPATH": str(alone), "PATH": os.environ["PATH"]} | dict.fromkeys(names, str(threads))
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, cwd=alone)
+
+
+def _check(alone, folder, threads=1):
+    done = _python(alone, "-m", "transformula.kernel", str(folder), "--json", threads=threads)
+    assert not done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_rest_is_not_there(alone):
+    for name in (*_ABSENT, "transformula.searching", "transformula.constructions", "transformula.model"):
+        done = _python(alone, "-c", f"import {name}")
+        assert done.returncode == 1 and "Error" in done.stderr, name
+    done = _python(alone, "-c", "import transformula.kernel; print(transformula.kernel.__file__)")
+    assert Path(done.stdout.strip()).parent == alone / "transformula" / "kernel", done
+
+
+#: Cases of the benchmark, and whether the circuit that other tests compile as well will do
+JUDGED = {"I.9.18": True, "I.12.2": True, "I.18.4": True, "test_5": True, "friedman1": True,
+          "I.14.3": False, "runge": False, "tanh50": False, "abs": False}  # fmt: skip
+
+
+def _model(name, dtype, circuits):
+    if JUDGED[name]:
+        return circuits(name, dtype)
+    case = CASES[name]
+    tolerance = {"eps": float(case["eps"])} if dtype == "float64" else {"rel": 1e-3}
+    return tf.compile(case["formula"], on=case["on"], dtype=dtype, **tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", JUDGED)
+def test_benchmark_cases_are_judged_alone_and_alike(name, dtype, circuits, alone, tmp_path):
+    """The same answer to the last bit, with one thread and with two, here and there."""
+    model = _model(name, dtype, circuits)
+    folder = model.save(tmp_path / "model")
+    status, said = _check(alone, folder)
+    assert status == 0 and said["verified"] and said["bound"] <= said["eps"] == model.certificate.eps
+    assert said["approximation"] <= model.certificate.approximation
+    assert (status, said) == _check(alone, folder, threads=2)
+    here = tf.verify(folder)
+    assert (here.approximation, here.rounding, list(here.reasons)) == (said["approximation"], said["rounding"], [])
+
+
+OTHERS = {
+    "corollary": lambda: tf.compile("exp(x)", on="x=-1..1", eps=1e-3, construction="polynomial"),
+    "partition": lambda: tf.compile("x*sin(y)", on="x=0..1, y=0..2", eps=0.2, construction="partition"),
+    "memorize": lambda: tf.memorize([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_constructions_are_judged_alone_too(name, alone, tmp_path):
+    model = OTHERS[name]()
+    assert model.construction == name
+    folder = model.save(tmp_path / "model")
+    assert _check(alone, folder)[0] == 0
+    opened = open_folder(folder)
+    opened.claim["rounding"] = 0.0
+    status, said = _check(alone, opened.forge(folder))
+    assert status == 1 and "rounding" in said["reasons"][0]

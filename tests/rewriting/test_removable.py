@@ -1,0 +1,129 @@
+"""sin(u)/u through u = 0 is sinc(u): the same values, nothing to divide by."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given
+from hypothesis import strategies as st
+
+import transformula as tf
+from transformula.errors import NotProvenError
+from transformula.formulas.numeric import evaluate
+from transformula.kernel.balls import enclose, precision, to_fmpq
+from transformula.kernel.boxes import Formula
+from transformula.kernel.expression import substitute, walk
+from transformula.kernel.parsing import parse
+from transformula.kernel.printing import to_text
+from transformula.rewriting.derivation import extended_formula
+
+REPAIRED = {
+    "sin(u)**2/u**2": ("u=-1..1", "sinc(u)**2"),
+    "sin(2*x)/x": ("x=-1..1", "2*sinc(2*x)"),
+    "sin(x)**3/x": ("x=-1..1", "sin(x)**2*sinc(x)"),
+    "y*sin(x*z)/(x*z)": ("x=-1..1, y=0..1, z=1..2", "y*sinc(x*z)"),
+    "(sin(a/2)/(a/2))**2": ("a=-3..3", "sinc(1/2*a)**2"),
+    "exp(sin(x)/x)": ("x=0..1", "exp(sinc(x))"),
+    "sin(x)/x*(sin(x)/x)": ("x=-1..1", "sinc(x)**2"),
+    "sin(x)/x*(sin(x)/x)*(sin(x)/x)": ("x=-1..1", "sinc(x)**3"),
+    "sin(a*x)/(b*x*y)": ("a=1..2, b=1..2, x=-1..1, y=1..2", "a*sinc(a*x)/(b*y)"),
+    "(sin(n*u)/u)**2": ("n=1..2, u=-1..1", "(n*sinc(n*u))**2"),
+    "sin(x)*x**(-1)": ("x=-1..1", "sinc(x)"),
+}
+
+
+def text_of(text, box):
+    return to_text(parse(text, box.variables))
+
+
+@pytest.mark.parametrize("text", REPAIRED)
+def test_the_singularity_is_removed(text):
+    box, wanted = REPAIRED[text]
+    formula = Formula.of(text, box)
+    extended, steps = extended_formula(formula)
+    assert str(extended) == wanted and str(formula) == text_of(text, formula.box)
+    assert steps and all(step["of"] != step["is"] for step in steps)
+
+
+@pytest.mark.parametrize(
+    "text, box", [("sin(x)/x", "x=1..2"), ("sin(x)/(x*x + 1)", "x=-1..1"), ("sin(x)*x", "x=-1..1")]
+)
+def test_what_is_defined_stays_as_it_is_written(text, box):
+    formula = Formula.of(text, box)
+    assert extended_formula(formula) == (formula, [])
+
+
+@pytest.mark.parametrize("text", ["sin(x)/x**2", "cos(x)/x", "sin(x + 1)/x", "sin(x)/sin(2*x)"])
+def test_a_pole_or_an_unknown_quotient_is_refused(text):
+    with pytest.raises(NotProvenError, match="undefined"):
+        tf.compile(text, on="x=-1..1", eps=1e-3)
+
+
+@pytest.mark.parametrize("construction", ["lookup", "circuit", "partition"])
+def test_every_construction_goes_through_zero(construction):
+    eps = 0.05 if construction == "partition" else 1e-6
+    model = tf.compile("sin(u)**2/u**2", on="u=-2..3", eps=eps, construction=construction)
+    u = np.concatenate([np.linspace(-2, 3, 2001), [1e-300, -1e-20, 1e-8]])
+    u = u[u != 0]
+    assert np.abs(model(u) - (np.sin(u) / u) ** 2).max() <= model.certificate.bound * (1 + 1e-9) + 1e-15
+    assert abs(model(np.zeros(1))[0] - 1) <= model.certificate.bound
+    assert tf.verify(model).verified
+
+
+def test_the_rewritten_formula_has_the_same_values():
+    formula, _ = extended_formula(Formula.of("y*sin(x*z)**2/(x*z)**2/z", "x=-1..1, y=0..1, z=1..2"))
+    x, y, z = np.random.default_rng(0).uniform([[-1], [0], [1]], [[1], [1], [2]], (3, 200))
+    found = evaluate(formula.outputs[0], ["x", "y", "z"], [x, y, z])
+    np.testing.assert_allclose(found, y * np.sin(x * z) ** 2 / (x * z) ** 2 / z, rtol=1e-12)
+
+
+def _check_steps(formula):
+    """Each step finds its quotient, is defined at its point, and keeps the values."""
+    extended, steps = extended_formula(formula)
+    names, current = formula.box.variables, formula.outputs
+    with precision(200):
+        ends = [(enclose(a), enclose(b)) for a, b in zip(formula.box.lower, formula.box.upper, strict=True)]
+        for step in steps:
+            of, new = parse(step["of"], names), parse(step["is"], names)
+            assert of.op in ("div", "pow", "mul") and any(of in set(walk(e)) for e in current)
+            at = {name: arb(to_fmpq(Fraction(value))) for name, value in step["at"].items()}
+            assert all(ends[names.index(n)][0] <= x <= ends[names.index(n)][1] for n, x in at.items())
+            assert enclose(of, at).is_finite()
+            for k in range(1, 8):
+                point = {n: a + (b - a) * arb((k * (i + 3) * 0.618) % 1) for i, (n, (a, b)) in enumerate(
+                    zip(names, ends, strict=True))}  # fmt: skip
+                wanted, found = enclose(of, point), enclose(new, point)
+                assert wanted.is_finite() and found.overlaps(wanted) and found.rad() < 1e-30
+            current = tuple(substitute(e, {of: new}) for e in current)
+    assert current == extended.outputs
+    return extended, steps
+
+
+@pytest.mark.parametrize("text", REPAIRED)
+def test_steps_are_applied_one_after_the_other(text):
+    _check_steps(Formula.of(text, REPAIRED[text][0]))
+
+
+FACTORS = ["sin(x)/x", "(sin(x)/x)", "sin(2*x)/x", "sin(x*y)/(x*y)", "(sin(x)/x)**2", "y", "sin(x)**2/x**2"]
+
+
+@given(st.lists(st.sampled_from(FACTORS), min_size=1, max_size=4), st.sampled_from(["*", " + "]))
+def test_factors_may_repeat(factors, between):
+    """The power of sinc is added to: overwriting it lost factors."""
+    text = between.join([*factors, "y", "cos(x)"])
+    extended, steps = _check_steps(Formula.of(text, "x=-1..1, y=1..2"))
+    with precision(100):
+        at_zero = enclose(extended.outputs[0], {"x": arb(0), "y": arb(3) / 2})
+    assert at_zero.is_finite() and bool(steps) == any("sin(" in factor for factor in factors)
+
+
+def test_several_outputs_share_their_steps():
+    formula = Formula.of(["sin(x)/x", "exp(sin(x)/x) + 1"], "x=-1..1")
+    extended, steps = _check_steps(formula)
+    assert len(steps) == 1 and extended.texts == ("sinc(x)", "exp(sinc(x)) + 1")
+
+
+@pytest.mark.parametrize("end", ["2*pi", "1/1000000", "10**30", "1/10**12"])
+def test_the_point_is_inside_the_box(end):
+    _check_steps(Formula.of("sin(x)/x", f"x=0..{end}"))

@@ -1,0 +1,81 @@
+"""Sums of squares under a root, and lengths measured in directions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import transformula as tf
+from transformula.formulas.numeric import evaluate
+from transformula.kernel import expression as ex
+from transformula.kernel.parsing import parse
+from transformula.rewriting.guides import PlainGuide
+from transformula.rewriting.lowering import build_circuit
+from transformula.rewriting.squares import as_squares, radicand
+
+NAMES = ["x", "y", "z", "t"]
+
+
+class InDirections(PlainGuide):
+    def __init__(self, number):
+        self.number = number
+
+    def directions(self, radicand):
+        return self.number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(x - y)**2 + z**2",
+        "4*x**2 + y**2/9 + 2*z**2",
+        "x**2 + y**2 - 2*x*y*cos(t)",
+        "x**2 + y**2 + 2*x*y*cos(t - z)",
+        "x**4 + (y*z)**2 + 1",
+        "9*x**2 + y**2 + 6*x*y*cos(t) + z**2",
+    ],
+)
+def test_the_squares_add_up(text):
+    expr = parse(text, NAMES)
+    squares = as_squares(expr)
+    point = list(np.random.default_rng(0).uniform(-2, 2, (4, 100)))
+    total = sum(evaluate(s, NAMES, point) ** 2 for s in squares)
+    np.testing.assert_allclose(total, evaluate(expr, NAMES, point), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["x**2 - y**2", "x**2", "x**2 + y", "x**2 + y**2 - 3*x*y*cos(t)", "x**2 + x*y*cos(t)*2", "x + y"]
+)
+def test_what_is_no_sum_of_squares(text):
+    assert as_squares(parse(text, NAMES)) is None
+
+
+def test_roots():
+    assert str(radicand(parse("sqrt(x + y)"))) == str(radicand(parse("(x + y)**(1/2)"))) == "x + y"
+    assert radicand(parse("x**(1/3)")) is None and radicand(ex.variable("x")) is None
+
+
+@given(st.sampled_from([2, 4, 10, 64]), st.floats(-10, 10), st.floats(-10, 10))
+def test_directions_measure_a_length(number, a, b):
+    """Within the stated relative error, which is reached."""
+    circuit = build_circuit([parse("sqrt(x**2 + y**2)")], ("x", "y"), InDirections(number))
+    norm = circuit.wires[-1].norm
+    x = np.pi / 2 / number
+    angles = (2 * np.arange(number) + 1) * x
+    factor = 2 * np.sin(x) / (1 + np.cos(x))
+    measured = factor * np.abs(a * np.cos(angles) + b * np.sin(angles)).sum()
+    assert abs(measured - np.hypot(a, b)) <= float(norm.error) * np.hypot(a, b) * (1 + 1e-9) + 1e-300
+    assert len(norm.units) == number and abs(float(norm.error) - np.tan(x / 2) ** 2) < 1e-12
+
+
+def test_float32_keeps_a_distance_that_vanishes():
+    """Under a root an error e becomes sqrt(e): a table could not do this in float32."""
+    formula, box = "sqrt((x2 - x1)**2 + (y2 - y1)**2)", "x1..x2=1..5, y1..y2=1..5"
+    model = tf.compile(formula, on=box, rel=1e-3, dtype="float32", construction="circuit")
+    assert model.certificate.bound <= model.certificate.eps and tf.verify(model).verified
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1, 5, (20_000, 4)).astype(np.float32)
+    x[:10_000, 1] = x[:10_000, 0] + rng.normal(0, 1e-3, 10_000).astype(np.float32)
+    x[:10_000, 3] = x[:10_000, 2]
+    wanted = np.hypot(x[:, 1].astype(float) - x[:, 0], x[:, 3].astype(float) - x[:, 2])
+    assert np.abs(model(x).astype(float) - wanted).max() <= model.certificate.bound

@@ -1,0 +1,594 @@
+"""Deliberate faults of the code that is not trusted: rewriting/, searching/ and constructions/.
+
+A fault is a function with a piece of its source replaced, or replaced as a whole. It is live wherever the package
+uses that function, except in the kernel, which imports none of them.
+"""
+
+from __future__ import annotations
+import __future__
+
+import functools
+import importlib
+import inspect
+import math
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+PACKAGE = "transformula"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``where`` is module:name below the package; ``make`` turns what is there into what is wrong.
+
+    ``cases`` are names of formulas that exercise it. A fault is ``harmless`` if another search or a larger bound may
+    make up for it: then a model may come out, which must be true. Of any other no model within eps may come out.
+    """
+
+    name: str
+    where: str
+    make: Callable[[Any], Any]
+    cases: str
+    harmless: bool = False
+
+
+def fault(name: str, where: str, old: str, new: str, cases: str, harmless: bool = False) -> Fault:
+    """A piece of a function's source is replaced."""
+    return Fault(name, where, lambda original: _with_source(original, old, new), cases, harmless)
+
+
+def wrapped(name: str, where: str, change: Callable[[Any], Any], cases: str, harmless: bool = False) -> Fault:
+    """What a function returns (or a constant is) is changed."""
+
+    def make(original: Any) -> Any:
+        if not callable(original):
+            return change(original)
+
+        @functools.wraps(original)
+        def wrong(*args: Any, **options: Any) -> Any:
+            return change(original(*args, **options))
+
+        return wrong
+
+    return Fault(name, where, make, cases, harmless)
+
+
+@contextmanager
+def active(it: Fault) -> Iterator[None]:
+    """The package with a fault in it."""
+    module_name, _, path = it.where.partition(":")
+    module = importlib.import_module(f"{PACKAGE}.{module_name}")
+    *outer, last = path.split(".")
+    holder = functools.reduce(getattr, outer, module)
+    original = inspect.getattr_static(holder, last)
+    wrong = it.make(original)
+    places = [(holder, last)]
+    if holder is module:
+        places += [(m, n) for m in _modules() for n, v in vars(m).items() if v is original and m is not module]
+    # tables are fitted to functions and ranges: only these modules have a say in what comes out
+    deep = it.where.startswith(("constructions.", "rewriting.domains"))
+    for place, name in places:
+        setattr(place, name, wrong)
+    forget(deep)
+    try:
+        yield
+    finally:
+        for place, name in places:
+            setattr(place, name, original)
+        forget(deep)
+
+
+def _with_source(original: Any, old: str, new: str) -> Any:
+    plain = original
+    for wrapper in ("fget", "func", "__func__", "__wrapped__"):
+        plain = getattr(plain, wrapper, plain) if not inspect.isfunction(plain) else plain
+    source = textwrap.dedent(inspect.getsource(plain))
+    assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {plain.__qualname__}"
+    code = compile(source.replace(old, new), f"<fault in {plain.__qualname__}>", "exec",
+                   flags=__future__.annotations.compiler_flag)  # fmt: skip
+    found: dict[str, Any] = {}
+    exec(code, plain.__globals__, found)
+    return found[plain.__name__]
+
+
+def _modules() -> list[Any]:
+    """All loaded modules that are not trusted."""
+    names = [n for n in sys.modules if n == PACKAGE or n.startswith(PACKAGE + ".")]
+    return [sys.modules[n] for n in names if not n.startswith(PACKAGE + ".kernel")]
+
+
+def forget(deep: bool = False) -> None:
+    """Empty what the package remembers of earlier formulas; fitted tables only if ``deep``."""
+    for module in _modules():
+        for name, value in vars(module).items():
+            if hasattr(value, "cache_clear") and (deep or name != "_fit"):
+                value.cache_clear()
+
+
+def _drop(position: int) -> Callable[[Any], Any]:
+    """A list without one of its items."""
+    return lambda items: [v for k, v in enumerate(items) if k != position % len(items)]
+
+
+def _without_last_leaf(tree: Any) -> Any:
+    return tree[:-1] if len(tree) > 1 else []
+
+
+def _halved(ends: Any) -> Any:
+    """Half of an interval, around its middle."""
+    low, high = ends
+    if not math.isfinite(high - low):
+        return ends
+    return low + (high - low) / 4, high - (high - low) / 4
+
+
+def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def changed(item: Any) -> Any:
+        trees = item["trees"]
+        k = max(range(len(trees)), key=lambda i: len(trees[i]))
+        return item | {"trees": [change(t) if i == k else t for i, t in enumerate(trees)]}
+
+    return changed
+
+
+_A, _L, _S = "rewriting.additive:", "rewriting.lowering:_Lowering.", "rewriting.storing:"
+_F, _D, _W = "rewriting.factors:", "rewriting.derivation:", "rewriting.wires:"
+_ONE, _LAYOUT = "constructions.one_layer:", "constructions.circuit_layout:Layout."
+_FIND = "searching.finder:Finder."
+
+REWRITING = [
+    # -- sums: additive.py
+    fault("a term of a sum is lost", _A + "_summands", "stack.extend((factor, a) for a in reversed(node.args))",
+          "stack.extend((factor, a) for a in reversed(node.args[:-1]))", "terms"),
+    fault("the factor of a sum reaches its first term only", _A + "_summands",
+          "stack.extend((factor, a) for a in reversed(node.args))",
+          "stack.extend((factor if a is node.args[0] else ex.number(1), a) for a in reversed(node.args))", "scaled"),
+    fault("a constant divisor multiplies", _A + "_pull_constants",
+          "return ex.div(ex.number(1), node.args[1]), node.args[0]",
+          "return node.args[1], node.args[0]", "over_pi"),
+    fault("only one constant is pulled out of a product", _A + "_pull_constants", "return ex.mul(*constants), ",
+          "return constants[0], ", "scaled"),
+    fault("the constant of an affine term is lost", _A + "_add",
+          "return Affine(form, ex.add(left.constant, right.constant))",
+          "return Affine(form, left.constant)", "terms"),
+    fault("min and max are swapped", _A + "_bend", 'half if term.op == "max" else -half',
+          '-half if term.op == "max" else half', "kinks"),
+    fault("max loses its affine part", _A + "_bend", "_scale(_add(inner[0], inner[1]), half)", "zero", "kinks"),
+    fault("a kink is lost", _A + "decompose", "kinks.append(Kink(ex.mul(factor, kink.coefficient), kink.inside))",
+          "kinks[:] = [Kink(ex.mul(factor, kink.coefficient), kink.inside)]", "kinks"),
+    fault("a kink loses its factor", _A + "decompose", "Kink(ex.mul(factor, kink.coefficient), kink.inside)", "kink",
+          "kinks"),
+    fault("of two parts of one form the first is lost", _A + "_collect", "ex.add(other.expr, part.expr)", "part.expr",
+          "same_form"),
+    fault("the scale of a linear form is lost", _A + "as_part", "scale = primitive_form(affine.form)[1]",
+          "scale = Fraction(1)", "same_form"),
+    fault("the sign of a linear form is lost", _A + "as_part", "scale = primitive_form(affine.form)[1]",
+          "scale = abs(primitive_form(affine.form)[1])", "odd_form"),
+    fault("the constant inside a linear form is lost", _A + "as_part",
+          "ex.add(ex.mul(ex.number(scale), u), affine.constant)", "ex.mul(ex.number(scale), u)", "same_form"),
+    fault("what cancels leaves no constant", _A + "without_cancelled", "node: affine.constant for",
+          "node: ex.number(0) for",
+          "cancels"),
+    fault("multiples of an argument count as the argument", _A + "with_argument",
+          "ex.mul(ex.div(factor, constant), argument)", "argument", "multiples"),
+    fault("a function of two values passes for one of one", _A + "depends_through",
+          'return variables_of(with_argument(expr, node, _HOLE)) == {""}', "return True", "two_values"),
+    # -- products: factors.py, squares.py, conjugates.py, nonnegative.py
+    fault("a repeated factor counts once", _F + "factors_of", "powers[base] = powers.get(base, Fraction(0)) + by",
+          "powers[base] = by", "repeated_factor"),
+    fault("a quotient is a product", _F + "factors_of", "[(node.args[1], -exponent), (node.args[0], exponent)]",
+          "[(node.args[1], exponent), (node.args[0], exponent)]", "quotient"),
+    fault("the constant of a product is lost", _F + "factors_of",
+          "constant = ex.mul(constant, ex.power(node, ex.number(exponent)))",
+          "pass", "three_factors"),
+    fault("a root is its argument", _F + "factors_of", "stack.append((node.args[0], exponent / 2))",
+          "stack.append((node.args[0], exponent))", "root_factor"),
+    fault("the exponent of a power is lost", _F + "factors_of", "exponent * node.args[1].number", "exponent",
+          "quotient"),
+    fault("a term is lost in multiplying out", _F + "distributed", "for term in total.args]\n",
+          "for term in total.args[:-1]]\n", "distributes"),
+    fault("negative powers stay above", _F + "quotient_of", "{b: e for b, e in powers.items() if e > 0}", "powers",
+          "removable_over"),
+    fault("the root of a constant is the constant", "rewriting.squares:root_of", "scale = ex.number(exact)",
+          "scale = ex.number(value)", "length"),
+    fault("the root of a square loses a factor", "rewriting.squares:root_of", "{b: e / 2 for b, e in powers.items()}",
+          "{b: e / 2 for b, e in list(powers.items())[:1]}", "root_of_product"),
+    fault("a square is lost under a root", "rewriting.squares:as_squares",
+          "return squares if len(squares) > 1 else None",
+          "return squares[:-1] if len(squares) > 2 else None", "length_of_three"),
+    fault("the law of cosines has the wrong sign", "rewriting.squares:_complete", "squares[i] = ex.add(p, turned)",
+          "squares[i] = ex.add(p, ex.neg(turned))", "cosines"),
+    fault("the law of cosines loses its sine", "rewriting.squares:_complete",
+          'squares[j] = ex.mul(q, ex.call("sin", cosine.args[0]))', "squares[j] = q", "cosines"),
+    fault("a completed square is lost", "rewriting.nonnegative:_completed", "return ex.add(*squares)",
+          "return squares[0]",
+          "completed"),
+    fault("a squared factor is lost", "rewriting.nonnegative:_even_factors",
+          "ex.number(to_fraction(constant)), *powers)",
+          "ex.number(to_fraction(constant)), *powers[1:])", "squared_factors"),
+    # -- removable singularities and parts: the bugs of version 1 among them
+    fault("a removable power is overwritten", "rewriting.removable:_repaired",
+          "powers[sinc] = powers.get(sinc, Fraction(0)) + whole  # there may be some already", "powers[sinc] = whole",
+          "removable_twice"),
+    fault("the scale of a removable quotient is lost", "rewriting.removable:_repaired",
+          "constant = ex.mul(constant, ex.power(scale, ex.number(whole)))", "pass", "removable_scale"),
+    fault("a removable quotient keeps what it was divided by", "rewriting.removable:_repaired",
+          "powers[b] = powers.get(b, Fraction(0)) + whole * m",
+              "powers[b] = powers.get(b, Fraction(0)) + 2 * whole * m",
+          "removable_scale"),
+    fault("a sine that is not there is removed", "rewriting.removable:_repaired", "powers[base] -= whole", "pass",
+          "removable_scale"),
+    fault("a pole is removed", "rewriting.removable:_repaired", 'if base.op != "sin" or',
+          'if base.op not in ("sin", "exp") or',
+          "pole"),
+    fault("a step is not stored", _D + "extended_formula", "for step in steps\n", "for step in steps[1:]\n",
+          "removable_two"),
+    fault("a step is looked at where the quotient is undefined", "rewriting.removable:_inside",
+          "return Fraction(int(mantissa))",
+          "return 0 * Fraction(int(mantissa))", "removable_scale"),
+    fault("sums are compared as sets", "rewriting.parts:_with_sum",
+          "rest = [done[a] for a in (own - terms).elements()]",
+          "rest = [done[a] for a in own if a not in terms]", "repeated_term"),
+    fault("a part's negative passes for the part", "rewriting.parts:_with_sum",
+          "ex.add(ex.mul(ex.number(sign), name), *rest)",
+          "ex.add(name, *rest)", "negative_part"),
+    # -- circuits: lowering.py
+    fault("a sum of wires loses a term", _L + "_lower", "for a in expr.args], expr)", "for a in expr.args[1:]], expr)",
+          "product_and_more"),
+    fault("the corner of a product has the wrong sign", _L + "_times", "corner = ex.number(-left * right)",
+          "corner = ex.number(left * right)", "product"),
+    fault("the centre of a product is that of the other factor", _L + "_times", "(ex.number(left), b),",
+          "(ex.number(right), b),", "product"),
+    fault("a product is half as large", _L + "_times", "quarter = ex.number(1 / (4 * weight))",
+          "quarter = ex.number(1 / (8 * weight))", "product"),
+    fault("a product's share in its squares is wrong", _L + "_times", "share = 1 / (4 * weight)",
+          "share = 1 / (2 * weight)",
+          "product"),
+    fault("the squares of a product are swapped", _L + "_times", "(quarter, squares[0]),", "(quarter, squares[1]),",
+          "product"),
+    fault("a square forgets its centre", _L + "_square",
+          "twice = ex.number(1), ex.number(-centre), ex.number(2 * centre)",
+          "twice = ex.number(1), ex.number(-centre), ex.number(centre)", "square"),
+    fault("a square's corner is lost", _L + "_square", "corner = ex.number(-(centre**2))", "corner = ex.number(0)",
+          "square"),
+    fault("min is max in a circuit", _L + "_extreme", '(b, 1) if op == "max" else (a, -1)', "(b, 1)", "extremes"),
+    fault("the halves of an extreme overlap", _L + "_extreme", "self._extreme(op, args[half:])",
+          "self._extreme(op, args[:half])", "extremes"),
+    fault("an absolute value is bent once", _L + "_bend", "(one, self.relu(args[0])), (one, self.relu(minus))",
+          "(one, self.relu(args[0]))", "extremes"),
+    fault("the root of a square is its base", _L + "_table_of",
+          'size = root if root_of(root) is not None else ex.call("abs", root)',
+          "size = root", "root_of_square"),
+    fault("a table's offset is not given back", _L + "_table", "constant_of(ex.number(shift))",
+          "constant_of(ex.number(0))",
+          "offset"),
+    fault("a table's offset has the wrong sign", _L + "_table", "ex.add(function, ex.number(-shift))",
+          "ex.add(function, ex.number(shift))", "offset"),
+    fault("no argument is clamped", _L + "_looked_up", "wanted = self.guide.clamp(function, argument.meaning)",
+          "wanted = (False, False)", "clamp two_clamps"),
+    fault("the halves of a domain share no constant", _L + "_looked_up", "(ex.number(-1), constant_of(common)),", "",
+          "two_clamps"),
+    fault("the distance from the end has the wrong sign", _L + "_at_distance", "ex.mul(ex.number(sign), ARGUMENT)",
+          "ex.mul(ex.number(-sign), ARGUMENT)", "two_clamps"),
+    fault("the end of a domain is off", _L + "_at_distance", "shift = constant_of(ex.number(-sign * end))",
+          "shift = constant_of(ex.number(-sign * end + Fraction(1, 8)))", "two_clamps"),
+    fault("a product loses a factor", _L + "_product", "factors = [self._factor(f) for f in fused.values()]",
+          "factors = [self._factor(f) for f in fused.values()][:2]", "three_factors"),
+    fault("a product loses its constant", _L + "_product", "return combined([(constant, product)], expr)",
+          "return combined([(ex.number(1), product)], expr)", "three_factors"),
+    fault("fused factors count once", _L + "_product", "ex.mul(fused[key], factor) if key in fused else factor",
+          "factor",
+          "fused"),
+    fault("exchanged factors lose a power", _L + "_exchanged",
+          "return ex.power(share, ex.number(-by)), others, function, inner",
+          "return ex.power(share, ex.number(-by)), {}, function, inner", "exchange"),
+    fault("an exchanged function keeps its power", _L + "_exchanged", "others, function, inner\n", "others, g, inner\n",
+          "exchange"),
+    fault("the logarithm of a factor is lost", _L + "_function_of", "for b, e in powers.items()]",
+          "for b, e in list(powers.items())[1:]]", "logs"),
+    fault("the logarithm of a constant is lost", _L + "_function_of", "(ex.number(1), constant_of(shift))",
+          "(ex.number(0), constant_of(shift))", "logs"),
+    fault("a negative product has a logarithm", _L + "_function_of",
+          "sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0", "sign = 1", "negative_logs"),
+    fault("factors of any sign have logarithms", "constructions.circuit_guide:PlanningGuide.in_logs",
+          "wanted and all(self.ranges.of(base)[0] > 0 for base in bases)", "wanted", "signed_logs"),
+    fault("a length has the wrong directions", _L + "_new_norm", "ex.number(Fraction(2 * k + 1))",
+          "ex.number(Fraction(2 * k))",
+          "norm"),
+    fault("a length has the wrong factor", _L + "_new_norm", "ex.add(ex.number(1), ex.call(\"cos\", step))",
+          "ex.number(1)",
+          "norm"),
+    fault("a length misses a direction", _L + "_new_norm", "for k in range(directions):",
+          "for k in range(1, directions):",
+          "norm"),
+    fault("a power's base and exponent are swapped", _L + "_factor", "base, exponent = expr.args",
+          "exponent, base = expr.args",
+          "power"),
+    fault("wires of one function are taken for one", _L + "_wire", "key = (function, argument)",
+          "key = (function, None)",
+          "swapped_wires"),
+    fault("equal wires' coefficients are not added", _W + "combined",
+          "ex.add(terms[wire], term) if wire in terms else term",
+          "term", "product_and_more"),
+    fault("the constant of a combination is lost", _W + "combined",
+          "constant = ex.add(constant, ex.mul(factor, part.constant))",
+          "constant = part.constant", "product offset"),
+    fault("a root has no end of its domain", "rewriting.domains:_domain", 'if node.op in ("sqrt", "log"):',
+          'if node.op == "log":', "clamp"),
+    fault("the end of a domain is on the wrong side", "rewriting.domains:domain_ends", "(end - shift) / slope",
+          "(end + shift) / slope", "shifted_root"),
+    # -- what is stored: storing.py, derivation.py
+    fault("a stored wire forgets its scale", _S + "_scaled", "Fraction(2) ** (held - 2 * scale)", "Fraction(2) ** held",
+          "wide_product"),
+    fault("a reader forgets what a wire holds", _S + "_Store._linear", "factor / Fraction(2) ** self._held(k)",
+          "factor",
+          "wide_product"),
+    fault("places of heads are swapped", _S + "_Store._place", "return [int(v) for v in self.places[k]]",
+          "place = [int(v) for v in self.places[k]]; return [place[0], {0: 1, 1: 0}.get(place[1], place[1]), 0]",
+          "swapped_wires"),
+    fault("wires are numbered wrongly", _S + "_Store.number", "self.index[k] = len(self.index)\n",
+          "self.index[k] = max(len(self.index) - 1, 0) if len(self.index) > 3 else len(self.index)\n", "wide_product"),
+    fault("a stored coefficient is dropped", _S + "stored_linear", 'if c.number != 0],', 'if c.number != 0][:1],',
+          "terms product"),
+    fault("equal constants are added once", _S + "collected", "terms[node] = terms.get(node, Fraction(0)) + factor",
+          "terms[node] = factor", "constants"),
+    fault("the slope beside a table has the wrong sign", _S + "_table", "ex.mul(ex.number(-slope), ARGUMENT)",
+          "ex.mul(ex.number(slope), ARGUMENT)", "slope"),
+    fault("kinks are stored without their negatives", _S + "store_one_layer",
+          "total.add_affine(kink.inside, ex.neg(kink.coefficient))", "pass", "kinks"),
+    fault("a row's selector is off by its limit", _S + "_selected", "row.plus(ex.number(-limit))", "pass", "sequence"),
+    fault("no sign of a row's selector is asked for", _D + "selector_signs",
+          "return [Sign(expr) for expr in found if variables_of(expr)]",
+          "return []", "sequence"),
+    fault("no sign is asked for", _D + "signs_of",
+          "return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]",
+          "return []", "clamp"),
+]  # fmt: skip
+
+_PIECES, _DEFINED, _SIGN = "searching.tables:PieceSearch.refine", "searching.definedness:find_defined",
+    "searching.ranges:find_sign_tree"
+_SEARCH, _GRID, _CLAIMS = "searching.definedness:_search", "searching.grids:find_pieces", "searching.wires:WireSearch."
+
+SEARCHING = [
+    wrapped("any formula is defined", _DEFINED, lambda tree: [-1], "cut_to_be_defined"),
+    wrapped("a tree of definedness is cut short", _DEFINED, _without_last_leaf, "cut_to_be_defined"),
+    wrapped("a tree of definedness has one half", _DEFINED, lambda tree: tree[:2], "cut_to_be_defined"),
+    Fault("the search for definedness falls through", _SEARCH, lambda original: lambda *_: [-1],
+          "undefined undefined_removable undefined_circuit undefined_cells"),
+    Fault("the search for definedness stops at its budget", _SEARCH,
+          lambda original: lambda expr, region, defined, most: _told(original(expr, region, defined, most)),
+          "undefined undefined_circuit"),
+    fault("a formula is not shown to be defined", "searching.ground:prepared",
+          "find_defined(expr, search.region, search.seen(expr))", "pass", "undefined"),
+    fault("what is defined is not written down", _FIND + "evidence", 'return {**self.written, "tables": kept}',
+          'return {**self.written, "tables": kept, "defined": []}', "one_table"),
+    Fault("any sign is believed", _SIGN, lambda original: lambda *_, **__: [-1], "cut_for_a_sign", True),
+    wrapped("a tree of a sign is cut short", _SIGN, _without_last_leaf, "cut_for_a_sign", True),
+    wrapped("a range's tree is a leaf", "searching.ranges:find_tree", lambda tree: [-1], "claimed_range", True),
+    wrapped("a range's tree is cut short", "searching.ranges:find_tree", _without_last_leaf, "claimed_range", True),
+    wrapped("ranges are too small", "searching.box_ranges:BoxRanges.of", _halved, "product clamp", True),
+    wrapped("ranges of functions are too small", "searching.box_ranges:function_range", _halved, "nested", True),
+    wrapped("the domain is not cut", "searching.box_ranges:inside_domain", lambda ends: (ends[0] - 1.0, ends[1]),
+            "clamp"),
+    fault("a quantity is half as wide", _CLAIMS + "_of", "low, high = self._quantities[name][1].ends",
+          "low, high = (v / 2 for v in self._quantities[name][1].ends)", "repeated_term", True),
+    fault("a quantity is another one", _CLAIMS + "_defined", "yield RangeClaim(name, to_text(way.expr), way.tree)",
+          'yield RangeClaim(name, "0", [-1])', "repeated_term"),
+    fault("a claim is about something else", _CLAIMS + "claims", "text = to_text(ex.mul(ex.number(scale), way.expr))",
+          'text = "0"', "claimed_range"),
+    fault("a claim forgets the scale", _CLAIMS + "claims", "text = to_text(ex.mul(ex.number(scale), way.expr))",
+          "text = to_text(ex.mul(ex.number(scale / 2), way.expr))", "claimed_range"),
+    fault("ranges are not written down", _FIND + "ranges",
+          'self.written["ranges"][str(wire)] = [list(claim) for claim in claims]', "pass", "claimed_range", True),
+    # -- pieces of tables
+    wrapped("the first piece of a table is dropped", _PIECES, _drop(0), "one_table circuit_table"),
+    wrapped("the last piece of a table is dropped", _PIECES, _drop(-1), "one_table circuit_table"),
+    wrapped("every second edge is dropped", _PIECES, lambda edges: edges[::2], "rough_table"),
+    wrapped("a table has one piece", _PIECES, lambda edges: [edges[0], edges[-1]], "one_table", True),
+    wrapped("an edge is not a number", _PIECES, lambda edges: [*edges[:2], math.nan, *edges[2:]], "one_table"),
+    wrapped("edges are infinite", _PIECES, lambda edges: [-math.inf, *edges, math.inf], "one_table"),
+    wrapped("edges go back", _PIECES, lambda edges: [*edges, edges[0], edges[-1]], "one_table"),
+    wrapped("the cells of a function are cut short", "searching.cells:find_cells",
+            lambda edges: edges[: len(edges) // 2],
+            "circuit_table"),
+    wrapped("the cells of a function are not numbers", "searching.cells:find_cells",
+            lambda edges: [*edges[:3], math.nan, *edges[3:]], "circuit_table"),
+    wrapped("the slopes' pieces are cut short", "searching.tables:find_slopes", lambda edges: edges[:-1],
+            "circuit_table"),
+    wrapped("the slopes have one piece", "searching.tables:find_slopes", lambda edges: [edges[0], edges[-1]],
+            "one_table", True),
+    wrapped("a tree of a grid is cut short", _GRID, _first_tree(_without_last_leaf), "cut_grid"),
+    wrapped("a tree of a grid is a leaf", _GRID, _first_tree(lambda tree: [-1]), "cut_grid", True),
+    wrapped("a tree of a grid is dropped", _GRID, lambda item: item | {"trees": item["trees"][:-1]}, "grid"),
+    wrapped("the edges of a grid end early", _GRID,
+            lambda item: item | {"edges": [item["edges"][0], [*item["edges"][1][:-1], item["edges"][1][-1] - 0.1]]},
+                "grid"),
+    wrapped("the edges of a grid are swapped", _GRID, lambda item: item | {"edges": item["edges"][::-1]},
+            "oblong_grid"),
+    fault("boxes that are still open are dropped", _GRID,
+          "if examined + count > budget or len(levels) > _MAX_LEVELS:\n",
+          "if levels:\n                levels.append(np.zeros(lower.shape, dtype=np.bool_))\n                break\n"
+          "            if False:\n", "cut_grid", True),
+    wrapped("an interval of a softmax is dropped", "searching.grids:find_softmax",
+            lambda edges: [e[:-1] for e in edges],
+            "grid circuit_table"),
+    wrapped("the softmax has one interval", "searching.grids:find_softmax", lambda edges: [[e[0],
+            e[-1]] for e in edges],
+            "one_table"),
+    wrapped("a cell of a partition is dropped", "searching.partition:find_cells", lambda trees: trees and trees[:-1],
+            "cut_cells"),
+    wrapped("a cell of a partition is not cut", "searching.partition:find_cells", lambda trees: None, "cut_cells",
+            True),
+    fault("far tokens are taken for farther", _FIND + "partition", "[self.far_bits, trees]",
+          "[self.far_bits + 60, trees]",
+          "cells", True),
+    fault("far tokens are nearer than any", _FIND + "partition", "[self.far_bits, trees]", "[-5, trees]", "cells"),
+    wrapped("the parts of the box are cut short", "searching.parts:find_parts", _without_last_leaf, "followed"),
+    wrapped("the parts of the box have another axis", "searching.parts:find_parts",
+            lambda tree: [7 if a >= 0 else a for a in tree], "followed"),
+    fault("the first table's evidence serves all", _FIND + "_item_of", 'self.written["uses"][str(wire)] = index',
+          'self.written["uses"][str(wire)] = 0', "two_tables", True),
+    fault("a corollary's pieces end early", _FIND + "corollary", "tables.find_pieces(table, difference, ends[0])",
+          "tables.find_pieces(table, difference, ends[0])[:-1]", "approximation"),
+]  # fmt: skip
+
+
+def _told(found: Any) -> Any:
+    return found if isinstance(found, list) else [-1]
+
+
+CONSTRUCTIONS = [
+    wrapped("the gate of one layer is too weak", _ONE + "_Assembler._score_reach", lambda reach: -390.0, "two_parts"),
+    wrapped("the gate of a circuit is too weak", _LAYOUT + "_gate", lambda gate: -64.0, "two_tables"),
+    wrapped("the gate has the wrong sign", _LAYOUT + "_gate", lambda gate: -gate, "two_tables"),
+    fault("a form forgets its scale", _LAYOUT + "_form", "factor = fmpq(2) ** scale", "factor = fmpq(1)",
+          "wide_product"),
+    fault("a form forgets what wires hold", _LAYOUT + "_form",
+          "held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)",
+          "held = fmpq(1)", "wide_product"),
+    fault("a form forgets its constant", _LAYOUT + "_form", "midpoint(linear.constant) * factor", "fmpq(0)",
+          "product offset"),
+    fault("constants have three digits", "constructions.parts:midpoint", "return midpoint_rational(enclose(constant))",
+          "return fmpq(round(1000 * float(enclose(constant))), 1000)", "constants"),
+    fault("a square holds something else", "constructions.circuit:_square_scales", "return scale, 2 * scale",
+          "return scale, scale",
+          "wide_product"),
+    fault("a square's range is too small", "constructions.circuit:_square_scales",
+          "scale = -math.ceil(math.log2(reach))",
+          "scale = 3 - math.ceil(math.log2(reach))", "product"),
+    fault("a table's offsets are shifted", _LAYOUT + "_memory",
+          "memory[rows, self.index[name]] = getattr(table, name + \"s\")",
+          "memory[rows, self.index[name]] = getattr(table, name + \"s\") + (name == \"offset\") * np.arange(rows.stop - start)",
+          "circuit_table"),
+    fault("a table's values are reversed", _LAYOUT + "_memory",
+          "memory[rows, self.index[name]] = getattr(table, name + \"s\")",
+          "memory[rows, self.index[name]] = getattr(table, name + \"s\")[:: -1 if name == \"value\" else 1]",
+              "circuit_table"),
+    fault("a head reads another table", _LAYOUT + "_head", "own, _ = self.shared[self.tables[k][0]]",
+          "own, _ = min(self.shared.values(), key=lambda item: item[0])", "two_tables"),
+    fault("a head writes to another slot", _LAYOUT + "_head", 'value = [(self.index[f"w{k}"], self.index["value"], 1)]',
+          'value = [(self.index[f"w{min(self.nodes)}"], self.index["value"], 1)]', "two_tables"),
+    fault("a hidden unit forgets its constant", _LAYOUT + "_feed_forward",
+          "hidden += [(unit, slot, v) for slot, v in self._form(argument, 0)]",
+          "hidden += [(unit, slot, v) for slot, v in self._form(argument, 0)[:-1]]", "two_clamps"),
+    fault("a table's own tokens move by a slot", _ONE + "_Assembler._memory", "start = rows.stop",
+          "start = rows.stop - 1",
+          "two_parts"),
+    fault("a table's value is off", _ONE + "_Assembler._memory", "= table.values[:, column]",
+          "= table.values[:, column] * 1.25",
+          "one_table cells"),
+    fault("the slope beside a table is lost", "constructions.parts:one_layer_spec",
+          "a + fmpq(*table.linear.as_integer_ratio()) * to_fmpq(b)",
+          "a", "slope"),
+    fault("a ReLU counts once", "constructions.parts:one_layer_spec", "ReluSpec(output, 2 * c, ",
+          "ReluSpec(output, c, ", "kinks"),
+    fault("the selector's limit is too small", "constructions.parts:one_layer_built",
+          "limit, reaches = power_of_two(spec.reach), ",
+          "spec = __import__('dataclasses').replace(spec, reach=0.25); limit, reaches = power_of_two(spec.reach), ",
+              "sequence"),
+    fault("a sampled value is that of the next cell", "constructions.partition:fit_partition",
+          "sampled = evaluate(part.expr, names, centres).ravel()",
+              "sampled = np.roll(evaluate(part.expr, names, centres).ravel(), 1)",
+          "cells"),
+    fault("cells are blunt", "constructions.partition:_sharp_scores", "gaps = far / (", "gaps = 0.1 * far / (",
+          "cells"),
+    fault("a threshold is off", "constructions.partition:_sharp_scores", "np.cumsum(np.diff(slopes) * thresholds)",
+          "np.cumsum(np.diff(slopes) * (thresholds + 0.05))", "cells"),
+    fault("a polynomial's powers have the wrong sign", "constructions.polynomial:_Builder._power_slot",
+          "fmpq((-1) ** s)", "fmpq(1)",
+          "polynomial"),
+    wrapped("directions are too long", "constructions.polynomial:_binary_shift", lambda shift: shift + 3, "polynomial"),
+    wrapped("the offset of Lemma 3.1 is too small", "constructions.polynomial:OFFSET", lambda offset: 1, "polynomial"),
+    fault("a polynomial loses a direction", "constructions.polynomial:_Builder._readout",
+          "for k, direction in enumerate(self.directions):",
+          "for k, direction in enumerate(self.directions[:-1]):", "polynomial"),
+    fault("a polynomial's constant is lost", "constructions.polynomial:weights_from_terms", "terms.get(zero, fmpq(0))",
+          "fmpq(0)",
+          "polynomial"),
+    fault("an approximation loses a term", "constructions.approximation:_Fit.monomials", "return dict(total.to_dict())",
+          "return dict(list(total.to_dict().items())[1:])", "approximation"),
+    fault("an approximation is measured at few points", "constructions.approximation:_lowest_degree",
+          "if fit.error <= goal:", "if fit.error <= 20 * goal:", "approximation"),
+]  # fmt: skip
+
+FAULTS = REWRITING + SEARCHING + CONSTRUCTIONS
+
+#: name -> formulas, box, construction, eps, further options
+CASES: dict[str, tuple[Any, str, str, float, dict[str, Any]]] = {
+    "terms": ("sin(x) + 2*cos(y) - x/3 + 1/7", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "scaled": ("3*pi*(sin(x) + 2*(y + 1/3) + x)", "x=-1..1, y=0..1", "lookup", 0.3, {}),
+    "over_pi": ("sin(x)/pi + x", "x=-1..1", "lookup", 0.05, {}),
+    "kinks": ("2*max(x + 1/5, y/2) + 3*abs(x - 1/3) + sin(x)", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "same_form": ("sin(2*x + 2*y) + cos(3*x + 3*y + 1/2)", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "odd_form": ("exp(-x - y) + exp(x + y)/4", "x=-1..1, y=0..1", "lookup", 0.1, {}),
+    "cancels": ("exp(x - x + 1/2)*sin(y) + x", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "multiples": ("exp(sin(x*y) + cos(2*x*y))", "x=-1..1, y=0..1", "circuit", 0.3, {}),
+    "two_values": ("exp(sin(x*y) + x)", "x=-1..1, y=0..1", "circuit", 0.3, {}),
+    "repeated_factor": ("x*y*x", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "quotient": ("x/(1 + y)**2", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "three_factors": ("3*x*sin(y)*exp(z)", "x=-1..1, y=0..1, z=0..1", "circuit", 0.3, {}),
+    "root_factor": ("y*sqrt(1 + x)", "x=-1/2..1, y=0..1", "circuit", 0.1, {}),
+    "distributes": ("x*(1/x + y)", "x=1..2, y=1..2", "circuit", 0.1, {}),
+    "removable_over": ("sin(x)/x/(1 + y)", "x=-1..1, y=0..1", "lookup", 0.1, {}),
+    "length": ("sqrt(4*x**2 + y**2)", "x=-1..1, y=-1..1", "circuit", 0.1, {"dtype": "float32"}),
+    "root_of_product": ("sqrt(x**2*(1 + y)**2)", "x=-1..1, y=1/4..1", "circuit", 0.1, {}),
+    "length_of_three": ("sqrt(x**2 + y**2 + z**2)", "x=-1..1, y=-1..1, z=-1..1", "circuit", 0.2, {"dtype": "float32"}),
+    "cosines": ("sqrt(x**2 + y**2 - 2*x*y*cos(z))", "x=0..1, y=0..1, z=0..1", "circuit", 0.2, {"dtype": "float32"}),
+    "conjugate": ("sqrt(x**2 + y) - x", "x=-1..9, y=1..2", "circuit", 0.2, {}),
+    "other_conjugate": ("2*x - 2*sqrt(x**2 - 4*y)", "x=9..10, y=1..2", "circuit", 0.2, {}),
+    "conjugate_twice": ("sqrt(x**2 + y) - x - x", "x=-1..9, y=1..2", "circuit", 0.5, {}),
+    "completed": ("sqrt(x*x + x*y + y*y)", "x=-1..1, y=-1..1", "circuit", 0.3, {}),
+    "squared_factors": ("sqrt((x*x - 2*x*y + y*y)*(1 + 2*x + x*x))", "x=-1/2..1, y=-1..1", "circuit", 0.5, {}),
+    "removable_twice": ("sin(x)/x*(sin(x)/x)", "x=-2..2", "lookup", 0.05, {}),
+    "removable_scale": ("sin(3*x)/x", "x=-1..1", "lookup", 0.1, {}),
+    "pole": ("exp(x)/x*sin(y)", "x=-1..1, y=0..1", "lookup", 0.1, {}),
+    "removable_two": ("sin(x)/x + sin(y)/y", "x=-1..1, y=-1..1", "lookup", 0.1, {}),
+    "repeated_term": ("sin(3*(x + y)*(x + x + y))", "x=0..1, y=0..1", "circuit", 0.3, {}),
+    "negative_part": ("sin(3*(x - y)*(y - x + z))", "x=0..1, y=0..1, z=0..1", "circuit", 0.3, {}),
+    "product": ("x*y", "x=0..2, y=1/2..1", "circuit", 0.05, {}),
+    "product_and_more": ("x*y + 3*x + sin(y)", "x=0..2, y=1/2..1", "circuit", 0.1, {}),
+    "square": ("(x + y)**2 + x*y", "x=0..2, y=1/2..1", "circuit", 0.1, {}),
+    "extremes": ("min(x*y, y, x + 1/2) + abs(x*y - 1/4)", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "root_of_square": ("sqrt((x*y - 1/4)**2)", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "offset": ("y*exp(4 + sin(x)/9)", "x=-1..1, y=0..1", "circuit", 0.2, {}),
+    "clamp": ("sqrt(x*y)", "x=0..1, y=0..1", "circuit", 0.1, {}),
+    "two_clamps": ("acos(x*y)", "x=-1..1, y=-1..1", "circuit", 0.2, {}),
+    "fused": ("exp(x)*sin(x)*y", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "exchange": ("x/(exp(x/y) - 1)", "x=1..5, y=1..5", "circuit", 0.1, {}),
+    "logs": ("tanh(2*x*y/z)", "x=1..2, y=1..2, z=1..2", "circuit", 0.1, {}),
+    "negative_logs": ("exp(-x*y/z)", "x=1..2, y=1..2, z=1..2", "circuit", 0.1, {}),
+    "signed_logs": ("exp(x*y/z)", "x=-1..1, y=1..2, z=1..2", "circuit", 0.1, {}),
+    "norm": ("sqrt(x**2 + y**2)", "x=-1..1, y=-1..1", "circuit", 0.1, {"dtype": "float32"}),
+    "power": ("x**y", "x=1..2, y=1/2..1", "circuit", 0.1, {}),
+    "swapped_wires": ("sin(x + y)*exp(x*y)", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "shifted_root": ("sqrt(x*y - 1/4)", "x=1/2..1, y=1/2..1", "circuit", 0.1, {}),
+    "wide_product": ("x*y + 1", "x=-9..9, y=0..5", "circuit", 0.5, {}),
+    "constants": ("pi*x*y + pi*(y - 1) + pi", "x=0..1, y=0..1", "circuit", 0.05, {}),
+    "slope": ("x + x**3/9 + exp(x)", "x=-1..1", "lookup", 0.05, {}),
+    "sequence": (["sin(x) + y", "2*x + cos(y)"], "x=-1..1, y=0..1", "lookup", 0.1, {"shape": (2, 1)}),
+    "cut_to_be_defined": ("tan(x - x*x)", "x=0..1.6", "lookup", 0.5, {}),
+    "cut_for_a_sign": ("log(x - sin(2*x) + 3/5)", "x=0..1", "lookup", 0.2, {}),
+    "undefined": ("sqrt(x*x - x + 1/5) + y*x", "x=0..1, y=0..1", "lookup", 0.3, {}),
+    "undefined_circuit": ("sqrt(x*x - x*y + 1/5)*y", "x=0..1, y=1/2..1", "circuit", 0.3, {}),
+    "undefined_removable": ("sin(x)/x*sqrt(x + 1/2)", "x=-1..1", "lookup", 0.3, {}),
+    "undefined_cells": ("asin(x)", "x=0..1.2", "partition", 0.3, {}),
+    "claimed_range": ("exp(x*y*(1 - x*y) - x*y)", "x=0..1, y=0..1", "circuit", 0.1, {}),
+    "nested": ("sin(exp(x*y))", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "one_table": ("sin(3*x)", "x=-1..1", "lookup", 0.01, {}),
+    "rough_table": ("sqrt(abs(sin(x)) + 1/50)", "x=-2..2", "lookup", 0.1, {}),
+    "circuit_table": ("sin(2*x*y)", "x=-1..1, y=0..1", "circuit", 0.05, {}),
+    "grid": ("sin(3*x*y)", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "oblong_grid": ("sin(x*y)", "x=-2..2, y=0..1", "lookup", 0.1, {}),
+    "cut_grid": ("exp(-8*(x*x + y*y))*x", "x=-1..1, y=-1..1", "lookup", 0.2, {}),
+    "cells": ("sin(2*x)", "x=-1..1", "partition", 0.1, {}),
+    "cut_cells": ("sin(x)**2/(1 + x**2) - x*cos(x)", "x=-2..2", "partition", 0.3, {}),
+    "followed": ("x*exp(-3*y)*z", "x=0..2, y=0..1, z=0..1", "circuit", 0.1, {}),
+    "two_tables": ("sin(x*y) + exp(x)", "x=-1..1, y=0..1", "circuit", 0.1, {}),
+    "two_parts": ("sin(2*x) + exp(y)", "x=-1..1, y=0..1", "lookup", 0.05, {}),
+    "polynomial": ("x**3/3 - 2*x*y + 1/7", "x=-2..2, y=-1..3", "polynomial", 1e-6, {}),
+    "approximation": ("exp(x)", "x=-1..1", "polynomial", 0.01, {}),
+}  # fmt: skip

@@ -1,0 +1,57 @@
+"""A judge of forged models: whatever is wrong by more than it claims must be refused."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from support.folders import Opened
+from support.one_layer_models import points_of, truth
+from transformula.kernel.check import verify_files
+from transformula.kernel.files import unpack
+from transformula.kernel.weights import Weights
+from transformula.transformers import reference
+from transformula.transformers.circuit import NotCircuitError, read_circuit, run_circuit
+from transformula.transformers.one_layer import NotOneLayerError, read_heads, run_one_layer
+
+
+def runs(weights: Weights, x: np.ndarray) -> list[np.ndarray]:
+    """Outputs by the definition and by every fast path that takes the weights."""
+    with np.errstate(all="ignore"):
+        found = [reference.run(weights, x)]
+        with suppress(NotCircuitError):
+            found.append(run_circuit(weights, read_circuit(weights), x))
+        with suppress(NotOneLayerError):
+            found.append(run_one_layer(weights, read_heads(weights), x))
+    return [values.astype(float) for values in found]
+
+
+def largest_error(weights: Weights, x: np.ndarray, wanted: np.ndarray) -> float:
+    """Of whatever runs the weights; what is not a number is infinitely wrong."""
+    wrong = np.abs(np.array(runs(weights, x)) - wanted)
+    return float(np.where(np.isnan(wrong), np.inf, wrong).max())
+
+
+class Judge:
+    """Fails where a change beyond the claim is not refused; counts what was tried."""
+
+    def __init__(self, model: Any, count: int = 50) -> None:
+        self.model = model
+        self.x = points_of(model, count, seed=4)
+        self.wanted = np.array([[float(v.mid()) for v in truth(model, p)] for p in self.x])
+        self.tried = self.beyond = 0
+
+    def error(self, changed: Opened) -> float:
+        """How wrong the changed weights are at some points of the box."""
+        return largest_error(unpack(changed.forged()[0])[0], self.x, self.wanted)
+
+    def __call__(self, changed: Opened, what: object) -> None:
+        """Judge one change."""
+        self.tried += 1
+        wrong = self.error(changed)
+        if wrong > self.model.certificate.bound:
+            self.beyond += 1
+            result = verify_files(*changed.forged())
+            assert not result.verified and result.reasons, (what, wrong)
