@@ -349,8 +349,8 @@ REWRITING = [
           "return []", "clamp"),
 ]  # fmt: skip
 
-_PIECES, _DEFINED, _SIGN = "searching.tables:PieceSearch.refine", "searching.definedness:find_defined",
-    "searching.ranges:find_sign_tree"
+_PIECES, _DEFINED = "searching.tables:PieceSearch.refine", "searching.definedness:find_defined"
+_SIGN = "searching.ranges:find_sign_tree"
 _SEARCH, _GRID, _CLAIMS = "searching.definedness:_search", "searching.grids:find_pieces", "searching.wires:WireSearch."
 
 SEARCHING = [
@@ -376,8 +376,6 @@ SEARCHING = [
             "clamp"),
     fault("a quantity is half as wide", _CLAIMS + "_of", "low, high = self._quantities[name][1].ends",
           "low, high = (v / 2 for v in self._quantities[name][1].ends)", "repeated_term", True),
-    fault("a quantity is another one", _CLAIMS + "_defined", "yield RangeClaim(name, to_text(way.expr), way.tree)",
-          'yield RangeClaim(name, "0", [-1])', "repeated_term"),
     fault("a claim is about something else", _CLAIMS + "claims", "text = to_text(ex.mul(ex.number(scale), way.expr))",
           'text = "0"', "claimed_range"),
     fault("a claim forgets the scale", _CLAIMS + "claims", "text = to_text(ex.mul(ex.number(scale), way.expr))",

@@ -34,7 +34,7 @@ def test_formulas_differ_in_everything_that_matters():
     assert {"x", "u", "u1", "w1", "q0", "E", "pi"} & names >= {"x", "u"} and len(names) > 25
     assert {task.box.count("=") for task in tasks} == {1, 2, 3, 4, 5, 6}
     assert {task.options["dtype"] for task in tasks} == {"float64", "float32"}
-    assert {task.options["construction"] for task in tasks} >= {"auto", "circuit", "lookup", "partition", "polynomial"}
+    assert {task.options["construction"] for task in tasks} >= {"auto", "circuit", "lookup"}
 
 
 def test_an_attack_finds_an_error():
