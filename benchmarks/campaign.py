@@ -331,10 +331,10 @@ def make_task(seed: int) -> Task:
         if len(sizes) > 100 and sizes.max() < 1e4 and len(formulas[0]) < 260:
             break
     size = max(float(sizes.max()), 1e-3)
-    construction = rng.choices(("auto", "circuit", "lookup", "partition", "polynomial"), (55, 25, 12, 5, 3))[0]
+    construction = rng.choices(("auto", "circuit", "lookup", "partition", "polynomial"), (47, 25, 14, 11, 3))[0]
     if construction in ("lookup", "partition") and len(maker.names) > 2:
         construction = "auto"
-    eps = size * 10.0 ** -rng.choice((1, 1, 2, 2, 3))
+    eps = size * 10.0 ** -rng.choice((1, 1, 1, 2, 2, 3))
     if construction == "partition":
         eps = size / rng.choice((4, 8))
     options = {"eps": float(f"{eps:.3g}"), "construction": construction, "dtype": rng.choice(("float64", "float32"))}

@@ -249,7 +249,8 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
     if isinstance(target, Samples):
         plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
     else:
-        plain = Description(name, formulas=list(target.texts), box=str(target.box), shape=shape, circuit=built.circuit)
+        texts = list(target.typed or target.texts)
+        plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
     description = outlined(built.weights, plain)
     eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
     check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)

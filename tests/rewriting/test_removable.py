@@ -60,7 +60,7 @@ def test_a_pole_or_an_unknown_quotient_is_refused(text):
         tf.compile(text, on="x=-1..1", eps=1e-3)
 
 
-@pytest.mark.parametrize("construction", ["lookup", "circuit", "partition"])
+@pytest.mark.parametrize("construction", ["lookup", "circuit", "partition", "polynomial"])
 def test_every_construction_goes_through_zero(construction):
     eps = 0.05 if construction == "partition" else 1e-6
     model = tf.compile("sin(u)**2/u**2", on="u=-2..3", eps=eps, construction=construction)

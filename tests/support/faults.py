@@ -209,7 +209,7 @@ REWRITING = [
           "completed"),
     fault("a squared factor is lost", "rewriting.nonnegative:_even_factors",
           "ex.number(to_fraction(constant)), *powers)",
-          "ex.number(to_fraction(constant)), *powers[1:])", "squared_factors"),
+          "ex.number(to_fraction(constant)), *powers[1:])", "squared_factors", True),
     # -- removable singularities and parts: the bugs of version 1 among them
     fault("a removable power is overwritten", "rewriting.removable:_repaired",
           "powers[sinc] = powers.get(sinc, Fraction(0)) + whole  # there may be some already", "powers[sinc] = whole",
@@ -269,7 +269,7 @@ REWRITING = [
     fault("a table's offset has the wrong sign", _L + "_table", "ex.add(function, ex.number(-shift))",
           "ex.add(function, ex.number(shift))", "offset"),
     fault("no argument is clamped", _L + "_looked_up", "wanted = self.guide.clamp(function, argument.meaning)",
-          "wanted = (False, False)", "clamp two_clamps"),
+          "wanted = (False, False)", "clamp two_clamps", True),
     fault("the halves of a domain share no constant", _L + "_looked_up", "(ex.number(-1), constant_of(common)),", "",
           "two_clamps"),
     fault("the distance from the end has the wrong sign", _L + "_at_distance", "ex.mul(ex.number(sign), ARGUMENT)",
@@ -408,9 +408,9 @@ SEARCHING = [
     wrapped("the edges of a grid are swapped", _GRID, lambda item: item | {"edges": item["edges"][::-1]},
             "oblong_grid"),
     fault("boxes that are still open are dropped", _GRID,
-          "if examined + count > budget or len(levels) > _MAX_LEVELS:\n",
-          "if levels:\n                levels.append(np.zeros(lower.shape, dtype=np.bool_))\n                break\n"
-          "            if False:\n", "cut_grid", True),
+          "            halves = cut_boxes(lower, upper, axes)\n",
+          "            if len(levels) > 1:\n                axes[:] = False\n                break\n"
+          "            halves = cut_boxes(lower, upper, axes)\n", "cut_grid", True),
     wrapped("an interval of a softmax is dropped", "searching.grids:find_softmax",
             lambda edges: [e[:-1] for e in edges],
             "grid circuit_table"),
@@ -451,7 +451,7 @@ CONSTRUCTIONS = [
     fault("a form forgets its constant", _LAYOUT + "_form", "midpoint(linear.constant) * factor", "fmpq(0)",
           "product offset"),
     fault("constants have three digits", "constructions.parts:midpoint", "return midpoint_rational(enclose(constant))",
-          "return fmpq(round(1000 * float(enclose(constant))), 1000)", "constants"),
+          "return fmpq(round(1000 * float(enclose(constant))), 1000)", "constants", True),
     fault("a square holds something else", "constructions.circuit:_square_scales", "return scale, 2 * scale",
           "return scale, scale",
           "wide_product"),
@@ -493,7 +493,7 @@ CONSTRUCTIONS = [
               "sampled = np.roll(evaluate(part.expr, names, centres).ravel(), 1)",
           "cells"),
     fault("cells are blunt", "constructions.partition:_sharp_scores", "gaps = far / (", "gaps = 0.1 * far / (",
-          "cells"),
+          "cells", True),
     fault("a threshold is off", "constructions.partition:_sharp_scores", "np.cumsum(np.diff(slopes) * thresholds)",
           "np.cumsum(np.diff(slopes) * (thresholds + 0.05))", "cells"),
     fault("a polynomial's powers have the wrong sign", "constructions.polynomial:_Builder._power_slot",
@@ -510,7 +510,7 @@ CONSTRUCTIONS = [
     fault("an approximation loses a term", "constructions.approximation:_Fit.monomials", "return dict(total.to_dict())",
           "return dict(list(total.to_dict().items())[1:])", "approximation"),
     fault("an approximation is measured at few points", "constructions.approximation:_lowest_degree",
-          "if fit.error <= goal:", "if fit.error <= 20 * goal:", "approximation"),
+          "if fit.error <= goal:", "if fit.error <= 20 * goal:", "approximation", True),
 ]  # fmt: skip
 
 FAULTS = REWRITING + SEARCHING + CONSTRUCTIONS

@@ -33,9 +33,9 @@ def test_an_exponent_that_becomes_a_number():
         forge(net.weights(), ["max(x, 0) + x**(x/x) - x"], "x=-1..10", circuit)
 
 
-@pytest.mark.parametrize("formula", ["x**(y/y)", "(-1)**(2*(y/y)) + x", "x**(1 + x - x + y/y - x + x)*y/y"])
+@pytest.mark.parametrize("formula", ["x**(y/y)", "(-1)**(2*(y/y)) + x", "x**(y/y + y/y)"])
 def test_an_exponent_stays_what_it_is(formula):
-    with pytest.raises(TransformulaError):
+    with pytest.raises(TransformulaError, match="exponent"):
         facts(formula, "x=-1..1, y=1..2", {"of": "y/y", "is": "1", "at": {"y": "1"}})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
@@ -14,6 +15,8 @@ from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
 from transformula.rewriting.additive import decompose
+from transformula.rewriting.derivation import extended_formula
+from transformula.searching.finder import Finder
 from transformula.searching.ground import prepared
 
 #: Tolerance of the approximating constructions where none is given.
@@ -107,6 +110,10 @@ def _widest_part(formula: Formula) -> int:
 def _exact_will_do(formula: Formula, options: Options) -> bool:
     if options.shape is not None or options.layers == 1:
         return False
+    return _is_polynomial(formula) or _is_polynomial(extended_formula(formula)[0])
+
+
+def _is_polynomial(formula: Formula) -> bool:
     try:
         for expr in formula.outputs:
             as_polynomial(expr, formula.box.variables)
@@ -132,13 +139,26 @@ def _polynomials(formula: Formula, options: Options) -> Iterator[Attempt]:
         for weights in construct_polynomial(formula, options.dtype, options.multi_head):
             yield Attempt(POLYNOMIAL, _ready(weights))
     except NotPolynomialError as error:
-        if options.eps is None:
-            raise FormulaError(f"{error}. Give a tolerance to approximate it, or use another construction") from None
-        from transformula.constructions.approximation import construct_approximation
+        yield from _corollaries(formula, options, str(error))
 
-        prepared(formula)
-        for weights in construct_approximation(formula, options.eps, options.dtype, options.multi_head):
-            yield Attempt(COROLLARY, _ready(weights))
+
+def _corollaries(formula: Formula, options: Options, reason: str) -> Iterator[Attempt]:
+    """Polynomials that a formula has been extended to, or that approximate it."""
+    from transformula.constructions.approximation import construct_approximation
+    from transformula.constructions.polynomial import construct_polynomial
+
+    exact = _is_polynomial(extended_formula(formula)[0])
+    if options.eps is None and not exact:
+        raise FormulaError(f"{reason}. Give a tolerance to approximate it, or use another construction")
+    ground = prepared(formula)
+    derivation = {"extends": ground.steps, "signs": list(ground.signs)} if ground.steps or ground.signs else None
+    if exact:
+        found = construct_polynomial(ground.extended, options.dtype, options.multi_head)
+    else:
+        eps = options.eps or DEFAULT_EPS
+        found = construct_approximation(ground.extended, eps, options.dtype, options.multi_head)
+    for weights in found:
+        yield Attempt(COROLLARY, _ready(weights, derivation, ground.signs, options.eps))
 
 
 _ATTEMPTS: dict[Construction, Callable[[Formula, Options], Iterator[Attempt]]] = {
@@ -149,5 +169,10 @@ _ATTEMPTS: dict[Construction, Callable[[Formula, Options], Iterator[Attempt]]] =
 }
 
 
-def _ready(weights: Weights) -> Callable[[], Built]:
-    return lambda: Built(weights)
+def _ready(
+    weights: Weights,
+    derivation: dict[str, Any] | None = None,
+    trees: dict[str, list[int]] | None = None,
+    target: float | None = None,
+) -> Callable[[], Built]:
+    return lambda: Built(weights, derivation, Finder(trees=trees, target=target))

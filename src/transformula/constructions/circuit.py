@@ -139,6 +139,7 @@ class _Analysis:
 
     circuit: Circuit
     ground: Prepared
+    search: WireSearch
     flow: _Flow
     nodes: dict[int, Node]
     cells: dict[int, Cells]
@@ -163,7 +164,7 @@ class _Analysis:
         }
         flow = _Flow(circuit, ground.extended.box)
         flow.measure(nodes, cells)
-        return cls(circuit, ground, flow, nodes, cells)
+        return cls(circuit, ground, ranges.search, flow, nodes, cells)
 
     @cached_property
     def signs(self) -> dict[str, list[int]]:
@@ -189,7 +190,7 @@ class _Analysis:
                 meanings[number[k]] = wire.meaning, Fraction(1)
         functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
         singular = frozenset(number[k] for k in nodes if not math.isfinite(self.nodes[k].slope))
-        return Built(weights, data, Finder(WireSearch(meanings, functions), singular, trees=signs))
+        return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
 
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""

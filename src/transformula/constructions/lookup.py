@@ -41,7 +41,8 @@ def lookup_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, 
         fitter = _Fitter(share, dtype)
 
         def build(fitter: _Fitter = fitter) -> Built:
-            return one_layer_built(ground, one_layer_spec(ground.extended, eps, fitter, dtype, shape))
+            spec = one_layer_spec(ground.extended, eps, fitter, dtype, shape)
+            return one_layer_built(ground, spec, target=eps)
 
         yield Attempt(LOOKUP, build)
         if fitter.fell_short:

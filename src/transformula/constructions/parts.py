@@ -81,7 +81,7 @@ def one_layer_spec(
     return OneLayerSpec(variables, len(splits), tables, relus, affine, linears, shape, reach, dtype)
 
 
-def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40) -> Built:
+def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, target: float | None = None) -> Built:
     """The weights of a specification, the circuit they stand for, and a search for the evidence."""
     limit, reaches = power_of_two(spec.reach), [power_of_two(relu.reach) for relu in spec.relus]
     variables, outputs = ground.extended.box.variables, ground.extended.outputs
@@ -89,7 +89,7 @@ def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40) ->
     more = [] if spec.shape is None else selector_signs(variables, outputs, limit, reaches)
     signs = proven_signs(more, ground)
     circuit |= {"extends": ground.steps, "signs": list(signs)}
-    return Built(assemble(spec), circuit, Finder(follow=False, trees=signs, far_bits=far_bits))
+    return Built(assemble(spec), circuit, Finder(follow=False, trees=signs, far_bits=far_bits, target=target))
 
 
 def _check_forms(part: Part, formula: Formula) -> None:

@@ -35,7 +35,7 @@ from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.transformers.matrices import matrix_of
 
-#: Must exceed 2 sup|t| sup|p| = 2; one more leaves a gap that rounding can not close.
+#: Must exceed 2 sup|t| sup|p| = 2; one more leaves a gap that rounding cannot close.
 OFFSET = 3
 #: Precision for irrational constants: their error is then far below that of any float format.
 CONSTANT_BITS = 320

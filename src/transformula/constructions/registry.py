@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from transformula.errors import InputError
-from transformula.transformers.matrices import nonzeros
 
 if TYPE_CHECKING:
     from transformula.kernel.weights import FloatArray, Weights
@@ -100,6 +99,8 @@ def _run_circuit(weights: Weights, circuit: CircuitWeights, rows: FloatArray) ->
 
 
 def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
+    from transformula.transformers.matrices import nonzeros
+
     return nonzeros(weights) + weights.memory.nonzeros
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flint import arb
 
@@ -145,10 +145,11 @@ def _expand_names(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Formula:
-    """Expressions on a box: outputs × inputs."""
+    """Expressions on a box: outputs × inputs; ``typed`` are the texts they were read from, if they were."""
 
     outputs: tuple[Expr, ...]
     box: Box
+    typed: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, given: str | Sequence[str | Expr], on: str | Box) -> Formula:
@@ -165,7 +166,7 @@ class Formula:
             raise BoxError(f"the box has no interval for {', '.join(unknown)}")
         if unused := [name for name in box.variables if name not in used]:
             raise BoxError(f"the formula does not use {', '.join(unused)}: leave it out of the box")
-        return cls(outputs, box)
+        return cls(outputs, box, tuple(map(str, texts)))
 
     @property
     def texts(self) -> tuple[str, ...]:

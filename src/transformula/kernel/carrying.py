@@ -90,6 +90,7 @@ class Carrier:
         """A linear form of the weights against the one that is meant."""
         slots, norms = self.circuit.written_out(linear)
         meant = dict(slots.terms)
+        spend(20 * (len(meant) + len(form.terms)))
         terms = {self.index[i]: term for i, term in form.terms.items()}
         made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
         error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))

@@ -60,7 +60,8 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
     """Check file contents."""
     try:
         certificate = Certificate.from_json(certificate_text)
-        weights, description = unpack(packed)
+        with limited():
+            weights, description = unpack(packed)
         evidence = Evidence(parse_json(packed.evidence, EVIDENCE_FILE))
     except Exception as error:
         return Verification(False, reasons=(_reason(error),))
@@ -112,7 +113,7 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
         if name in ("polynomial", "corollary"):
             check_stored(weights, ("readout", "bias"))
             if name == "corollary":
-                return prove_corollary(weights, formula, evidence)
+                return prove_corollary(weights, formula, description.circuit or {}, evidence)
             return prove_polynomial(weights, formula)
         from transformula.kernel.softmax_rule import prove_softmax
 

@@ -124,6 +124,7 @@ class Circuit:
             k = stack.pop()
             if k not in found:
                 found.add(k)
+                spend(2 + sum(len(argument.terms) for argument in self.wires[k].arguments))
                 stack += [i for argument in self.wires[k].arguments for i, _ in argument.terms]
                 stack += [i for i, _ in self.wires[k].parts]
         return sorted(found)

@@ -1,13 +1,14 @@
 """Corollary 3.7: a polynomial Transformer close to any continuous function.
 
 The blocks are those of Theorem 3.5 and compute a polynomial p. The approximation error is sup|p − f| over the
-box: that of a table with one token of value 0 against the function f − p, on the pieces given. The formula
-must be defined on the whole box, which is proven on the leaves of a given tree.
+box: that of a table with one token of value 0 against the function f − p, on the pieces given. The formula,
+extended over removable singularities, must be defined on the whole box (`facts`).
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from transformula.kernel.claim import Proof
 from transformula.kernel.errors import FormulaError, NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.expression import Expr
+from transformula.kernel.facts import Facts
 from transformula.kernel.polynomial import checked_ridge, identity_error, ridge_polynomial, ridge_rounding
-from transformula.kernel.ranges import check_defined
 from transformula.kernel.regions import Region
 from transformula.kernel.ridge import Ridge
 from transformula.kernel.tables import Table, table_error
@@ -28,9 +29,11 @@ from transformula.kernel.weights import Weights
 MAX_AXES = 4
 
 
-def prove_corollary(weights: Weights, formula: Formula, evidence: Evidence) -> Proof:
+def prove_corollary(weights: Weights, formula: Formula, derivation: Any, evidence: Evidence) -> Proof:
     """Prove a polynomial model of formulas that are not all polynomials, or raise `NotProvenError`."""
-    ridge = checked_ridge(weights)
+    if not isinstance(derivation, dict) or not set(derivation) <= {"extends", "signs"}:
+        raise RefutedError("the derivation in model.json has other parts than extends and signs")
+    ridge, formula = checked_ridge(weights), Facts(formula, derivation, evidence).formula
     errors = [_output_error(ridge, o, formula, evidence) for o in range(len(formula.outputs))]
     rounding, gap = ridge_rounding(ridge, formula.box)
     return Proof(float(np.max(errors)), rounding, {"gap": gap})
@@ -46,10 +49,6 @@ def _output_error(ridge: Ridge, output: int, formula: Formula, evidence: Evidenc
     if box.dimension > MAX_AXES:
         raise NotProvenError(f"a remainder in more than {MAX_AXES} variables cannot be proven here")
     region = Region.of_box(box)
-    tree = evidence.defined(output, expr, region, frozenset())
-    if not isinstance(tree, list):
-        raise RefutedError("evidence.json has a tree that is not a list")
-    check_defined(expr, region, tree)
     difference = ex.add(expr, *(_term(box.variables, e, -to_fraction(c)) for e, c in network.to_dict().items()))
     ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
     zeros = (np.zeros(1),) * box.dimension

@@ -21,6 +21,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.function_ends import dyadic_above, dyadic_below
 from transformula.kernel.intervals import try_range
 from transformula.kernel.models import Floats
+from transformula.kernel.printing import short_text
 from transformula.kernel.work import spend
 
 Ends = tuple[arb, arb]
@@ -70,7 +71,7 @@ def leaves(lower: Floats, upper: Floats, trees: Any, most: int) -> tuple[Floats,
         raise RefutedError("there is not one tree for each box")
     if sum(map(len, trees)) > 2 * most - boxes:  # n leaves in a tree are 2 n - 1 nodes
         raise RefutedError(f"the trees have more than {most} leaves")
-    spend(2.0 * sum(map(len, trees)))
+    spend(4 * sum(map(len, trees)))
     lows, highs, origin = [], [], []
     for box, tree in enumerate(trees):
         stack = [(lower[:, box].tolist(), upper[:, box].tolist())]
@@ -104,7 +105,7 @@ def check_defined(function: Expr, names: Sequence[str], ends: Sequence[Ends], lo
     if not known.all():
         low, high = lower[:, ~known][:, 0], upper[:, ~known][:, 0]
         place = ", ".join(f"{n} = {a:.6g}..{b:.6g}" for n, a, b in zip(names, low, high, strict=True))
-        raise NotProvenError(f"{function} may be undefined or unbounded on {place}", place=place)
+        raise NotProvenError(f"{short_text(function)} may be undefined or unbounded on {place}", place=place)
 
 
 def defined_on(
@@ -118,6 +119,7 @@ def defined_on(
     if try_range(function, dict(zip(names, box, strict=True))) is not None:
         return np.ones(lower.shape[1], dtype=np.bool_)
     known = []
+    spend(10 * lower.shape[1])
     for low, high in zip(lower.T.tolist(), upper.T.tolist(), strict=True):
         sides = zip(box, low, high, strict=True)
         cell = [(max(first, from_float(a)), min(last, from_float(b))) for (first, last), a, b in sides]

@@ -31,6 +31,7 @@ from transformula.kernel.functions import FUNCTIONS, domain_of
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.parsing import parse
+from transformula.kernel.work import spend
 
 _BITS = 256
 
@@ -75,7 +76,7 @@ def extended(
         raise RefutedError("a step of a derivation has an of, an is and an at")
     old, new = (parsed(step[key], names) for key in ("of", "is"))
     nodes = {node for expr in outputs for node in walk(expr)}
-    algebra.charge(len(nodes))
+    spend(3 * len(nodes))
     if old not in nodes:
         raise RefutedError(f"the formula has no {_short(old)} to be extended")
     above, below = _quotient(old)

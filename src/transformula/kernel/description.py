@@ -116,6 +116,7 @@ class Description:
         wanted = {f.name for f in fields(cls)} - {"formulas", "box", "samples", "shape", "circuit"}
         wanted |= {"samples"} if construction == "memorize" else {"formulas", "box"}
         wanted |= {"circuit", *({"shape"} & set(body))} if construction in SOFTMAX else set()
+        wanted |= {"circuit"} & set(body) if construction == "corollary" else set()
         wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None})
         require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
         for key, (fits, kind) in _KINDS.items():

@@ -44,7 +44,7 @@ class Facts:
             expr = parsed(text, self.region.names)
             self.add_sign(expr, evidence.sign(index, expr, self.region, self.seen(expr)))
         for output, expr in enumerate(outputs):
-            whole = ex.add(expr, *self.numerators)
+            whole = expr if output else ex.add(expr, *self.numerators)
             seen = self.seen(whole)
             check_defined(whole, self.region, evidence.defined(output, whole, self.region, seen), seen)
             self.known |= frozenset(walk(expr))

@@ -33,6 +33,7 @@ from transformula.kernel.description import (
 )
 from transformula.kernel.errors import ModelFileError
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.work import spend
 
 MAX_HEADER, MAX_TENSORS = 4 << 20, 20_000
 #: Characters of one rational: far more than any formula's own numbers may have.
@@ -178,6 +179,7 @@ def _rationals(texts: object, count: int, name: str) -> tuple[fmpq, ...]:
     if not isinstance(texts, list) or len(texts) != count:
         raise ModelFileError(f"{MODEL_FILE}: {name} has not one rational for each number")
     found = []
+    spend(3 * len(texts))
     for text in texts:
         fits = isinstance(text, str) and len(text) <= MAX_RATIONAL and _RATIONAL.fullmatch(text)
         require(fits, f"{MODEL_FILE}: {name} has a rational that is malformed or too long")

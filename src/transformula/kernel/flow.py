@@ -204,15 +204,15 @@ class ErrorFlow:
 
     def form(self, linear: Linear) -> Ends:
         """A linear form with intervals as coefficients, made once."""
-        if linear not in self._forms:
-            self._forms[linear] = Ends(linear)
-        return self._forms[linear]
+        found = self._forms[linear] = self._forms.get(linear) or Ends(linear)
+        return found
 
 
 class Ends:
     """A linear form with coefficients as intervals."""
 
     def __init__(self, linear: Linear) -> None:
+        spend(20 * len(linear.terms))
         self.terms = [(k, _ends(c)) for k, c in linear.terms]
         self.constant = _ends(linear.constant)
 

@@ -43,6 +43,7 @@ from transformula.kernel.slopes import SlopePieces, oscillation
 from transformula.kernel.softmax import Arithmetic, rounding_bound
 from transformula.kernel.tables import MAX_PIECES, Table, TablePieces
 from transformula.kernel.wires import HeadTable
+from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -64,6 +65,7 @@ def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> arb:
     far = np.asarray(reach, dtype=np.float64)
     if not np.isfinite(far).all():
         raise NotProvenError("the argument of a table could not be bounded")
+    spend(50 + 0.05 * (head.slopes.size + head.foreign_slopes.size))
     own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
     other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
     own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())

@@ -24,7 +24,7 @@ from flint import arb, fmpq
 
 from transformula.kernel.balls import precision, to_fmpq
 from transformula.kernel.errors import NotProvenError, SingularError
-from transformula.kernel.expression import Expr, walk
+from transformula.kernel.expression import Expr, walk, weight
 from transformula.kernel.function_ends import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
 from transformula.kernel.functions import FUNCTIONS, Domain, domain_of, function_of
 from transformula.kernel.printing import short_text
@@ -90,7 +90,7 @@ def _at_corners(expr: Expr, ends: Ends, where: _Where) -> Ends:
 def _range(expr: Expr, where: _Where) -> Ends:
     known: list[Ends] = []
     program = _program(expr)
-    spend(8 * len(program))
+    spend(8 * weight(step.node for step in program))
     with precision(_BITS):
         for step in program:
             known.append(step.constant or _node_range(step, [known[k] for k in step.places], where))

@@ -19,7 +19,10 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.expression import Expr
 from transformula.kernel.facts import Facts
 from transformula.kernel.normal_forms import Algebra
+from transformula.kernel.work import spend
 
+#: Wires that a product's factors and squares may read.
+MAX_READ = 1_000
 SQUARE = ex.power(ex.variable("u"), ex.number(2))
 
 
@@ -78,6 +81,9 @@ class Meanings:
             raise RefutedError(f"wire {k} is a product of something else than squares")
         forms = [*wire.arguments, *(square.arguments[0] for square in squares)]
         read = {i for form in (wire.total, *forms) for i, _ in form.terms} - set(factors)
+        if len(read) > MAX_READ:
+            raise RefutedError(f"wire {k} is a product that reads over {MAX_READ} wires")
+        spend(100 + 20 * len(read))
         algebra = Algebra([f"#w{i}" for i in sorted(read)])
 
         def form(linear: Linear, names: dict[int, Form]) -> Form:

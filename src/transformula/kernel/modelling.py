@@ -16,7 +16,7 @@ import numpy as np
 from transformula.kernel import bernstein, univariate
 from transformula.kernel.balls import Operations, enclose, precision, round_up
 from transformula.kernel.errors import RefutedError
-from transformula.kernel.expression import Expr, fold, walk
+from transformula.kernel.expression import Expr, fold, walk, weight
 from transformula.kernel.models import TINY, UP, Floats, Model, boxes_of, constant_model, layout, variable_model
 from transformula.kernel.work import spend
 
@@ -55,7 +55,7 @@ def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Float
             wrong = round_up(abs(ball - value))
         return _cleaned(constant_model(shape, np.full(boxes, value), np.full(boxes, wrong)))
 
-    spend(sum(1 for _ in walk(expr)) * (150 + 0.07 * boxes * shape.terms))
+    spend(weight(walk(expr)) * (150 + 0.07 * boxes * shape.terms))
     with np.errstate(all="ignore"):
         return fold(expr, model)
 

@@ -17,7 +17,7 @@ checked, not assumed:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from flint import fmpq
@@ -26,7 +26,7 @@ from transformula.kernel import wires
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.rounding import FORMATS
 from transformula.kernel.weights import Block, Head, Weights
-from transformula.kernel.wires import ONE, Form, HeadTable, Network, NetworkWire, Term
+from transformula.kernel.wires import ONE, ZERO, Form, HeadTable, Network, NetworkWire, Term
 from transformula.kernel.work import spend
 
 #: tokens × width of the dense constants: at most 160 MB.
@@ -60,6 +60,7 @@ class _Reader:
         self.tables: dict[object, HeadTable] = {}
         self.units: dict[tuple[int, int], list[tuple[Form, int]]] = {}
         self.held: list[Form] = []
+        self.stored = 0
 
     def read(self) -> Network:
         weights = self.weights
@@ -116,20 +117,21 @@ class _Reader:
 
     def _stream(self, position: int) -> list[Form]:
         spend(2 * self.weights.width)
-        stream = [self._number(fmpq(*v.as_integer_ratio())) for v in self.constants[position].tolist()]
+        stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
         for slot, column in self.carried.items():
             _require(not stream[slot].terms, "an input shares its slot with a constant")
             stream[slot] = wires.wire_form(column)
         return stream
 
     def _number(self, value: fmpq) -> Form:
-        return Form({ONE: Term(value, abs(value), 0)}) if value != 0 else Form()
+        return Form({ONE: Term(value, abs(value), 0)}) if value != 0 else ZERO
 
-    def _dot(self, row: Iterable[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> Form:
+    def _dot(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> Form:
         return wires.total(self._products(row, stream, bias))
 
-    def _products(self, row: Iterable[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> list[Form]:
+    def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> list[Form]:
         """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
+        spend(5 + 5 * len(row))
         products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
         return [*products, self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0)]
 
@@ -150,6 +152,7 @@ class _Reader:
                 written.setdefault(slot, []).append(wire)
         result = []
         for stream in streams:
+            spend(1 + 0.02 * len(stream))
             new = list(stream)
             for slot, read in written.items():
                 new[slot] = wires.total([stream[slot], *map(wires.wire_form, read)])
@@ -167,6 +170,7 @@ class _Reader:
         keys = wires.rows_of(head.key)
         _require(all(len(r) == 1 and r[0][1] == 1 for r in keys[:-1]), "a key row does not read one slot")
         columns = [row[0][0] for row in keys[:-1]]
+        spend(0.02 * len(self.constants) * (2 + len(keys[-1])))
         marks = self.constants[:, [slot for slot, _ in keys[-1]]]
         single = np.isin(marks, (0.0, 1.0)).all() and (marks.sum(axis=1) <= 1).all()
         _require(bool(single), "a token passes two gates")
@@ -181,6 +185,8 @@ class _Reader:
         for slot, source in zip(targets, head.value.cols.tolist(), strict=True):
             key = (tuple(columns), source, own.tobytes(), gates.tobytes())
             if key not in self.tables:
+                self.stored += len(own) * (len(columns) + 2)
+                _require(self.stored <= MAX_CONSTANTS, "it is too large")
                 scores = self.constants[:, columns]
                 slopes, offsets, values = scores[:, 0::2], scores[:, 1::2], self.constants[:, source]
                 self.tables[key] = HeadTable(
@@ -198,7 +204,7 @@ class _Reader:
         for unit, row in enumerate(wires.rows_of(layer.hidden)):
             inside = self._dot(row, stream, bias.get(unit, fmpq(0)))
             value = inside.constant
-            self.held.append(inside)
+            self.held += [inside] if inside.terms else []
             if value is None:
                 units.append(wires.wire_form(self._unit(b, unit, position, inside)))
             elif value > 0 or not inside.terms:

@@ -111,9 +111,12 @@ def as_polynomial(expr: Expr, variables: tuple[str, ...]) -> Polynomial:
 def _irrationals(expr: Expr, constant: dict[Expr, bool]) -> tuple[Expr, ...]:
     """The largest sub-expressions that are constant but not rational; a divisor as its inverse."""
     found: dict[Expr, None] = {}
-    stack = [expr]
+    stack, seen = [expr], set[Expr]()
     while stack:
         node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
         if constant[node]:
             if node.number is None:
                 found[node] = None

@@ -21,6 +21,7 @@ from flint import arb, fmpq
 
 from transformula.kernel.errors import InputError, RefutedError
 from transformula.kernel.weights import Weights, named_matrices, to_rational
+from transformula.kernel.work import spend
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
@@ -99,6 +100,7 @@ def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
             raise RefutedError(f"{name} has a number beyond {weights.dtype}'s range: use a smaller box")
         if matrix.exact is None:
             continue
+        spend(4 * len(matrix.exact))
         for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
             gap = abs(to_rational(stored) - exact)
             allowed = slack * abs(exact) + (tiny if name in may_underflow else 0)

@@ -19,7 +19,7 @@ from flint import arb, arb_series, ctx
 
 from transformula.kernel.balls import Operations, enclose, to_fmpq
 from transformula.kernel.errors import SingularError
-from transformula.kernel.expression import Expr, walk
+from transformula.kernel.expression import Expr, walk, weight
 from transformula.kernel.function_ends import Ends
 from transformula.kernel.function_series import absolute, inverse, positive, series_length
 from transformula.kernel.univariate import whole_power
@@ -82,7 +82,7 @@ def _evaluated(
     nodes: Sequence[Expr], variables: Mapping[str, list[arb]], constants: Mapping[Expr, arb], length: int
 ) -> list[arb]:
     known: dict[Expr, arb_series] = {}
-    spend(len(nodes) * (2 + 3 * length))
+    spend(weight(nodes) * (2 + 3 * length))
     with series_length(length):
         for node in nodes:
             if node.op == "variable":

@@ -55,7 +55,7 @@ class Matrix:
 
     def exact_values(self) -> Sequence[fmpq]:
         """The entries as rationals."""
-        spend(len(self.values))
+        spend(3 * len(self.values))
         return [to_rational(v) for v in self.values.tolist()] if self.exact is None else self.exact
 
     def entries(self) -> Iterator[tuple[int, int, fmpq]]:

@@ -58,9 +58,15 @@ class Form:
         return None
 
 
+#: The form of an empty slot.
+ZERO = Form()
+
+
 def total(forms: Iterable[Form]) -> Form:
     """The computed sum of computed forms; forms without terms are zero and cost nothing."""
     parts = [form for form in forms if form.terms]
+    if not parts:
+        return ZERO
     adds = max(len(parts) - 1, 0)
     spend(sum(2 + 3 * len(form.terms) for form in parts))
     terms: dict[int, Term] = {}

@@ -57,7 +57,7 @@ def without_cancelling_roots(formula: Any) -> Any:
     >>> str(without_cancelling_roots(Formula.of("sqrt(x**2 + y) - x", "x=-1..9, y=1..2")))
     'y**(1/2)*tan(1/4*pi - 1/2*atan(x/y**(1/2)))'
     """
-    return replace(formula, outputs=conjugated(formula.outputs, formula.box)[0])
+    return replace(formula, outputs=conjugated(formula.outputs, formula.box)[0], typed=())
 
 
 def _walked(expr: Expr, box: Box, facts: dict[Expr, None]) -> Expr:

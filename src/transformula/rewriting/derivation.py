@@ -69,7 +69,7 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
         }
         for step in steps
     ]
-    return replace(formula, outputs=outputs), stored
+    return replace(formula, outputs=outputs, typed=()), stored
 
 
 def signs_of(

@@ -50,6 +50,7 @@ class Finder(Evidence):
     follow : whether to follow errors to the outputs (of no use in a single layer).
     trees : trees of signs that were searched for already, by their texts.
     far_bits : how far below the largest a sharp cell's other tokens are, in bits.
+    target : a bound of a grid that will do where no tight one is found.
     """
 
     most_work = math.inf
@@ -61,9 +62,10 @@ class Finder(Evidence):
         follow: bool = True,
         trees: Mapping[str, list[int]] | None = None,
         far_bits: int = 40,
+        target: float | None = None,
     ) -> None:
         super().__init__({})
-        self.trees, self.far_bits = trees or {}, far_bits
+        self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}
         self.data = self.written
@@ -103,7 +105,7 @@ class Finder(Evidence):
         if len(names) > 1:
             item = self._item_of(wire, table, function, None)
             if "pieces" not in item:
-                item["pieces"] = grids.find_pieces(table, function, names, ends)
+                item["pieces"] = grids.find_pieces(table, function, names, ends, self.target)
             return item["pieces"]
         reach = _roomy((float(ends[0][0]), float(ends[0][1])), meant)
         low, high = inside_domain(function, reach)
@@ -114,9 +116,12 @@ class Finder(Evidence):
             if "search" not in item:
                 item["search"] = tables.PieceSearch(table, function, *item["ends"])
             item["pieces"] = item["search"].refine(low, high)
-        except NotProvenError:  # only where it is meant
+            failed = None if math.isfinite(item["search"].worst) else f"{function} could not be bounded by pieces"
+        except NotProvenError as error:
+            failed = str(error)
+        if failed is not None:  # only where it is meant
             if meant is None or meant.exact[0] is None or "exact" in item:
-                raise
+                raise NotProvenError(failed)
             item["exact"], item["ends"] = True, meant.floats
             low, high = meant.floats
             item["search"] = tables.PieceSearch(table, function, low, high, meant.exact)
@@ -168,7 +173,7 @@ class Finder(Evidence):
         if len(ends) == 1:
             found: Any = tables.find_pieces(table, difference, ends[0])
         else:
-            found = grids.find_pieces(table, difference, region.names, ends)
+            found = grids.find_pieces(table, difference, region.names, ends, self.target)
         self.written.setdefault("corollary", []).append(found)
         return found
 

@@ -51,7 +51,7 @@ def find_pieces(
     Parameters
     ----------
     target : float, optional
-        A bound that is small enough. Without it, refine until the bound is tight.
+        A bound that will do where no tight one is found.
     budget : int
         Boxes that may be examined.
 
@@ -65,19 +65,16 @@ def find_pieces(
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
     levels: list[Mask] = []
     settled = seen = 0.0
-    best, examined = math.inf, 0
+    if lower.shape[1] > budget:
+        raise _refusal(function, "it has too many tokens", math.inf, seen)
+    best, examined, enough = math.inf, 0, 0.0 if target is None else target
     with precision(BITS):
         while True:
-            count = lower.shape[1]
-            if examined + count > budget or len(levels) > _MAX_LEVELS:
-                raise _refusal(function, "the boxes to examine ran out", best, seen)
             bounds = bounds_on(table, function, names, lower, upper)
             error = bounds.error
-            examined += count
+            examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
             goal = max(_TIGHTNESS * seen, TINY)
-            if target is not None:
-                goal = max(goal, target) if seen > target else target
             stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
             goal = float(np.max(error[stuck], initial=goal))
             done = error <= max(goal, settled)
@@ -91,9 +88,15 @@ def find_pieces(
             levels.append(axes)
             if done.all():
                 break
-            lower, upper = cut_boxes(lower, upper, axes)
-            if not (lower < upper).all():
-                raise _refusal(function, "a box became too small to be cut", best, seen)
+            halves = cut_boxes(lower, upper, axes)
+            spent = examined + halves[0].shape[1] > budget or len(levels) > _MAX_LEVELS
+            if spent or not (halves[0] < halves[1]).all():
+                if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
+                    reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
+                    raise _refusal(function, reason, best, seen)
+                axes[:] = False
+                break
+            lower, upper = halves
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
 
 

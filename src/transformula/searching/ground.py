@@ -11,7 +11,7 @@ from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.boxes import Formula
 from transformula.kernel.derivations import parsed
 from transformula.kernel.evidence import Evidence
-from transformula.kernel.expression import Expr
+from transformula.kernel.expression import Expr, walk
 from transformula.kernel.facts import Facts
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.printing import to_text
@@ -104,7 +104,7 @@ def prepared(formula: Formula) -> Prepared:
         search.try_sign(sign.expr)
     for expr in extended.outputs:
         find_defined(expr, search.region, search.seen(expr))
-        search.known |= search.seen(expr)
+        search.known |= frozenset(walk(expr))
     return Prepared(extended, written, steps, search.found, search.known, search.tried)
 
 

@@ -57,6 +57,7 @@ class PieceSearch:
         self.edges = _first_edges(table, low, high)
         self.most = max(6000, 40 * table.values.size)
         self._known: dict[tuple[float, float], Piece] = {}
+        self.worst = 0.0
 
     def refine(self, low: float, high: float) -> list[float]:
         """Edges after halving pieces that meet an interval, the worst first, until their bound is tight there.
@@ -64,7 +65,7 @@ class PieceSearch:
         Raises
         ------
         NotProvenError
-            If the function is found undefined, or no finite bound is found.
+            If the function is found undefined.
         """
         self.edges = with_ends(self.edges, low, high)
         met = [(a, b) for a, b in pairwise(self.edges) if b >= low and a <= high]
@@ -90,8 +91,7 @@ class PieceSearch:
             add(a, middle)
             add(middle, b)
         self.edges = sorted([*self.edges, *new])
-        if not math.isfinite(heap[0][0]):
-            raise NotProvenError(f"a table of {self.function} could not be bounded on u = {low:.6g}..{high:.6g}")
+        self.worst = -heap[0][0]
         return list(self.edges)
 
     def _on(self, a: float, b: float) -> Piece:

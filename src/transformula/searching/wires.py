@@ -53,17 +53,22 @@ class WireSearch:
         product or norm) stands for, and the power of two that it is scaled by.
     functions : mapping, optional
         For stored tables: their functions of u. A range that leaves their domain is worth any improvement.
+    before : WireSearch, optional
+        A search on the same region, whose findings are used.
     """
 
     def __init__(
-        self, meanings: Mapping[int, tuple[Expr, Fraction]], functions: Mapping[int, Expr] | None = None
+        self,
+        meanings: Mapping[int, tuple[Expr, Fraction]],
+        functions: Mapping[int, Expr] | None = None,
+        before: WireSearch | None = None,
     ) -> None:
         self.meanings, self.functions = meanings, functions or {}
         self.region: Region | None = None
         self.known: frozenset[Expr] = frozenset()
-        self._ways: dict[Expr, list[_Way]] = {}
-        self._names: dict[Expr, str] = {}
-        self._quantities: dict[str, tuple[Expr, _Way]] = {}
+        self._ways: dict[Expr, list[_Way]] = {} if before is None else before._ways
+        self._names: dict[Expr, str] = {} if before is None else before._names
+        self._quantities: dict[str, tuple[Expr, _Way]] = {} if before is None else before._quantities
         self._told: set[str] = set()
 
     def claims(self, wire: int, of: str, found: Interval, region: Region, known: frozenset[Expr]) -> list[RangeClaim]:

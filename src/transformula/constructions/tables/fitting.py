@@ -8,7 +8,7 @@ from the table found.  Budgets count arithmetic, not seconds, so results are det
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
 error is measured on a dense sample that clusters where f is hard, and the landscape is not
-convex, so M is small but not certified minimal.  A jump of f can not be fitted in the sup-norm.
+convex, so M is small but not certified minimal.  A jump of f cannot be fitted in the sup-norm.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class _Axis:
         leaves = resolve(rows, lowers[axis], uppers[axis], eps / 10)
         x = sample(leaves, 200)
         _, sigma, right = np.linalg.svd(rows(x), full_matrices=False)
-        # a direction far below eps in its largest entry can not matter in the sup-norm
+        # a direction far below eps in its largest entry cannot matter in the sup-norm
         weight = sigma / np.sqrt(len(x)) * np.abs(right).max(axis=1)
         kept = right[weight > 0.03 * eps][: MAX_SECTIONS.get(dimension, 1)]
         lift = np.abs(kept).max(axis=1) if len(kept) else np.ones(0)

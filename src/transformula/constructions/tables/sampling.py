@@ -19,7 +19,7 @@ from transformula.constructions.tables.table import Array, Function
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
-FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f can not alias
+FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cannot alias
 
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 _PROBES = -np.cos(np.pi * (np.arange(2 * DEGREE) + 0.5) / (2 * DEGREE))
