@@ -14,7 +14,7 @@ from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.gradient import Recipe, fit_gradient
 from transformula.learning.logistic import choose_design, fit_logistic
-from transformula.learning.regressor import check_options, plan_of
+from transformula.learning.options import EPOCHS, check_options, plan_of
 from transformula.learning.rows import Floats, Range, Rows, merge_rows
 from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
@@ -37,7 +37,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
     ridge : float, optional
         Penalty on squared coefficients; by default chosen on held-out rows.
     criterion, max_terms, rank, n_directions, epochs, batch_size, learning_rate, start_rate, clip,
-    early_stopping, validation_fraction, n_iter_no_change, standardize, checkpoint, checkpoint_every,
+    weight_decay, early_stopping, validation_fraction, n_iter_no_change, standardize, checkpoint, checkpoint_every,
     device, random_state, verbose
         As for `PolynomialTransformerRegressor`.
 
@@ -67,14 +67,15 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         max_terms: int | None = None,
         rank: int | None = None,
         n_directions: int | None = None,
-        epochs: int = 300,
+        epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.02,
         start_rate: float | None = None,
         clip: float | None = 1.0,
-        early_stopping: bool = False,
+        weight_decay: float = 0.01,
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 20,
+        n_iter_no_change: int | None = None,
         standardize: bool = True,
         checkpoint: str | None = None,
         checkpoint_every: int = 10,
@@ -94,6 +95,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         self.learning_rate = learning_rate
         self.start_rate = start_rate
         self.clip = clip
+        self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -140,7 +142,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
             solver = "exact" if solver == "auto" else solver
         elif solver in ("sgd", "adam"):
             recipe = Recipe(self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device)
-            found, self.history_ = fit_gradient(varying, recipe, plan_of(self), classes=count)
+            found, self.history_ = fit_gradient(varying, recipe, plan_of(self, len(varying), EPOCHS), classes=count)
         else:
             solver = choose_design(varying, self.degree) if solver == "auto" else solver
             found = fit_logistic(solver, varying, count, settings)
