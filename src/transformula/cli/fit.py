@@ -154,7 +154,7 @@ def _fit(
             "rows": len(train),
             "held_out_rows": len(rest),
             "solver": model.solver_,
-            "degree": degree,
+            "degree": model.degree_,
             "terms": model.n_terms_,
             "r2_training": scores_of(table.y[train], model.fitted_.predict(table.X[train])[:, 0])["r2"],
             "r2_held_out": compared and compared["this fit"]["r2"],

@@ -10,7 +10,6 @@ from transformula.learning.rows import Floats
 from transformula.learning.solvers.exact import fit_exact
 from transformula.learning.training import Batchable
 
-INITS = ("linear", "random")
 #: What is left of random parameters whose outputs would be added to the linear model.
 ALMOST_NOTHING = 1e-3
 
@@ -29,9 +28,3 @@ class LinearStart:
         fit = fit_exact(X, Y, 1, weight=weight)
         offset = fit.predict(np.zeros((1, X.shape[1])))
         return cls(fit.predict(np.eye(X.shape[1])) - offset, offset[0])
-
-
-def check_init(init: object) -> None:
-    """Refuse a start that does not exist."""
-    if init not in INITS:
-        raise ValueError(f"unknown init {init!r}: choose {' or '.join(INITS)}")

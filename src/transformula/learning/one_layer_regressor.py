@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from transformula.kernel.weights import Weights
 from transformula.learning.base import seed_of
 from transformula.learning.gradient import standardization
-from transformula.learning.linear_start import LinearStart, check_init
+from transformula.learning.linear_start import LinearStart
 from transformula.learning.one_layer_module import (
     POSITIONS,
     TOKENS,
@@ -24,7 +24,7 @@ from transformula.learning.one_layer_module import (
     random_weights,
     trained_weights,
 )
-from transformula.learning.options import check_training, plan_of
+from transformula.learning.options import check_init, check_training, plan_of
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.training import Batchable, squared_error, train
 from transformula.model import Model

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from transformula.learning.base import seed_of
+from transformula.learning.rows import Rows
 from transformula.learning.solving import SOLVERS
-from transformula.learning.training import Plan
+
+if TYPE_CHECKING:
+    from transformula.learning.training import Plan
 
 MAX_DEGREE = 20
-EPOCHS = 300
+INITS = ("linear", "random")
+_EPOCHS = 300
 #: Without a request, no more steps of training than this, so that 10,000 rows take seconds.
 _USUAL_STEPS = 1_000
 
 
 def plan_of(estimator: Any, rows: int, usual: int) -> Plan:
     """The training plan an estimator's parameters ask for; ``usual`` epochs where they do not say."""
+    from transformula.learning.training import Plan
+
     peak, epochs, patience = estimator.learning_rate, estimator.epochs, estimator.n_iter_no_change
     if epochs is None:
         epochs = min(usual, math.ceil(_USUAL_STEPS / math.ceil(rows / estimator.batch_size)))
@@ -38,6 +44,27 @@ def plan_of(estimator: Any, rows: int, usual: int) -> Plan:
         every=estimator.checkpoint_every,
         verbose=estimator.verbose,
     )
+
+
+def fit_by_gradient(estimator: Any, rows: Rows, classes: int = 0) -> Any:
+    """The paper's training, the one solver that needs torch: the fitted ridge form and its history."""
+    from transformula.learning.gradient import Recipe, fit_gradient
+
+    recipe = Recipe(
+        estimator.degree,
+        estimator.n_directions,
+        estimator.standardize,
+        estimator.validation_fraction,
+        estimator.device,
+        "random" if classes else estimator.init,
+    )
+    return fit_gradient(rows, recipe, plan_of(estimator, len(rows), _EPOCHS), classes=classes)
+
+
+def check_init(init: object) -> None:
+    """Refuse a start that does not exist."""
+    if init not in INITS:
+        raise ValueError(f"unknown init {init!r}: choose {' or '.join(INITS)}")
 
 
 def check_options(estimator: Any) -> None:

@@ -11,9 +11,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
-from transformula.learning.gradient import Recipe, fit_gradient
-from transformula.learning.linear_start import check_init
-from transformula.learning.options import EPOCHS, check_options, plan_of
+from transformula.learning.options import check_init, check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.solvers.exact import ExactFit, Gram
 from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
@@ -84,6 +82,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     ----------
     solver_ : str
         The solver that was used.
+    degree_ : int
+        The degree that was used: 1 where ``auto`` found nothing better than a linear model.
     n_terms_ : int
         Numbers the fitted polynomial consists of.
     history_ : History or None
@@ -186,12 +186,12 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             found: Any = ExactFit(all_terms(0, self.degree), basis, mean[None])
             solver = "exact" if solver == "auto" else solver
         elif solver in ("sgd", "adam"):
-            found, self.history_ = fit_gradient(varying, self._recipe(), plan_of(self, len(varying), EPOCHS))
+            found, self.history_ = fit_by_gradient(self, varying)
         else:
             if solver == "auto":
                 solver, settings = choose(varying, settings)
             found = solve(solver, varying, settings)
-        self.solver_ = solver
+        self.solver_, self.degree_ = solver, settings.degree
         self.fitted_ = Fitted(solver, found, columns)
         return self
 
@@ -241,7 +241,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.target_spread_ = _spread(np.sqrt(np.maximum(two / total - (one / total) ** 2, 0.0)), one / total)
         penalty = Penalty(self.ridge or 0.0)
         found = ExactFit(self._gram.terms, self._gram.basis, self._gram.solve(penalty), penalty)
-        self.solver_, self.history_ = "exact", None
+        self.solver_, self.degree_, self.history_ = "exact", self.degree, None
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
         return self
 
@@ -264,11 +264,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             self.rank,
             seed_of(self.random_state),
             self.n_jobs,
-        )
-
-    def _recipe(self) -> Recipe:
-        return Recipe(
-            self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device, self.init
         )
 
     @property
