@@ -215,12 +215,7 @@ def _optimizer(module: nn.Module, plan: Plan) -> torch.optim.Optimizer:
 
 
 def _step(
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    part: Batchable,
-    loss: Loss,
-    rate: float,
-    clip: float | None,
+    module: nn.Module, optimizer: torch.optim.Optimizer, part: Batchable, loss: Loss, rate: float, clip: float | None
 ) -> float:
     for group in optimizer.param_groups:
         group["lr"] = rate
