@@ -28,6 +28,7 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
+from transformula.saving import write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
@@ -229,10 +230,7 @@ class Model:
         if path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
         data = onnx_bytes(self.packed, self.certificate)
-        try:
-            files.write_file(path, data)
-        except OSError as error:
-            raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
+        write_file(path, data)
         return path
 
     def save(self, folder: str | Path) -> Path:
@@ -244,10 +242,7 @@ class Model:
             EVIDENCE_FILE: self.packed.evidence,
             CERTIFICATE_FILE: self.certificate.to_json(),
         }
-        try:
-            files.write_folder(folder, contents)
-        except OSError as error:
-            raise ModelFileError(f"cannot write {folder}: {error.strerror or error}") from None
+        files.write_folder(folder, contents)
         return folder
 
     @classmethod

@@ -91,9 +91,12 @@ def compile_command(
             raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
+    from transformula.saving import check_folder
     from transformula.viewing.describe import summary
 
     start = time.perf_counter()
+    if out is not None:
+        check_folder(out)
     text = formulas[0] if len(formulas) == 1 else formulas
     with progress_bar(quiet=json):
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
@@ -179,12 +182,10 @@ def show(
 
     model = Model.load(folder)
     if svg is not None:
+        from transformula.saving import write_file
         from transformula.viewing.circuit_view import circuit_svg
 
-        try:
-            svg.write_text(circuit_svg(model), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot write {svg}: {error.strerror or error}") from None
+        write_file(svg, circuit_svg(model))
     Output(json).sections(describe(model))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from transformula.cli.output import Output
-from transformula.errors import ExportError, ModelFileError, NotProvenError
+from transformula.errors import ExportError, NotProvenError
 
 if TYPE_CHECKING:
     import torch
@@ -107,12 +107,7 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
         "bound": repr(bound),
     }
     contents = stock_files(model.weights, model.sequence, pad, claim)
-    try:
-        files.write_folder(path, contents)
-    except ModelFileError:
-        raise ExportError(f"{path} exists and is no earlier export: choose another --out") from None
-    except OSError as error:
-        raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
+    files.write_folder(path, contents)
     return {
         "out": str(path),
         "format": "torch",

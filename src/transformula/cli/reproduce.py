@@ -21,6 +21,7 @@ def reproduce_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Run one of the papers' experiments: a table, a figure and the numbers as JSON."""
+    from transformula.saving import check_folder
     from transformula.studies import STUDIES, run_study
 
     if listing or name is None:
@@ -32,6 +33,7 @@ def reproduce_command(
     if quick and full:
         raise InputError("give either --quick or --full")
     folder = Path(f"reproduce-{name}") if out is None else out
+    check_folder(folder)
     report = run_study(name, seed=seed, size="quick" if quick else "full" if full else "normal")
     paths = report.save(folder)
     if json:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,7 @@ from transformula.kernel.balls import precision
 from transformula.kernel.expression import number
 from transformula.kernel.parsing import parse_constant
 from transformula.model import Model
+from transformula.saving import opened
 
 CHUNK_ROWS = 20_000
 _Row = tuple[int, list[str]]
@@ -36,28 +36,17 @@ def evaluate_csv(model: Model, source: Path, target: Path, exact: bool, quiet: b
         header = _read_header(reader, source)
         columns = _find_columns(header, model, source)
         names = _output_names(model.weights.outputs, header)
-        handle, staging = _open_beside(target)
-        try:
-            with handle:
+        with opened(target) as binary:
+            handle = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+            try:
                 rows = _copy(model, reader, handle, header, columns, names, exact, source, quiet)
-            os.replace(staging, target)
-        except UnicodeDecodeError:
-            raise PointError(f"{source} is not a text file in UTF-8") from None
-        except csv.Error as error:
-            raise PointError(f"{source}, line {reader.line_num}: {error}") from None
-        except OSError as error:
-            raise PointError(f"cannot write {target}: {error.strerror}") from None
-        finally:
-            Path(staging).unlink(missing_ok=True)
+            except UnicodeDecodeError:
+                raise PointError(f"{source} is not a text file in UTF-8") from None
+            except csv.Error as error:
+                raise PointError(f"{source}, line {reader.line_num}: {error}") from None
+            finally:
+                handle.detach()  # flushes; whose file it is closes it
     return rows
-
-
-def _open_beside(target: Path) -> tuple[Any, str]:
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    except OSError as error:
-        raise PointError(f"cannot write {target}: {error.strerror}") from None
-    return open(descriptor, "w", newline="", encoding="utf-8"), name
 
 
 def _read_header(reader: Iterator[list[str]], source: Path) -> list[str]:

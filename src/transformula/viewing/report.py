@@ -18,6 +18,7 @@ from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.saving import write_file
 from transformula.transformers import files
 from transformula.viewing import page as html
 from transformula.viewing.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
@@ -53,7 +54,7 @@ def write_report(
     folder : path
         As written by `Model.save`.
     out : path, optional
-        The page; default FOLDER/report.html.
+        The page, ``-`` for standard output; default FOLDER/report.html.
     plots : path, optional
         A folder for one picture a figure.
     form : {"png", "svg"}
@@ -81,24 +82,15 @@ def write_report(
     except ModelFileError:
         if verification is None or verification.verified:
             raise
-        _write(place, refused_page(folder.name, verification).encode())
+        write_file(place, refused_page(folder.name, verification), parents=True)
         return Written(place, (), verification)
-    _write(place, report_page(model, folder.name, verification).encode())
+    write_file(place, report_page(model, folder.name, verification), parents=True)
     pictures = []
     if plots is not None:
         for drawing in all_drawings(model, PRINT):
             pictures.append(Path(plots) / f"{drawing.name}.{form}")
-            _write(pictures[-1], picture(drawing.figure, form))
+            write_file(pictures[-1], picture(drawing.figure, form), parents=True)
     return Written(place, tuple(pictures), verification)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_file(path, content)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
