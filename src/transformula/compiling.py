@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformula import proofs
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
 from transformula.constructions.registry import MEMORIZE, Construction, chosen
@@ -16,7 +17,7 @@ from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import MAX_VARIABLES, Formula
-from transformula.kernel.check import Verification, prove, verify_files, verify_folder
+from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
@@ -258,11 +259,21 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
     weights, stored = unpack(packed)
     proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
+    proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)
 
 
 def load(folder: str | Path) -> Model:
-    """Load a saved model folder."""
+    """Load a saved model folder. Its bound is only *claimed* until `verify` has proven it in this process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as where:
+    ...     model = load(compile("x*y", on="x=0..1, y=0..1").save(where + "/product"))
+    >>> model.status  # this process has just proven the very same contents
+    'proven'
+    """
     return Model.load(folder)
 
 
@@ -275,5 +286,5 @@ def verify(model: Model | str | Path) -> Verification:
     True
     """
     if isinstance(model, Model):
-        return verify_files(model.packed, model.certificate.to_json())
-    return verify_folder(model)
+        return proofs.verify_files(model.packed, model.certificate.to_json())
+    return proofs.verify_folder(model)

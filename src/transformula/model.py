@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
+from transformula import proofs
 from transformula.constructions.registry import CONSTRUCTIONS, Construction, Family
 from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
 from transformula.formulas.samples import Samples, stored_target
@@ -63,6 +64,20 @@ class Model:
     def box(self) -> Box:
         """Where the certificate holds."""
         return self.formula.box
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return proofs.fingerprint(self.packed, self.certificate)
+
+    @property
+    def proven(self) -> bool:
+        """Whether this process has proven the claim: by compiling the model, or by verifying it."""
+        return proofs.is_proven(self._fingerprint)
+
+    @property
+    def status(self) -> str:
+        """What may be said of the bound: "proven" here, or only "claimed" by the folder it came from."""
+        return "proven" if self.proven else "claimed"
 
     @property
     def layers(self) -> int:
@@ -222,14 +237,20 @@ class Model:
 
         return TransformerModule(self.weights)
 
-    def to_onnx(self, path: str | Path) -> Path:
-        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""
+    def to_onnx(self, path: str | Path, unverified: bool = False) -> Path:
+        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md.
+
+        A claim that this process has not proven is proven first; ``unverified`` skips that, and then the
+        file says "claimed, not verified".
+        """
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
         if path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
-        data = onnx_bytes(self.packed, self.certificate)
+        if not unverified:
+            proofs.require_proof(self.packed, self.certificate)
+        data = onnx_bytes(self.packed, self.certificate, proven=self.proven)
         write_file(path, data)
         return path
 
@@ -247,7 +268,7 @@ class Model:
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
-        """Read a model folder. Nothing is executed, and the claim is read but not checked: see verify."""
+        """Read a model folder. Nothing is executed, and the claim is read but not proven: see verify."""
         folder = Path(folder)
         certificate = read_text(folder, CERTIFICATE_FILE)
         try:
@@ -282,7 +303,7 @@ class Model:
         return (
             f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} "
             f"layer{plural}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
-            f"| proven error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
+            f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )
 
 

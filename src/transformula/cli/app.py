@@ -115,7 +115,7 @@ def verify(
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
     from transformula.cli.progress_bar import progress_bar
-    from transformula.kernel.check import verify_folder
+    from transformula.proofs import verify_folder
 
     start = time.perf_counter()
     with progress_bar(quiet=json):
@@ -167,7 +167,8 @@ def eval_command(
 
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, quiet=json)
-        Output(json).facts({"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated")
+        facts = {"rows": rows, "out": str(out), "bound": model.certificate.bound, "status": model.status}
+        Output(json).facts(facts, title="evaluated")
 
 
 @app.command()

@@ -42,16 +42,29 @@ def export_command(
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
     ] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not prove the claim first; what is written says so.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Write a model for other tools, and measure how far they are from the reference."""
+    """Prove a model's claim, write it for other tools, and measure how far they are from the reference.
+
+    Exit code 1 if the model does not verify; then nothing is written.
+    """
+    from transformula import proofs
+    from transformula.cli.progress_bar import progress_bar
+    from transformula.exporting.onnx_files import status_entry
     from transformula.model import Model
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
     start = time.perf_counter()
     model = Model.load(folder)
+    if not unverified:
+        with progress_bar(quiet=json):
+            proofs.require_proof(model.packed, model.certificate)
     facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+    facts["claim"] = status_entry(model.proven)
     facts["seconds"] = round(time.perf_counter() - start, 4)
     Output(json).facts(facts, title="exported")
 
@@ -63,14 +76,14 @@ def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
     from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
 
     runtime = import_onnx(runtime=True)
-    data = onnx_bytes(model.packed, model.certificate)
+    data = onnx_bytes(model.packed, model.certificate, proven=model.proven)
     shape, run = model.sequence, onnx_executor(data)
 
     def run_rows(rows: Any) -> Any:
         return run(rows if shape is None else rows.reshape(-1, *shape))
 
     parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
-    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out)
+    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out, unverified=True)  # or proven above
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
@@ -102,7 +115,7 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = _parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
-    claim = claim_entries(model.packed, model.certificate) | {
+    claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
         "rounding": repr(rounding),
         "bound": repr(bound),
     }

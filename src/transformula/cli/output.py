@@ -42,14 +42,15 @@ class Output:
             self._rows(console, facts)
 
     def values(self, facts: Mapping[str, Any]) -> None:
-        """Numbers, one a line, with the proven bound beside them on stderr."""
+        """Numbers, one a line, with the bound beside them on stderr, and whether it is proven or only claimed."""
         if self.as_json:
             self._json(facts)
             return
         for value in facts["values"]:
             print(value)
         if facts["bound"] is not None:
-            print(f"within {facts['bound']:.3g} of the formula (proven)", file=sys.stderr)
+            status = facts["status"] + ("" if facts["status"] == "proven" else "; transformula verify proves it")
+            print(f"within {facts['bound']:.3g} of the formula ({status})", file=sys.stderr)
 
     def error(self, error: TransformulaError) -> None:
         """One sentence; with --json also an object, so that scripts need not parse prose."""

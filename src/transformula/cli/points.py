@@ -59,12 +59,13 @@ def evaluate_point(model: Model, text: str, exact: bool) -> dict[str, Any]:
         balls = [check_inside(v, model.box, k) for k, v in enumerate(point)]
     if exact:
         values = model.exact([as_rational(v) for v in point])
-        return {"values": [str(v) for v in values], "exact": True, "bound": None}
+        return {"values": [str(v) for v in values], "exact": True, "bound": None, "status": model.status}
     result = np.atleast_1d(model([[float(b) for b in balls]])).ravel()
     return {
         "values": [float(v) for v in result],
         "exact": False,
         "bound": model.certificate.bound,
+        "status": model.status,
     }
 
 

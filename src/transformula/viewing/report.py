@@ -15,9 +15,10 @@ from pathlib import Path
 from transformula.errors import InputError, ModelFileError
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
-from transformula.kernel.check import Verification, verify_folder
+from transformula.kernel.check import Verification
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.proofs import verify_folder
 from transformula.saving import write_file
 from transformula.transformers import files
 from transformula.viewing import page as html
@@ -242,6 +243,8 @@ def _claim(model: Model, name: str) -> str:
 
 
 def _how(model: Model) -> str:
+    if not model.proven:
+        return "This is the folder's own claim: nothing of it was proven when this page was written."
     if model.made_by.exact and model.certificate.approximation == 0:
         return (
             "The polynomial was read out of the weights and compared with the formula in rational "
