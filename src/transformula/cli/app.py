@@ -1,8 +1,8 @@
-"""The verbs, their options and their exit codes: 0 done, 1 not proven, 2 the user's input."""
+"""The verbs and their options; how they end is in `entry`."""
 
 from __future__ import annotations
 
-import sys
+import re
 import time
 from dataclasses import replace
 from enum import Enum
@@ -14,11 +14,12 @@ import typer
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
+from transformula.cli.loading import loaded
 from transformula.cli.output import Output
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
 from transformula.constructions.registry import OFFERED
-from transformula.errors import InputError, TransformulaError
+from transformula.errors import InputError
 
 app = typer.Typer(
     name="transformula",
@@ -44,8 +45,8 @@ def parse_shape(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, _, second = text.lower().partition("x")
-    if not (first.strip().isdigit() and second.strip().isdigit()):
-        raise InputError(f"cannot read the shape {text!r}: write positions x features, like 2x1")
+    if not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", part) for part in (first, second)):
+        raise InputError(f"cannot read the shape {text[:40]!r}: write positions x features, like 2x1")
     return int(first), int(second)
 
 
@@ -62,6 +63,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    _: Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")] = False,
 ) -> None:
     """Formulas in, Transformers out, with a proof."""
 
@@ -150,19 +152,16 @@ def eval_command(
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
-    from transformula.model import Model
-
     if (at is None) == (csv is None):
         raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
     if csv is not None and out is None:
         raise InputError("--csv needs --out FILE for the results")
-    model = Model.load(folder)
-    if at is not None:
-        from transformula.cli.points import evaluate_point
+    with loaded(folder) as model:
+        if at is not None:
+            from transformula.cli.points import evaluate_point
 
-        facts = evaluate_point(model, at, exact)
-        Output(json).values(facts)
-    else:
+            Output(json).values(evaluate_point(model, at, exact))
+            return
         from transformula.cli.tables import evaluate_csv
 
         assert csv is not None and out is not None
@@ -178,16 +177,16 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
-    from transformula.model import Model
     from transformula.viewing.describe import describe
 
-    model = Model.load(folder)
-    if svg is not None:
-        from transformula.saving import write_file
-        from transformula.viewing.circuit_view import circuit_svg
+    with loaded(folder) as model:
+        if svg is not None:
+            from transformula.saving import write_file
+            from transformula.viewing.circuit_view import circuit_svg
 
-        write_file(svg, circuit_svg(model))
-    Output(json).sections(describe(model))
+            write_file(svg, circuit_svg(model))
+        sections = describe(model)
+    Output(json).sections(sections)
 
 
 app.command("explore")(explore_command)
@@ -195,18 +194,3 @@ app.command("export")(export_command)
 app.command("fit")(fit_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
-
-
-def main() -> None:
-    """Entry point: turn refusals into one sentence and an exit code."""
-    as_json = "--json" in sys.argv
-    try:
-        app(standalone_mode=True)
-    except TransformulaError as error:
-        Output(as_json).error(error)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        Output(as_json).error(TransformulaError("interrupted; nothing was written"))
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from transformula.cli.loading import loaded
 from transformula.cli.output import Output
 from transformula.errors import ExportError, NotProvenError
 
@@ -54,17 +55,16 @@ def export_command(
     from transformula import proofs
     from transformula.cli.progress_bar import progress_bar
     from transformula.exporting.onnx_files import status_entry
-    from transformula.model import Model
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
     start = time.perf_counter()
-    model = Model.load(folder)
-    if not unverified:
-        with progress_bar(quiet=json):
-            proofs.require_proof(model.packed, model.certificate)
-    facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
-    facts["claim"] = status_entry(model.proven)
+    with loaded(folder) as model:
+        if not unverified:
+            with progress_bar(quiet=json):
+                proofs.require_proof(model.packed, model.certificate)
+        facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+        facts["claim"] = status_entry(model.proven)
     facts["seconds"] = round(time.perf_counter() - start, 4)
     Output(json).facts(facts, title="exported")
 

@@ -52,14 +52,15 @@ class Output:
             status = facts["status"] + ("" if facts["status"] == "proven" else "; transformula verify proves it")
             print(f"within {facts['bound']:.3g} of the formula ({status})", file=sys.stderr)
 
-    def error(self, error: TransformulaError) -> None:
-        """One sentence; with --json also an object, so that scripts need not parse prose."""
+    def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
+        """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
         if self.as_json:
             facts: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
             if isinstance(error, NotProvenError):
                 facts |= {"best_bound": error.best_bound, "measured": error.measured, "place": error.place}
             self._json(facts)
         print(f"error: {error}", file=sys.stderr)
+        return code
 
     @staticmethod
     def _json(facts: Mapping[str, Any]) -> None:

@@ -97,7 +97,7 @@ def write_report(
 def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
     """The page as text. ``verification`` is what the checker said, None if nobody asked it."""
     # weights that do not verify may have any shape: what cannot be drawn then is left out, with the reason
-    trusted = verification is None or verification.verified
+    trusted = model.proven
     followed: list[Followed] = []
 
     def attention() -> str:
