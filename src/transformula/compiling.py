@@ -11,12 +11,13 @@ from transformula import proofs
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
 from transformula.constructions.registry import MEMORIZE, Construction, chosen
-from transformula.errors import InputError, NotProvenError, RefutedError, TransformulaError, closer
+from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError, closer
 from transformula.formulas.boxes import box_of
+from transformula.formulas.hints import hint
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import MAX_VARIABLES, Formula
+from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
 from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
@@ -90,7 +91,7 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = _at_positions(Formula.of(formula, box_of(on)), shape)
+    parsed = _at_positions(_read(formula, box_of(on)), shape)
     if rel is not None:
         eps = _absolute(rel, eps, prepared(parsed).extended)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
@@ -105,6 +106,16 @@ def compile(
         if proven:
             return min(proven, key=_size)
     raise _most_telling(refusals)
+
+
+def _read(formula: Any, box: Box) -> Formula:
+    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
+    try:
+        return Formula.of(formula, box)
+    except FormulaError as error:
+        if not (said := hint(formula, box.variables)):
+            raise
+        raise FormulaError(f"{error}: {said}") from None
 
 
 def _first_proven(construction: Construction, formula: Formula, options: Options) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,10 +30,11 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
-from transformula.saving import write_file
+from transformula.saving import STDOUT, write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
+from transformula.transformers.rows import as_asked, as_rows, outside
 
 if TYPE_CHECKING:
     from transformula.inside import NamedTrace, Table, Wires
@@ -86,7 +88,7 @@ class Model:
 
     @property
     def heads(self) -> int:
-        """The most heads in any block."""
+        """The most heads in any block: what "heads" means wherever a model is described."""
         return most_heads(self.weights)
 
     @property
@@ -129,7 +131,8 @@ class Model:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
         Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
-        several give a row of numbers. Outside the box the result is computed, but not certified.
+        several give a row of numbers. Outside the box the result is computed, but nothing is proven of it;
+        the first array with a point outside gives a warning.
         """
         if type(x).__module__.partition(".")[0] == "torch":
             return self._evaluate_tensor(x)
@@ -138,8 +141,15 @@ class Model:
         except ValueError:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
+        self._warn_outside(rows)
         values = self.family.run(self.weights, self.reading, rows)
-        return _shaped(values, single, self.sequence)
+        return as_asked(values, single, self.sequence)
+
+    def _warn_outside(self, rows: Any) -> None:
+        """Say once that a point lies outside the box; a memorised table has no inside."""
+        if "_warned" not in self.__dict__ and isinstance(self.formula, Formula) and (name := outside(rows, self.box)):
+            self.__dict__["_warned"] = True
+            warnings.warn(f"a value of {name} lies outside the box {self.box}, where nothing is proven", stacklevel=3)
 
     def _evaluate_tensor(self, x: Any) -> Any:
         import torch
@@ -148,28 +158,10 @@ class Model:
         rows = rows.to(getattr(torch, self.weights.dtype))
         fast = self.family.run_torch
         values = self.to_torch().to(rows.device)(rows) if fast is None else fast(self.reading, rows)
-        return _shaped(values, single, self.sequence)
+        return as_asked(values, single, self.sequence)
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
-        """Samples × inputs, and whether a single point was given."""
-        inputs = len(self.weights.inputs)
-        if self.sequence is not None and tuple(x.shape[-2:]) == self.sequence:
-            x = x.reshape(*x.shape[:-2], inputs)
-        if x.ndim == 1 and inputs == 1:
-            x = x[:, None]
-        single = x.ndim == 1
-        rows = x[None, :] if single else x
-        if rows.ndim != 2 or rows.shape[1] != inputs:
-            names = ", ".join(self.weights.inputs)
-            raise PointError(f"expected rows of {inputs} numbers ({names}), got an array of shape {tuple(x.shape)}")
-        if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub":
-            try:
-                if rows.dtype.kind not in "OSU":
-                    raise TypeError
-                rows = np.array([[float(v) for v in row] for row in rows])
-            except (TypeError, ValueError, OverflowError):
-                raise PointError(f"expected numbers, got an array of {rows.dtype}") from None
-        return rows, single
+        return as_rows(x, self.weights.inputs, self.sequence)
 
     def exact(self, point: list[fmpq]) -> list[fmpq]:
         """The blocks run on rationals: for a polynomial this equals the formula, with ``==``."""
@@ -246,7 +238,7 @@ class Model:
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
-        if path.suffix != ".onnx":
+        if path != STDOUT and path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
         if not unverified:
             proofs.require_proof(self.packed, self.certificate)
@@ -305,11 +297,3 @@ class Model:
             f"layer{plural}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
             f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )
-
-
-def _shaped(values: Any, single: bool, shape: tuple[int, int] | None) -> Any:
-    if shape is not None:
-        values = values.reshape(len(values), *shape)
-    elif values.shape[1] == 1:
-        values = values[:, 0]
-    return values[0] if single else values

@@ -15,11 +15,12 @@ from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
 from transformula.cli.loading import loaded
-from transformula.cli.output import Output
+from transformula.cli.output import Output, check_stdout
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
 from transformula.constructions.registry import OFFERED
 from transformula.errors import InputError
+from transformula.saving import STDOUT, check_folder, write_file
 
 app = typer.Typer(
     name="transformula",
@@ -71,9 +72,21 @@ def _root(
 # A formula may begin with a minus sign, so what is not an option here is taken as a formula.
 @app.command("compile", context_settings={"ignore_unknown_options": True})
 def compile_command(
-    formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs).")],
+    formulas: Annotated[
+        Optional[list[str]], typer.Argument(help="One formula or several (outputs); - reads them from stdin.")
+    ] = None,
+    *,
     on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
-    eps: Annotated[Optional[float], typer.Option(help="Tolerance to prove on the whole box.")] = None,
+    file: Annotated[
+        Optional[Path],
+        typer.Option(help="A text file with a formula on each line; lines that begin with # are skipped."),
+    ] = None,
+    eps: Annotated[
+        Optional[float],
+        typer.Option(
+            help="Tolerance to prove on the whole box; by default 1e-6, and for polynomials as little as can be proven."
+        ),
+    ] = None,
     rel: Annotated[
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
@@ -88,18 +101,17 @@ def compile_command(
     json: Json = False,
 ) -> None:
     """Compile a formula into a Transformer and prove how close it is."""
-    for formula in formulas:
-        if formula.startswith("--"):
-            raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
+    from transformula.cli.formula_files import given_formulas
+
+    given = given_formulas(formulas or [], file)
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
-    from transformula.saving import check_folder
     from transformula.viewing.describe import summary
 
     start = time.perf_counter()
     if out is not None:
         check_folder(out)
-    text = formulas[0] if len(formulas) == 1 else formulas
+    text = given[0] if len(given) == 1 else given
     with progress_bar(quiet=json):
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
     if out is not None:
@@ -147,7 +159,7 @@ def eval_command(
     folder: Folder,
     at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
     csv: Annotated[Optional[Path], typer.Option(help="A table with a column a variable.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results; - for stdout.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
     json: Json = False,
 ) -> None:
@@ -156,6 +168,7 @@ def eval_command(
         raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
     if csv is not None and out is None:
         raise InputError("--csv needs --out FILE for the results")
+    check_stdout(out, json)
     with loaded(folder) as model:
         if at is not None:
             from transformula.cli.points import evaluate_point
@@ -167,13 +180,15 @@ def eval_command(
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, quiet=json)
         facts = {"rows": rows, "out": str(out), "bound": model.certificate.bound, "status": model.status}
-        Output(json).facts(facts, title="evaluated")
+        Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
 
 
 @app.command()
 def show(
     folder: Folder,
-    svg: Annotated[Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file.")] = None,
+    svg: Annotated[
+        Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file; - for stdout alone.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
@@ -181,10 +196,12 @@ def show(
 
     with loaded(folder) as model:
         if svg is not None:
-            from transformula.saving import write_file
             from transformula.viewing.circuit_view import circuit_svg
 
+            check_stdout(svg, json, "--svg")
             write_file(svg, circuit_svg(model))
+            if svg == STDOUT:
+                return
         sections = describe(model)
     Output(json).sections(sections)
 

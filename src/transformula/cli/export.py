@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from transformula.cli.loading import loaded
-from transformula.cli.output import Output
+from transformula.cli.output import Output, check_stdout
 from transformula.errors import ExportError, NotProvenError
+from transformula.saving import STDOUT
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,8 @@ def export_command(
     folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
     to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
     out: Annotated[
-        Optional[Path], typer.Option(help="Where to write; default FOLDER/model.onnx or FOLDER/torch.")
+        Optional[Path],
+        typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
     ] = None,
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
@@ -58,6 +60,9 @@ def export_command(
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+    if out == STDOUT and to is Format.torch:
+        raise ExportError("--to torch writes a folder, which cannot go to stdout")
+    check_stdout(out, json)
     start = time.perf_counter()
     with loaded(folder) as model:
         if not unverified:
@@ -66,7 +71,7 @@ def export_command(
         facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
         facts["claim"] = status_entry(model.proven)
     facts["seconds"] = round(time.perf_counter() - start, 4)
-    Output(json).facts(facts, title="exported")
+    Output(json).facts(facts, title="exported", aside=out == STDOUT)
 
 
 def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:

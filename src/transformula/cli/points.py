@@ -46,10 +46,16 @@ def check_inside(value: Expr, box: Box, index: int, place: str = "") -> arb:
         raise PointError(f"{place}{box.variables[index]} = {value} is not a number")
     if ball < low or ball > high:
         raise PointError(
-            f"{place}{box.variables[index]} = {value} is outside {box.lower[index]}..{box.upper[index]}, "
+            f"{place}{box.variables[index]} = {_decimal(value)} is outside {box.lower[index]}..{box.upper[index]}, "
             "where nothing is proven"
         )
     return ball
+
+
+def _decimal(value: Expr) -> str:
+    """A point as people write it: a fraction with many digits, as a float has, in decimals."""
+    text = str(value)
+    return text if value.number is None or len(text) <= 12 else repr(float(value.number))
 
 
 def evaluate_point(model: Model, text: str, exact: bool) -> dict[str, Any]:
