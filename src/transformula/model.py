@@ -34,7 +34,7 @@ from transformula.saving import STDOUT, write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
-from transformula.transformers.rows import as_asked, as_rows, outside
+from transformula.transformers.rows import Ends, as_asked, as_rows
 
 if TYPE_CHECKING:
     from transformula.inside import NamedTrace, Table, Wires
@@ -66,6 +66,10 @@ class Model:
     def box(self) -> Box:
         """Where the certificate holds."""
         return self.formula.box
+
+    @cached_property
+    def _ends(self) -> Ends:
+        return Ends(self.box)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -131,8 +135,7 @@ class Model:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
         Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
-        several give a row of numbers. Outside the box the result is computed, but nothing is proven of it;
-        the first array with a point outside gives a warning.
+        several give a row of numbers. Outside the box nothing is proven, which one warning says.
         """
         if type(x).__module__.partition(".")[0] == "torch":
             return self._evaluate_tensor(x)
@@ -147,7 +150,9 @@ class Model:
 
     def _warn_outside(self, rows: Any) -> None:
         """Say once that a point lies outside the box; a memorised table has no inside."""
-        if "_warned" not in self.__dict__ and isinstance(self.formula, Formula) and (name := outside(rows, self.box)):
+        if "_warned" in self.__dict__ or isinstance(self.formula, Samples):
+            return
+        if (name := self._ends.outside(rows)) is not None:
             self.__dict__["_warned"] = True
             warnings.warn(f"a value of {name} lies outside the box {self.box}, where nothing is proven", stacklevel=3)
 
@@ -230,11 +235,7 @@ class Model:
         return TransformerModule(self.weights)
 
     def to_onnx(self, path: str | Path, unverified: bool = False) -> Path:
-        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md.
-
-        A claim that this process has not proven is proven first; ``unverified`` skips that, and then the
-        file says "claimed, not verified".
-        """
+        """Write an ONNX file with its claim, which is proven first unless ``unverified``: see docs/export.md."""
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
@@ -291,9 +292,8 @@ class Model:
     def __repr__(self) -> str:
         text = str(self.formula)
         shown = text if len(text) <= 60 else text[:57] + "..."
-        plural = "s" if self.layers != 1 else ""
         return (
             f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} "
-            f"layer{plural}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
+            f"layer{'s' if self.layers != 1 else ''}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
             f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )

@@ -140,3 +140,38 @@ def test_resealed_junk_gives_no_traceback(cli, tmp_path, monkeypatch, name, dama
         assert result.code in (0, 1, 2) and "Traceback" not in result.err and "proven" not in result.out
         assert result.code == 0 or result.err.startswith("error: "), result
     assert cli("verify", str(folder)).code == 1 or (damage is _junk and name == "polynomial")
+
+
+HOSTILE = """
+import json, resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, 1_500_000_000))
+import transformula as tf
+from transformula.errors import TransformulaError
+
+ten = "(" + "+".join(f"x{k}" for k in range(1, 11)) + ")"
+try:
+    tf.compile(ten + "**20", on="x1..x10=-1..1")
+except TransformulaError as error:
+    print(error)
+folder = tf.compile(ten, on="x1..x10=-1..1").save(sys.argv[1])
+text = (folder / "model.json").read_text()
+wide = json.loads(text) | {"formulas": [ten + "**20"]}
+(folder / "model.json").write_text(json.dumps(wide))
+print(*tf.verify(folder).reasons)
+(folder / "model.json").write_text(text)
+entry = '"a%d":{"dtype":"F64","shape":[0],"data_offsets":[0,0]}'
+header = ("{" + ",".join(entry % k for k in range(10**6)) + "}").encode()
+(folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+print(*tf.verify(folder).reasons)
+"""
+
+
+def test_what_would_grow_is_counted_first(tmp_path):
+    """A polynomial of ten million terms and a header of a million arrays, with little memory and soon."""
+    command = [sys.executable, "-c", HOSTILE, str(tmp_path / "m")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    compiled, verified, header = done.stdout.splitlines()
+    assert "products or too much memory" in compiled and "too much work" in verified
+    assert "its header is too long" in header

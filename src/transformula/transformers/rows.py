@@ -41,10 +41,16 @@ def as_asked(values: Any, single: bool, sequence: tuple[int, int] | None) -> Any
     return values[0] if single else values
 
 
-def outside(rows: Any, box: Box) -> str | None:
-    """A variable with a value outside its interval, if there is one; an end counts as the float next to it."""
-    if not len(rows):
-        return None
-    low, high = np.array(box.floats()).T
-    beyond = (rows.min(axis=0) < low) | (rows.max(axis=0) > high)
-    return box.variables[int(beyond.argmax())] if beyond.any() else None
+class Ends:
+    """The ends of a box in floats, to compare many points with."""
+
+    def __init__(self, box: Box) -> None:
+        self.variables = box.variables
+        self.low, self.high = np.array(box.floats()).T
+
+    def outside(self, rows: Any) -> str | None:
+        """The first variable with a value outside its interval, if there is one."""
+        if not len(rows):
+            return None
+        beyond = (rows.min(axis=0) < self.low) | (rows.max(axis=0) > self.high)
+        return self.variables[int(beyond.argmax())] if beyond.any() else None
