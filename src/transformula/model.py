@@ -293,7 +293,7 @@ class Model:
         text = str(self.formula)
         shown = text if len(text) <= 60 else text[:57] + "..."
         return (
-            f"<transformula model: {shown} on {self.box} | {self.construction}, "
-            f"{self.layers} layer{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
+            f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} layer"
+            f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
             f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )
