@@ -26,7 +26,7 @@ REL = 1e-3
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "cases.md"
 COLUMNS = (
-    "name", "construction", "layers", "heads", "memory tokens", "parameters", "eps", "proven bound",
+    "name", "construction", "layers", "heads in all", "memory tokens", "parameters", "eps", "proven bound",
     "attacked error", "proven / attacked", "compile s", "verify s", "folder kB",
 )  # fmt: skip
 HEADER = """# The case formulas

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformula import proofs
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
 from transformula.constructions.registry import MEMORIZE, Construction, chosen
-from transformula.errors import InputError, NotProvenError, RefutedError, TransformulaError, closer
+from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError, closer
 from transformula.formulas.boxes import box_of
+from transformula.formulas.hints import hint
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import MAX_VARIABLES, Formula
-from transformula.kernel.check import Verification, prove, verify_files, verify_folder
+from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
@@ -89,7 +91,7 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = _at_positions(Formula.of(formula, box_of(on)), shape)
+    parsed = _at_positions(_read(formula, box_of(on)), shape)
     if rel is not None:
         eps = _absolute(rel, eps, prepared(parsed).extended)
     options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
@@ -104,6 +106,16 @@ def compile(
         if proven:
             return min(proven, key=_size)
     raise _most_telling(refusals)
+
+
+def _read(formula: Any, box: Box) -> Formula:
+    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
+    try:
+        return Formula.of(formula, box)
+    except FormulaError as error:
+        if not (said := hint(formula, box.variables)):
+            raise
+        raise FormulaError(f"{error}: {said}") from None
 
 
 def _first_proven(construction: Construction, formula: Formula, options: Options) -> Model:
@@ -258,11 +270,21 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
     weights, stored = unpack(packed)
     proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
+    proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)
 
 
 def load(folder: str | Path) -> Model:
-    """Load a saved model folder."""
+    """Load a saved model folder. Its bound is only *claimed* until `verify` has proven it in this process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as where:
+    ...     model = load(compile("x*y", on="x=0..1, y=0..1").save(where + "/product"))
+    >>> model.status  # this process has just proven the very same contents
+    'proven'
+    """
     return Model.load(folder)
 
 
@@ -275,5 +297,5 @@ def verify(model: Model | str | Path) -> Verification:
     True
     """
     if isinstance(model, Model):
-        return verify_files(model.packed, model.certificate.to_json())
-    return verify_folder(model)
+        return proofs.verify_files(model.packed, model.certificate.to_json())
+    return proofs.verify_folder(model)

@@ -26,6 +26,7 @@ __all__ = [
     "NotProvenError",
     "PointError",
     "RefutedError",
+    "SavingError",
     "TransformulaError",
     "UncertifiedError",
     "closer",
@@ -39,6 +40,10 @@ class PointError(InputError):
 
 class UncertifiedError(ModelFileError):
     """A model's files and its certificate do not belong together."""
+
+
+class SavingError(InputError):
+    """A result cannot be written where it was asked for; what was there before still is."""
 
 
 class ExportError(InputError):

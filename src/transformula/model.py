@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
+from transformula import proofs
 from transformula.constructions.registry import CONSTRUCTIONS, Construction, Family
 from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
 from transformula.formulas.samples import Samples, stored_target
@@ -28,9 +30,11 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
+from transformula.saving import STDOUT, write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
+from transformula.transformers.rows import Ends, as_asked, as_rows
 
 if TYPE_CHECKING:
     from transformula.inside import NamedTrace, Table, Wires
@@ -63,6 +67,24 @@ class Model:
         """Where the certificate holds."""
         return self.formula.box
 
+    @cached_property
+    def _ends(self) -> Ends:
+        return Ends(self.box)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return proofs.fingerprint(self.packed, self.certificate)
+
+    @property
+    def proven(self) -> bool:
+        """Whether this process has proven the claim: by compiling the model, or by verifying it."""
+        return proofs.is_proven(self._fingerprint)
+
+    @property
+    def status(self) -> str:
+        """What may be said of the bound: "proven" here, or only "claimed" by the folder it came from."""
+        return "proven" if self.proven else "claimed"
+
     @property
     def layers(self) -> int:
         """Number of Transformer blocks."""
@@ -70,7 +92,7 @@ class Model:
 
     @property
     def heads(self) -> int:
-        """The most heads in any block."""
+        """The most heads in any block: what "heads" means wherever a model is described."""
         return most_heads(self.weights)
 
     @property
@@ -113,7 +135,7 @@ class Model:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
         Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
-        several give a row of numbers. Outside the box the result is computed, but not certified.
+        several give a row of numbers. Outside the box nothing is proven, which one warning says.
         """
         if type(x).__module__.partition(".")[0] == "torch":
             return self._evaluate_tensor(x)
@@ -122,8 +144,17 @@ class Model:
         except ValueError:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
+        self._warn_outside(rows)
         values = self.family.run(self.weights, self.reading, rows)
-        return _shaped(values, single, self.sequence)
+        return as_asked(values, single, self.sequence)
+
+    def _warn_outside(self, rows: Any) -> None:
+        """Say once that a point lies outside the box; a memorised table has no inside."""
+        if "_warned" in self.__dict__ or isinstance(self.formula, Samples):
+            return
+        if (name := self._ends.outside(rows)) is not None:
+            self.__dict__["_warned"] = True
+            warnings.warn(f"a value of {name} lies outside the box {self.box}, where nothing is proven", stacklevel=3)
 
     def _evaluate_tensor(self, x: Any) -> Any:
         import torch
@@ -132,28 +163,10 @@ class Model:
         rows = rows.to(getattr(torch, self.weights.dtype))
         fast = self.family.run_torch
         values = self.to_torch().to(rows.device)(rows) if fast is None else fast(self.reading, rows)
-        return _shaped(values, single, self.sequence)
+        return as_asked(values, single, self.sequence)
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
-        """Samples × inputs, and whether a single point was given."""
-        inputs = len(self.weights.inputs)
-        if self.sequence is not None and tuple(x.shape[-2:]) == self.sequence:
-            x = x.reshape(*x.shape[:-2], inputs)
-        if x.ndim == 1 and inputs == 1:
-            x = x[:, None]
-        single = x.ndim == 1
-        rows = x[None, :] if single else x
-        if rows.ndim != 2 or rows.shape[1] != inputs:
-            names = ", ".join(self.weights.inputs)
-            raise PointError(f"expected rows of {inputs} numbers ({names}), got an array of shape {tuple(x.shape)}")
-        if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiub":
-            try:
-                if rows.dtype.kind not in "OSU":
-                    raise TypeError
-                rows = np.array([[float(v) for v in row] for row in rows])
-            except (TypeError, ValueError, OverflowError):
-                raise PointError(f"expected numbers, got an array of {rows.dtype}") from None
-        return rows, single
+        return as_rows(x, self.weights.inputs, self.sequence)
 
     def exact(self, point: list[fmpq]) -> list[fmpq]:
         """The blocks run on rationals: for a polynomial this equals the formula, with ``==``."""
@@ -221,18 +234,17 @@ class Model:
 
         return TransformerModule(self.weights)
 
-    def to_onnx(self, path: str | Path) -> Path:
-        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""
+    def to_onnx(self, path: str | Path, unverified: bool = False) -> Path:
+        """Write an ONNX file with its claim, which is proven first unless ``unverified``: see docs/export.md."""
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
-        if path.suffix != ".onnx":
+        if path != STDOUT and path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
-        data = onnx_bytes(self.packed, self.certificate)
-        try:
-            files.write_file(path, data)
-        except OSError as error:
-            raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
+        if not unverified:
+            proofs.require_proof(self.packed, self.certificate)
+        data = onnx_bytes(self.packed, self.certificate, proven=self.proven)
+        write_file(path, data)
         return path
 
     def save(self, folder: str | Path) -> Path:
@@ -244,15 +256,12 @@ class Model:
             EVIDENCE_FILE: self.packed.evidence,
             CERTIFICATE_FILE: self.certificate.to_json(),
         }
-        try:
-            files.write_folder(folder, contents)
-        except OSError as error:
-            raise ModelFileError(f"cannot write {folder}: {error.strerror or error}") from None
+        files.write_folder(folder, contents)
         return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
-        """Read a model folder. Nothing is executed, and the claim is read but not checked: see verify."""
+        """Read a model folder. Nothing is executed, and the claim is read but not proven: see verify."""
         folder = Path(folder)
         certificate = read_text(folder, CERTIFICATE_FILE)
         try:
@@ -283,17 +292,8 @@ class Model:
     def __repr__(self) -> str:
         text = str(self.formula)
         shown = text if len(text) <= 60 else text[:57] + "..."
-        plural = "s" if self.layers != 1 else ""
         return (
-            f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} "
-            f"layer{plural}, {self.heads} head{'s' if self.heads != 1 else ''}, {self.tokens} tokens "
-            f"| proven error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
+            f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} layer"
+            f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
+            f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )
-
-
-def _shaped(values: Any, single: bool, shape: tuple[int, int] | None) -> Any:
-    if shape is not None:
-        values = values.reshape(len(values), *shape)
-    elif values.shape[1] == 1:
-        values = values[:, 0]
-    return values[0] if single else values

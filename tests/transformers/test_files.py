@@ -10,7 +10,7 @@ import pytest
 
 import transformula as tf
 from support.folders import contents, open_folder
-from transformula.errors import ModelFileError
+from transformula.errors import ModelFileError, SavingError
 from transformula.kernel import description
 from transformula.kernel.weights import named_matrices
 
@@ -101,7 +101,7 @@ def test_a_failure_midway_leaves_the_old_model(model, tmp_path, monkeypatch, ste
             return rename(self, target)
 
         monkeypatch.setattr(type(folder), "rename", second_rename_fails)
-    with pytest.raises(ModelFileError, match="No space left"):
+    with pytest.raises(SavingError, match="No space left"):
         tf.compile("x", on="x=0..1").save(folder)
     assert calls and contents(folder) == before
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
@@ -132,16 +132,16 @@ def test_a_foreign_folder_is_left_alone(model, tmp_path, present):
     for name, text in present.items():
         (folder / name).write_text(text)
     before = contents(folder)
-    with pytest.raises(ModelFileError, match="is not a model folder"):
+    with pytest.raises(SavingError, match="is not a model folder"):
         model.save(folder)
     assert contents(folder) == before and [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 def test_a_file_in_the_way_is_left_alone(model, tmp_path):
     (tmp_path / "m").write_text("mine")
-    with pytest.raises(ModelFileError):
+    with pytest.raises(SavingError):
         model.save(tmp_path / "m")
-    with pytest.raises(ModelFileError, match="cannot write"):
+    with pytest.raises(SavingError, match="cannot write"):
         model.save(tmp_path / "m" / "inside")
     assert (tmp_path / "m").read_text() == "mine"
 

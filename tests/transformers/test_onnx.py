@@ -10,7 +10,7 @@ import transformula as tf
 from support.export_models import NAMES as MODELS
 from support.export_models import exported, rows_of
 from support.table import NAMES, hand_made, random_block, table
-from transformula.errors import ExportError
+from transformula.errors import ExportError, SavingError
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.transformers import onnx_graph
 from transformula.transformers.leading import leading_tokens
@@ -195,7 +195,7 @@ def test_refusals_are_sentences(monkeypatch, tmp_path):
     model = tf.compile("x**2", on="x=0..1")
     with pytest.raises(ExportError, match=r"named like model\.onnx"):
         model.to_onnx(tmp_path / "certificate.json")
-    with pytest.raises(ExportError, match="cannot write"):
+    with pytest.raises(SavingError, match="cannot write"):
         model.to_onnx(tmp_path / "no" / "folder.onnx")
     block = random_block(np.random.default_rng(0), 6, 1, 3, 0, "hardmax", scale=0.3)
     with pytest.raises(ExportError, match="single token"):

@@ -160,6 +160,33 @@ def test_torch_compile_without_graph_breaks(name, circuits):
             torch.testing.assert_close(compiled(x[:rows]), module(x[:rows]), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_torch_compile_as_it_comes(name, circuits, monkeypatch):
+    """The default backend, up to the C++ it writes (to build that takes a minute).
+
+    It writes scatters atomically for many rows on several threads, and only then could it fail.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+
+    class Built(Exception):
+        """The C++ is written."""
+
+    def build(*_args, **_options):
+        raise Built
+
+    monkeypatch.setattr(AsyncCompile, "cpp_pybinding", build)
+    model = exported(name, "float64", circuits)
+    threads = torch.get_num_threads()
+    torch.compiler.reset()
+    torch.set_num_threads(2)
+    try:
+        with torch.no_grad(), pytest.raises(Exception) as caught:
+            torch.compile(model.to_torch(), fullgraph=True)(torch.from_numpy(rows_of(model, 2000)))
+    finally:
+        torch.set_num_threads(threads)
+    assert "Built" in str(caught.value) + type(caught.value).__name__, caught.value
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", KINDS)
 def test_narrow_formats_run_and_lose_what_they_must(name, dtype, circuits):

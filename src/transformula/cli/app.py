@@ -1,8 +1,8 @@
-"""The verbs, their options and their exit codes: 0 done, 1 not proven, 2 the user's input."""
+"""The verbs and their options; how they end is in `entry`."""
 
 from __future__ import annotations
 
-import sys
+import re
 import time
 from dataclasses import replace
 from enum import Enum
@@ -14,11 +14,13 @@ import typer
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
-from transformula.cli.output import Output
+from transformula.cli.loading import loaded
+from transformula.cli.output import Output, check_stdout
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
 from transformula.constructions.registry import OFFERED
-from transformula.errors import InputError, TransformulaError
+from transformula.errors import InputError
+from transformula.saving import STDOUT, check_folder, write_file
 
 app = typer.Typer(
     name="transformula",
@@ -44,8 +46,8 @@ def parse_shape(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, _, second = text.lower().partition("x")
-    if not (first.strip().isdigit() and second.strip().isdigit()):
-        raise InputError(f"cannot read the shape {text!r}: write positions x features, like 2x1")
+    if not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", part) for part in (first, second)):
+        raise InputError(f"cannot read the shape {text[:40]!r}: write positions x features, like 2x1")
     return int(first), int(second)
 
 
@@ -62,6 +64,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    _: Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")] = False,
 ) -> None:
     """Formulas in, Transformers out, with a proof."""
 
@@ -69,9 +72,21 @@ def _root(
 # A formula may begin with a minus sign, so what is not an option here is taken as a formula.
 @app.command("compile", context_settings={"ignore_unknown_options": True})
 def compile_command(
-    formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs).")],
+    formulas: Annotated[
+        Optional[list[str]], typer.Argument(help="One formula or several (outputs); - reads them from stdin.")
+    ] = None,
+    *,
     on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
-    eps: Annotated[Optional[float], typer.Option(help="Tolerance to prove on the whole box.")] = None,
+    file: Annotated[
+        Optional[Path],
+        typer.Option(help="A text file with a formula on each line; lines that begin with # are skipped."),
+    ] = None,
+    eps: Annotated[
+        Optional[float],
+        typer.Option(
+            help="Tolerance to prove on the whole box; by default 1e-6, and for polynomials as little as can be proven."
+        ),
+    ] = None,
     rel: Annotated[
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
@@ -86,15 +101,17 @@ def compile_command(
     json: Json = False,
 ) -> None:
     """Compile a formula into a Transformer and prove how close it is."""
-    for formula in formulas:
-        if formula.startswith("--"):
-            raise InputError(f"unknown option {formula.partition('=')[0]}: see compile --help")
+    from transformula.cli.formula_files import given_formulas
+
+    given = given_formulas(formulas or [], file)
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
     from transformula.viewing.describe import summary
 
     start = time.perf_counter()
-    text = formulas[0] if len(formulas) == 1 else formulas
+    if out is not None:
+        check_folder(out)
+    text = given[0] if len(given) == 1 else given
     with progress_bar(quiet=json):
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
     if out is not None:
@@ -112,7 +129,7 @@ def verify(
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
     from transformula.cli.progress_bar import progress_bar
-    from transformula.kernel.check import verify_folder
+    from transformula.proofs import verify_folder
 
     start = time.perf_counter()
     with progress_bar(quiet=json):
@@ -142,52 +159,54 @@ def eval_command(
     folder: Folder,
     at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
     csv: Annotated[Optional[Path], typer.Option(help="A table with a column a variable.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results; - for stdout.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
     from transformula.learning.columns import read_columns
-    from transformula.model import Model
 
     if (at is None) == (csv is None):
         raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
     if csv is not None and out is None:
         raise InputError("--csv needs --out FILE for the results")
-    model = Model.load(folder)
-    names = read_columns(folder, model.box.variables)
-    if at is not None:
-        from transformula.cli.points import evaluate_point
+    check_stdout(out, json)
+    with loaded(folder) as model:
+        names = read_columns(folder, model.box.variables)
+        if at is not None:
+            from transformula.cli.points import evaluate_point
 
-        facts = evaluate_point(model, at, exact, names)
-        Output(json).values(facts)
-    else:
+            Output(json).values(evaluate_point(model, at, exact, names))
+            return
         from transformula.cli.tables import evaluate_csv
 
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, json, names)
-        Output(json).facts({"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated")
+        facts = {"rows": rows, "out": str(out), "bound": model.certificate.bound, "status": model.status}
+        Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
 
 
 @app.command()
 def show(
     folder: Folder,
-    svg: Annotated[Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file.")] = None,
+    svg: Annotated[
+        Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file; - for stdout alone.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
-    from transformula.model import Model
     from transformula.viewing.describe import describe
 
-    model = Model.load(folder)
-    if svg is not None:
-        from transformula.viewing.circuit_view import circuit_svg
+    with loaded(folder) as model:
+        if svg is not None:
+            from transformula.viewing.circuit_view import circuit_svg
 
-        try:
-            svg.write_text(circuit_svg(model), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"cannot write {svg}: {error.strerror or error}") from None
-    Output(json).sections(describe(model))
+            check_stdout(svg, json, "--svg")
+            write_file(svg, circuit_svg(model))
+            if svg == STDOUT:
+                return
+        sections = describe(model)
+    Output(json).sections(sections)
 
 
 app.command("explore")(explore_command)
@@ -195,18 +214,3 @@ app.command("export")(export_command)
 app.command("fit")(fit_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)
-
-
-def main() -> None:
-    """Entry point: turn refusals into one sentence and an exit code."""
-    as_json = "--json" in sys.argv
-    try:
-        app(standalone_mode=True)
-    except TransformulaError as error:
-        Output(as_json).error(error)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        Output(as_json).error(TransformulaError("interrupted; nothing was written"))
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from transformula.cli.output import Output
-from transformula.errors import ExportError, ModelFileError, NotProvenError
+from transformula.cli.loading import loaded
+from transformula.cli.output import Output, check_stdout
+from transformula.errors import ExportError, NotProvenError
+from transformula.saving import STDOUT
 
 if TYPE_CHECKING:
     import torch
@@ -37,23 +39,39 @@ def export_command(
     folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
     to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
     out: Annotated[
-        Optional[Path], typer.Option(help="Where to write; default FOLDER/model.onnx or FOLDER/torch.")
+        Optional[Path],
+        typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
     ] = None,
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
     ] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not prove the claim first; what is written says so.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Write a model for other tools, and measure how far they are from the reference."""
-    from transformula.model import Model
+    """Prove a model's claim, write it for other tools, and measure how far they are from the reference.
+
+    Exit code 1 if the model does not verify; then nothing is written.
+    """
+    from transformula import proofs
+    from transformula.cli.progress_bar import progress_bar
+    from transformula.exporting.onnx_files import status_entry
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+    if out == STDOUT and to is Format.torch:
+        raise ExportError("--to torch writes a folder, which cannot go to stdout")
+    check_stdout(out, json)
     start = time.perf_counter()
-    model = Model.load(folder)
-    facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+    with loaded(folder) as model:
+        if not unverified:
+            with progress_bar(quiet=json):
+                proofs.require_proof(model.packed, model.certificate)
+        facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+        facts["claim"] = status_entry(model.proven)
     facts["seconds"] = round(time.perf_counter() - start, 4)
-    Output(json).facts(facts, title="exported")
+    Output(json).facts(facts, title="exported", aside=out == STDOUT)
 
 
 def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
@@ -63,14 +81,14 @@ def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
     from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
 
     runtime = import_onnx(runtime=True)
-    data = onnx_bytes(model.packed, model.certificate)
+    data = onnx_bytes(model.packed, model.certificate, proven=model.proven)
     shape, run = model.sequence, onnx_executor(data)
 
     def run_rows(rows: Any) -> Any:
         return run(rows if shape is None else rows.reshape(-1, *shape))
 
     parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
-    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out)
+    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out, unverified=True)  # or proven above
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
@@ -102,17 +120,12 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = _parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
-    claim = claim_entries(model.packed, model.certificate) | {
+    claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
         "rounding": repr(rounding),
         "bound": repr(bound),
     }
     contents = stock_files(model.weights, model.sequence, pad, claim)
-    try:
-        files.write_folder(path, contents)
-    except ModelFileError:
-        raise ExportError(f"{path} exists and is no earlier export: choose another --out") from None
-    except OSError as error:
-        raise ExportError(f"cannot write {path}: {error.strerror or error}") from None
+    files.write_folder(path, contents)
     return {
         "out": str(path),
         "format": "torch",

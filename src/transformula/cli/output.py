@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from transformula.errors import NotProvenError, TransformulaError
+from transformula.errors import NotProvenError, SavingError, TransformulaError
+from transformula.saving import STDOUT
 
 
 class Output:
@@ -16,66 +18,80 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
-    def facts(self, facts: Mapping[str, Any], title: str, hint: str = "") -> None:
-        """A short list of named values."""
+    def facts(self, facts: Mapping[str, Any], title: str, hint: str = "", aside: bool = False) -> None:
+        """A short list of named values; ``aside`` sends it to stderr, where stdout has the result itself."""
         if self.as_json:
             self._json(facts)
             return
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        console.print(f"[bold]{title}[/bold]")
-        self._rows(console, {k: v for k, v in facts.items() if v not in (None, [], "")})
+        self._list(title, {k: v for k, v in facts.items() if v not in (None, [], "")}, aside)
         if hint:
-            Console(stderr=True, highlight=False).print(f"[dim]{hint}[/dim]")
+            print(hint, file=sys.stderr)
 
     def sections(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Several titled lists."""
         if self.as_json:
             self._json({key: value for facts in sections.values() for key, value in facts.items()})
             return
-        from rich.console import Console
-
-        console = Console(highlight=False)
         for title, facts in sections.items():
-            console.print(f"[bold]{title}[/bold]")
-            self._rows(console, facts)
+            self._list(title, facts)
 
     def values(self, facts: Mapping[str, Any]) -> None:
-        """Numbers, one a line, with the proven bound beside them on stderr."""
+        """Numbers, one a line, with the bound beside them on stderr, and whether it is proven or only claimed."""
         if self.as_json:
             self._json(facts)
             return
         for value in facts["values"]:
             print(value)
         if facts["bound"] is not None:
-            print(f"within {facts['bound']:.3g} of the formula (proven)", file=sys.stderr)
+            status = facts["status"] + ("" if facts["status"] == "proven" else "; transformula verify proves it")
+            print(f"within {facts['bound']:.3g} of the formula ({status})", file=sys.stderr)
 
-    def error(self, error: TransformulaError) -> None:
-        """One sentence; with --json also an object, so that scripts need not parse prose."""
+    def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
+        """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
         if self.as_json:
             facts: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
             if isinstance(error, NotProvenError):
                 facts |= {"best_bound": error.best_bound, "measured": error.measured, "place": error.place}
             self._json(facts)
         print(f"error: {error}", file=sys.stderr)
+        return code
 
     @staticmethod
     def _json(facts: Mapping[str, Any]) -> None:
         print(json.dumps(dict(facts), allow_nan=False))
 
     @staticmethod
-    def _rows(console: Any, facts: Mapping[str, Any]) -> None:
+    def _list(title: str, facts: Mapping[str, Any], aside: bool = False) -> None:
+        """In colour and wrapped for a terminal; else plain, so that a line of a pipe is a line of the list."""
+        stream = sys.stderr if aside else sys.stdout
+        if not stream.isatty():
+            width = max(map(len, facts), default=0)
+            print(title, file=stream)
+            for key, value in facts.items():
+                first, *more = _text(value).split("\n")
+                print(f"  {key.replace('_', ' '):<{width}}  {first}", file=stream)
+                for line in more:
+                    print(f"  {'':<{width}}  {line}", file=stream)
+            return
+        from rich.console import Console
         from rich.markup import escape
         from rich.padding import Padding
         from rich.table import Table
 
+        console = Console(highlight=False, file=stream)
+        console.print(f"[bold]{title}[/bold]")
         table = Table.grid(padding=(0, 2))
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for key, value in facts.items():
             table.add_row(key.replace("_", " "), escape(_text(value)))
         console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def check_stdout(path: Path | None, taken: bool, option: str = "--out") -> None:
+    """Refuse standard output for a result where it is taken by the facts about it."""
+    if taken and path == STDOUT:
+        raise SavingError(f"--json and {option} - both want standard output: choose one")
 
 
 def _text(value: Any) -> str:

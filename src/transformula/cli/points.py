@@ -53,10 +53,16 @@ def check_inside(value: Expr, box: Box, index: int, place: str = "") -> arb:
         raise PointError(f"{place}{box.variables[index]} = {value} is not a number")
     if ball < low or ball > high:
         raise PointError(
-            f"{place}{box.variables[index]} = {value} is outside {box.lower[index]}..{box.upper[index]}, "
+            f"{place}{box.variables[index]} = {_decimal(value)} is outside {box.lower[index]}..{box.upper[index]}, "
             "where nothing is proven"
         )
     return ball
+
+
+def _decimal(value: Expr) -> str:
+    """A point as people write it: a fraction with many digits, as a float has, in decimals."""
+    text = str(value)
+    return text if value.number is None or len(text) <= 12 else repr(float(value.number))
 
 
 def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -66,12 +72,13 @@ def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str
         balls = [check_inside(v, model.box, k) for k, v in enumerate(point)]
     if exact:
         values = model.exact([as_rational(v) for v in point])
-        return {"values": [str(v) for v in values], "exact": True, "bound": None}
+        return {"values": [str(v) for v in values], "exact": True, "bound": None, "status": model.status}
     result = np.atleast_1d(model([[float(b) for b in balls]])).ravel()
     return {
         "values": [float(v) for v in result],
         "exact": False,
         "bound": model.certificate.bound,
+        "status": model.status,
     }
 
 

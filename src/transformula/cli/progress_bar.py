@@ -14,7 +14,7 @@ def progress_bar(quiet: bool) -> Iterator[None]:
         yield
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from transformula.progress import listening
 
@@ -24,6 +24,8 @@ def progress_bar(quiet: bool) -> Iterator[None]:
         BarColumn(),
         TextColumn("{task.fields[left]}"),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None, left="")

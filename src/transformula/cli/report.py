@@ -9,7 +9,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from transformula.cli.output import Output
+from transformula.cli.output import Output, check_stdout
+from transformula.saving import STDOUT
 
 
 class PlotFormat(str, Enum):
@@ -21,7 +22,7 @@ class PlotFormat(str, Enum):
 
 def report_command(
     folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
-    out: Annotated[Optional[Path], typer.Option(help="The page; default FOLDER/report.html.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="The page, - for stdout; default FOLDER/report.html.")] = None,
     plots: Annotated[Optional[Path], typer.Option(help="A folder for the figures as files.")] = None,
     form: Annotated[PlotFormat, typer.Option("--format", help="The figures' format.")] = PlotFormat.png,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the checker and say what it found.")] = True,
@@ -31,6 +32,7 @@ def report_command(
     from transformula.cli.progress_bar import progress_bar
     from transformula.viewing.report import write_report
 
+    check_stdout(out, json)
     start = time.perf_counter()
     with progress_bar(quiet=json):
         written = write_report(folder, out, plots, form.value, verify)
@@ -43,6 +45,6 @@ def report_command(
         "seconds": round(time.perf_counter() - start, 4),
     }
     failed = result is not None and not result.verified
-    Output(json).facts(facts, title="reported, but it does NOT verify" if failed else "reported")
+    Output(json).facts(facts, title="reported, but it does NOT verify" if failed else "reported", aside=out == STDOUT)
     if failed:
         raise typer.Exit(1)

@@ -21,6 +21,8 @@ def reproduce_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Run one of the papers' experiments: a table, a figure and the numbers as JSON."""
+    from transformula.cli.progress_bar import progress_bar
+    from transformula.saving import check_folder
     from transformula.studies import STUDIES, run_study
 
     if listing or name is None:
@@ -32,7 +34,9 @@ def reproduce_command(
     if quick and full:
         raise InputError("give either --quick or --full")
     folder = Path(f"reproduce-{name}") if out is None else out
-    report = run_study(name, seed=seed, size="quick" if quick else "full" if full else "normal")
+    check_folder(folder)
+    with progress_bar(quiet=json):
+        report = run_study(name, seed=seed, size="quick" if quick else "full" if full else "normal")
     paths = report.save(folder)
     if json:
         Output(True).facts(report.to_json() | {"files": [str(p) for p in paths]}, title=name)

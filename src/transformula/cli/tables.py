@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from transformula.kernel.balls import precision
 from transformula.kernel.expression import number
 from transformula.kernel.parsing import parse_constant
 from transformula.model import Model
+from transformula.saving import opened
 
 CHUNK_ROWS = 20_000
 
@@ -36,24 +36,13 @@ def evaluate_csv(
         raise PointError("--csv and --out are the same file")
     with open_csv(source) as table:
         columns = table.columns((names or {}).get(name, name) for name in model.box.variables)
-        handle, staging = _open_beside(target)
-        try:
-            with handle:
+        with opened(target) as binary:
+            handle = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+            try:
                 rows = _copy(model, table, handle, columns, exact, quiet)
-            os.replace(staging, target)
-        except OSError as error:
-            raise PointError(f"cannot write {target}: {error.strerror}") from None
-        finally:
-            Path(staging).unlink(missing_ok=True)
+            finally:
+                handle.detach()  # flushes; whose file it is closes it
     return rows
-
-
-def _open_beside(target: Path) -> tuple[Any, str]:
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    except OSError as error:
-        raise PointError(f"cannot write {target}: {error.strerror}") from None
-    return open(descriptor, "w", newline="", encoding="utf-8"), name
 
 
 def _output_names(outputs: int, header: list[str]) -> list[str]:

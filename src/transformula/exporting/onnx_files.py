@@ -26,6 +26,7 @@ from transformula.transformers.onnx_graph import MAX_BYTES, graph_bytes, import_
 
 _VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}", re.ASCII)
 _MOST_REASONS = 8
+UNVERIFIED = "claimed, not verified"
 
 
 def this_version() -> str:
@@ -33,7 +34,7 @@ def this_version() -> str:
     return str(import_module(__name__.partition(".")[0]).__version__)
 
 
-def onnx_bytes(packed: Packed, certificate: Certificate, version: str = "") -> bytes:
+def onnx_bytes(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> bytes:
     """The ONNX file of a model, its claim in the metadata; always the same bytes."""
     version = version or this_version()
     weights, description = unpack(packed)
@@ -41,11 +42,11 @@ def onnx_bytes(packed: Packed, certificate: Certificate, version: str = "") -> b
     if description.shape is not None:
         check_shape(description, weights)
         shape = description.shape[0], description.shape[1]
-    return graph_bytes(weights, claim_entries(packed, certificate, version), shape, version)
+    return graph_bytes(weights, claim_entries(packed, certificate, version, proven=proven), shape, version)
 
 
-def claim_entries(packed: Packed, certificate: Certificate, version: str = "") -> dict[str, str]:
-    """What an exported file says about itself: formula, box, claim and fingerprints."""
+def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> dict[str, str]:
+    """What an exported file says about itself: formula, box, claim, whether it was proven, and fingerprints."""
     weights, description = unpack(packed)
     target = stored_target(description)
     return {
@@ -57,9 +58,15 @@ def claim_entries(packed: Packed, certificate: Certificate, version: str = "") -
         "dtype": certificate.dtype,
         **{name: repr(float(getattr(certificate, name))) for name in ("approximation", "rounding")},
         **{name: repr(float(getattr(certificate, name))) for name in ("bound", "eps")},
+        "status": status_entry(proven),
         **packed.hashes,
         "certificate_sha256": hashlib.sha256(certificate.to_json().encode()).hexdigest(),
     }
+
+
+def status_entry(proven: bool) -> str:
+    """What is said of the claim in an exported file."""
+    return "proven when exported" if proven else UNVERIFIED
 
 
 def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
@@ -69,11 +76,13 @@ def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
     here: see `kernel.check.verify_folder`.
     """
     found = _read(path)
-    version = next((p.value for p in found.metadata_props if p.key == "transformula_version"), "")
+    said = _entries(found.metadata_props)
+    version = said.get("transformula_version", "")
     if not _VERSION.fullmatch(version):
         version = ""
+    proven = said.get("status") != UNVERIFIED  # a file may say less than is true of it
     certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
-    wanted = onnx_bytes(read_packed(folder), certificate, version)
+    wanted = onnx_bytes(read_packed(folder), certificate, version, proven=proven)
     if found.SerializeToString(deterministic=True) == wanted:
         return ()
     expected = import_onnx().ModelProto.FromString(wanted)

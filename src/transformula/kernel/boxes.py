@@ -19,7 +19,7 @@ from transformula.kernel.parsing import parse, parse_constant
 
 MAX_VARIABLES = MAX_OUTPUTS = 1_000
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_NUMBERED = re.compile(r"([A-Za-z_]\w*?)(\d+)", re.ASCII)
+_NUMBERED = re.compile(r"([A-Za-z_]\w*?)(\d{1,9})", re.ASCII)
 #: Enough to tell apart any two ends a person would write down.
 _COMPARE_BITS = 512
 
@@ -134,12 +134,12 @@ def _expand_names(text: str) -> list[str]:
         return [text]
     ends = _NUMBERED.fullmatch(first.strip()), _NUMBERED.fullmatch(last.strip())
     if not ends[0] or not ends[1] or ends[0][1] != ends[1][1]:
-        raise BoxError(f"cannot read the names {text!r}: a range of names looks like x1..x9")
+        raise BoxError(f"cannot read the names {text[:60]!r}: a range of names looks like x1..x9")
     start, stop, digits = int(ends[0][2]), int(ends[1][2]), len(ends[0][2])
     if digits > len(str(start)) and digits != len(ends[1][2]):
-        raise BoxError(f"cannot read the names {text!r}: write both ends with as many digits")
+        raise BoxError(f"cannot read the names {text[:60]!r}: write both ends with as many digits")
     if not 0 <= stop - start < MAX_VARIABLES:
-        raise BoxError(f"the range of names {text!r} is empty, reversed or too long")
+        raise BoxError(f"the range of names {text[:60]!r} is empty, reversed or too long")
     return [f"{ends[0][1]}{k:0{digits}d}" for k in range(start, stop + 1)]
 
 

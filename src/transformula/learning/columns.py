@@ -16,7 +16,8 @@ from typing import Any
 
 from transformula.errors import ModelFileError
 from transformula.kernel import expression as ex
-from transformula.transformers.files import FIT_FILE, write_file
+from transformula.saving import write_file
+from transformula.transformers.files import FIT_FILE
 
 _MOST_BYTES = 1 << 22
 
@@ -57,10 +58,7 @@ def columns_of(columns: Sequence[str]) -> dict[str, str]:
 def write_notes(folder: Path, columns: Sequence[str], notes: Mapping[str, Any]) -> None:
     """Put fit.json beside a saved model: the columns, and whatever else should be remembered of the fit."""
     text = json.dumps({"columns": list(columns), **notes}, indent=1, ensure_ascii=False, allow_nan=False)
-    try:
-        write_file(folder / FIT_FILE, f"{text}\n".encode())
-    except OSError as error:
-        raise ModelFileError(f"cannot write {folder / FIT_FILE}: {error.strerror or error}") from None
+    write_file(folder / FIT_FILE, f"{text}\n")
 
 
 def read_columns(folder: Path, variables: Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import platform
 import time
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from transformula.saving import write_file
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,6 @@ class Report:
 
     def save(self, folder: Path) -> list[Path]:
         """Write NAME.json, NAME.png, NAME.md and NAME.html, each whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
         picture = self._picture()
         contents = {
             "json": (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode(),
@@ -101,9 +101,7 @@ class Report:
         for ending, content in contents.items():
             if content:
                 paths.append(folder / f"{self.run.name}.{ending}")
-                staging = paths[-1].with_suffix(f".{ending}.part")
-                staging.write_bytes(content)
-                os.replace(staging, paths[-1])
+                write_file(paths[-1], content, parents=True)
         return paths
 
     def _picture(self) -> bytes:

@@ -17,6 +17,14 @@ def _sparse(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, nn.Parameter]:
     return rows, cols, nn.Parameter(torch.from_numpy(matrix.values.copy()))
 
 
+def _placed(values: torch.Tensor, rows: torch.Tensor, cols: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    """The matrix with these entries; as large as one sample for each of its rows or columns that is short.
+
+    Samples are multiplied by it, and not scattered with index_add, which torch.compile cannot put into one column.
+    """
+    return values.new_zeros(shape).index_put((rows, cols), values)
+
+
 class HeadModule(nn.Module):
     """One attention head."""
 
@@ -107,17 +115,15 @@ class TransformerModule(nn.Module):
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × tokens × width."""
-        batch = x.shape[0]  # not len(x), which torch.export would fix
-        flat = x.new_zeros(batch, self.tokens * self.width)
-        flat = flat.index_add(1, self.embedding_rows, x[:, self.embedding_cols] * self.embedding)
-        return flat.view(batch, self.tokens, self.width) + self.memory
+        shape = self.tokens * self.width, x.shape[1]
+        flat = x @ _placed(self.embedding, self.embedding_rows, self.embedding_cols, shape).T
+        return flat.view(x.shape[0], self.tokens, self.width) + self.memory  # not len(x), which torch.export would fix
 
     def read_out(self, stream: torch.Tensor) -> torch.Tensor:
         """Samples × read tokens × width to samples × outputs."""
-        batch = stream.shape[0]
-        terms = stream.reshape(batch, -1)[:, self.readout_cols] * self.readout
-        out = terms.new_zeros(batch, self.outputs)
-        return out.index_add(1, self.readout_rows, terms) + self.bias
+        flat = stream.reshape(stream.shape[0], -1)
+        shape = self.outputs, flat.shape[1]
+        return flat @ _placed(self.readout, self.readout_rows, self.readout_cols, shape).T + self.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × outputs."""

@@ -33,7 +33,7 @@ def card(model: Model) -> str:
     certificate = model.certificate
     where = "at every sample" if isinstance(model.formula, Samples) else "on the whole box"
     facts = [
-        f"<b>proven: |error| ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
+        f"<b>{model.status}: |error| ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
         f"approximation {certificate.approximation:.3g}, rounding {certificate.rounding:.3g}, "
         f"eps {certificate.eps:.3g}",
         f"{escape(model.construction)}: {_count(model.layers, 'layer')}, {_count(model.heads, 'head')}, "
@@ -70,12 +70,13 @@ def _box(model: Model) -> str:
 def _plot(model: Model) -> str:
     bound = model.certificate.bound
     if isinstance(model.formula, Samples):
-        figure = samples_figure(sample_errors(model), bound)
+        figure = samples_figure(sample_errors(model), bound, model.status)
     elif len(variables := default_variables(model)) == 1:
-        figure = error_figure(slice_through(model, 0, variables, points=201), bound)
+        figure = error_figure(slice_through(model, 0, variables, points=201), bound, model.status)
     else:
-        figure = surface_figure(slice_through(model, 0, variables, points=41), bound, width=CARD_WIDTH)
-    image = inline_png(figure, "the error against the proven bound", 110)
+        cut = slice_through(model, 0, variables, points=41)
+        figure = surface_figure(cut, bound, model.status, width=CARD_WIDTH)
+    image = inline_png(figure, f"the error against the {model.status} bound", 110)
     return image.replace("<img ", '<img style="width:20em;max-width:100%;border-radius:4px" ', 1)
 
 

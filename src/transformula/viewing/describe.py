@@ -33,16 +33,17 @@ def summary(model: Model) -> dict[str, Any]:
         "approximation": certificate.approximation,
         "rounding": certificate.rounding,
         "bound": certificate.bound,
+        "status": model.status,
     }
 
 
 def describe(model: Model) -> dict[str, dict[str, Any]]:
     """The sections ``show`` prints."""
     facts = summary(model)
-    claim = ("approximation", "rounding", "bound", "eps", "dtype")
+    claim = ("approximation", "rounding", "bound", "eps", "dtype", "status")
     sections = {
         "formula": {"formula": facts["formula"], "box": facts["box"]},
-        "proven": {key: facts[key] for key in claim},
+        model.status: {key: facts[key] for key in claim},
         "Transformer": {key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
     }

@@ -54,16 +54,18 @@ class Followed:
 def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Drawing]:
     """Value and error of one output along and across its first variables, against the bound."""
     assert isinstance(model.formula, Formula)
-    bound, prefix = model.certificate.bound, f"output{output + 1}_" if model.weights.outputs > 1 else ""
+    bound, status = model.certificate.bound, model.status
+    prefix = f"output{output + 1}_" if model.weights.outputs > 1 else ""
     used = [v for v in model.box.variables if v in variables_of(model.formula.outputs[output])]
     used = used or list(model.box.variables[:1])
     rest = resting_point(model)
     curve = slice_through(model, output, used[:1], rest)
-    yield Drawing(f"{prefix}curve", _seen(curve.worst, bound), figures.curve_figure(curve, bound, palette))
+    yield Drawing(f"{prefix}curve", _seen(curve.worst, model), figures.curve_figure(curve, bound, status, palette))
     if len(used) == 1:
         return
     surface = slice_through(model, output, used[:2], rest)
-    yield Drawing(f"{prefix}error", _seen(surface.worst, bound), figures.surface_figure(surface, bound, palette))
+    drawn = figures.surface_figure(surface, bound, status, palette)
+    yield Drawing(f"{prefix}error", _seen(surface.worst, model), drawn)
     if model.weights.outputs > FEW_OUTPUTS:
         return
     yield Drawing(
@@ -76,7 +78,7 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
     yield Drawing(
         f"{prefix}lines",
         f"Each line runs along one variable, the others at {_named(rest)}{left}.",
-        figures.lines_figure(lines, bound, palette),
+        figures.lines_figure(lines, bound, status, palette),
     )
 
 
@@ -95,8 +97,9 @@ def _named(point: dict[str, float]) -> str:
     return shown + (", …" if len(point) > 10 else "")
 
 
-def _seen(worst: float, bound: float) -> str:
-    share = f" ({100 * worst / bound:.2g} % of the proven bound)" if bound > 0 and worst <= bound else ""
+def _seen(worst: float, model: Model) -> str:
+    bound = model.certificate.bound
+    share = f" ({100 * worst / bound:.2g} % of the {model.status} bound)" if bound > 0 and worst <= bound else ""
     return f"Largest |error| at the points drawn: {worst:.3g}{share}."
 
 
@@ -185,7 +188,7 @@ def all_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
         yield Drawing(
             "samples",
             "Error at every sample.",
-            figures.samples_figure(sample_errors(model), model.certificate.bound, palette),
+            figures.samples_figure(sample_errors(model), model.certificate.bound, model.status, palette),
         )
     else:
         for output in range(min(len(model.formula.outputs), MAX_OUTPUTS)):

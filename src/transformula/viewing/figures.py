@@ -53,8 +53,8 @@ PRINT = Palette()
 PAGE = Palette("#010203", "#010204", "#010205", "#010206", "#010207", "#010208", "#010209")
 
 
-def curve_figure(cut: Slice, bound: float, palette: Palette = PRINT) -> Any:
-    """Formula and model along one variable, and below them the error between the proven bounds."""
+def curve_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
+    """Formula and model along one variable, and below them the error between the bounds."""
     (x,), (name,) = cut.axes, cut.variables
     with _style(palette):
         figure = _figure(4.2)
@@ -64,26 +64,26 @@ def curve_figure(cut: Slice, bound: float, palette: Palette = PRINT) -> Any:
         top.set_ylabel("value")
         top.legend(loc="best", frameon=False, ncols=2)
         bottom.plot(x, cut.error, color=palette.model, linewidth=1.1)
-        _error_axis(bottom, cut.worst, bound, palette)
+        _error_axis(bottom, cut.worst, bound, status, palette)
         bottom.set_xlabel(_where(name, cut.held))
         bottom.set_ylabel("error")
     return figure
 
 
-def error_figure(cut: Slice, bound: float, palette: Palette = PRINT) -> Any:
-    """Only the error along one variable between the proven bounds: for a card."""
+def error_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
+    """Only the error along one variable between the bounds: for a card."""
     (x,), (name,) = cut.axes, cut.variables
     with _style(palette):
         figure = _figure(1.9, CARD_WIDTH)
         axes = figure.subplots()
         axes.plot(x, cut.error, color=palette.model, linewidth=1.1)
-        _error_axis(axes, cut.worst, bound, palette)
+        _error_axis(axes, cut.worst, bound, status, palette)
         axes.set_xlabel(_where(name, cut.held, 1))
         axes.set_ylabel("error")
     return figure
 
 
-def _error_axis(axes: Any, worst: float, bound: float, palette: Palette) -> None:
+def _error_axis(axes: Any, worst: float, bound: float, status: str, palette: Palette) -> None:
     """Lines at ± bound; a symmetric logarithm where the error is far below it."""
     for side in (-bound, bound):
         axes.axhline(side, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
@@ -100,7 +100,7 @@ def _error_axis(axes: Any, worst: float, bound: float, palette: Palette) -> None
     else:
         reach = 1.7 * max(bound, worst if np.isfinite(worst) else 0.0)
         axes.set_ylim(-reach, reach)
-    _beside_line(axes, bound, f"proven: |error| ≤ {bound:.3g}", palette.bound)
+    _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
 
 
 def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool = True) -> None:
@@ -110,8 +110,8 @@ def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool =
     )  # fmt: skip
 
 
-def surface_figure(cut: Slice, bound: float, palette: Palette = PRINT, width: float = WIDTH) -> Any:
-    """The error over two variables as a heat map, with the proven bound above it."""
+def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT, width: float = WIDTH) -> Any:
+    """The error over two variables as a heat map, with the bound above it."""
     with _style(palette):
         figure = _figure(0.77 * width, width)
         axes = figure.subplots()
@@ -120,12 +120,12 @@ def surface_figure(cut: Slice, bound: float, palette: Palette = PRINT, width: fl
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, format="%.1e")
         bar.outline.set_visible(False)
         bar.set_label("error: Transformer − formula")
-        axes.set_title(f"seen ≤ {cut.worst:.3g}, proven ≤ {bound:.3g}", color=palette.bound)
+        axes.set_title(f"seen ≤ {cut.worst:.3g}, {status} ≤ {bound:.3g}", color=palette.bound)
         _name_axes(axes, cut, 4 if width == WIDTH else 1)
     return figure
 
 
-def lines_figure(cuts: Sequence[Slice], bound: float, palette: Palette = PRINT) -> Any:
+def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Palette = PRINT) -> Any:
     """|error| along several variables through one point, each across its whole interval."""
     with _style(palette):
         figure = _figure(3.4)
@@ -144,7 +144,7 @@ def lines_figure(cuts: Sequence[Slice], bound: float, palette: Palette = PRINT) 
         axes.axhline(bound, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
         axes.set_yscale("log")
         axes.set_ylim(smallest, bound * 30)
-        _beside_line(axes, bound, f"proven: |error| ≤ {bound:.3g}", palette.bound)
+        _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
         axes.set_xlabel("from the lower to the upper end of the interval")
         axes.set_ylabel("|error|")
         axes.legend(
@@ -289,8 +289,8 @@ def _inputs(head: TableHead, u: FloatArray) -> FloatArray:
     return rows
 
 
-def samples_figure(errors: FloatArray, bound: float, palette: Palette = PRINT) -> Any:
-    """Errors of a memorised model, sample by sample, below the proven bound."""
+def samples_figure(errors: FloatArray, bound: float, status: str, palette: Palette = PRINT) -> Any:
+    """Errors of a memorised model, sample by sample, below the bound."""
     with _style(palette):
         figure = _figure(2.8)
         axes = figure.subplots()
@@ -302,7 +302,7 @@ def samples_figure(errors: FloatArray, bound: float, palette: Palette = PRINT) -
         axes.set_yticks([0, bound * 1e-9, bound * 1e-6, bound * 1e-3, bound])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}" if value else "0")
         axes.minorticks_off()
-        _beside_line(axes, bound, f"proven: |error| ≤ {bound:.3g}", palette.bound)
+        _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
         axes.set_xlabel("sample")
         axes.set_ylabel("|error|")
     return figure

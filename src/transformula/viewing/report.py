@@ -15,9 +15,11 @@ from pathlib import Path
 from transformula.errors import InputError, ModelFileError
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
-from transformula.kernel.check import Verification, verify_folder
+from transformula.kernel.check import Verification
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.proofs import verify_folder
+from transformula.saving import write_file
 from transformula.transformers import files
 from transformula.viewing import page as html
 from transformula.viewing.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
@@ -53,7 +55,7 @@ def write_report(
     folder : path
         As written by `Model.save`.
     out : path, optional
-        The page; default FOLDER/report.html.
+        The page, ``-`` for standard output; default FOLDER/report.html.
     plots : path, optional
         A folder for one picture a figure.
     form : {"png", "svg"}
@@ -81,30 +83,21 @@ def write_report(
     except ModelFileError:
         if verification is None or verification.verified:
             raise
-        _write(place, refused_page(folder.name, verification).encode())
+        write_file(place, refused_page(folder.name, verification), parents=True)
         return Written(place, (), verification)
-    _write(place, report_page(model, folder.name, verification).encode())
+    write_file(place, report_page(model, folder.name, verification), parents=True)
     pictures = []
     if plots is not None:
         for drawing in all_drawings(model, PRINT):
             pictures.append(Path(plots) / f"{drawing.name}.{form}")
-            _write(pictures[-1], picture(drawing.figure, form))
+            write_file(pictures[-1], picture(drawing.figure, form), parents=True)
     return Written(place, tuple(pictures), verification)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_file(path, content)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
     """The page as text. ``verification`` is what the checker said, None if nobody asked it."""
     # weights that do not verify may have any shape: what cannot be drawn then is left out, with the reason
-    trusted = verification is None or verification.verified
+    trusted = model.proven
     followed: list[Followed] = []
 
     def attention() -> str:
@@ -250,6 +243,8 @@ def _claim(model: Model, name: str) -> str:
 
 
 def _how(model: Model) -> str:
+    if not model.proven:
+        return "This is the folder's own claim: nothing of it was proven when this page was written."
     if model.made_by.exact and model.certificate.approximation == 0:
         return (
             "The polynomial was read out of the weights and compared with the formula in rational "

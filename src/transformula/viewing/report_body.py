@@ -71,7 +71,7 @@ def error_section(model: Model) -> str:
         parts.append(html.paragraph(f"{outputs - MAX_OUTPUTS} further outputs are not drawn."))
     if cells := _figures(cell_drawings(model, PAGE)):
         parts.append("<h3>Cells</h3>" + cells)
-    return html.section("The error, sampled, and the proven bound", *parts)
+    return html.section(f"The error, sampled, and the {model.status} bound", *parts)
 
 
 def _figures(drawings: Iterator[Drawing] | Sequence[Drawing]) -> str:
@@ -86,9 +86,9 @@ def _sample_section(model: Model) -> str:
     worst = np.argsort(-size, kind="stable")[:10]
     rows = [[str(k + 1), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"] for k in worst.tolist()]
     caption = f"Largest |error| at the {len(size):,} samples: {size.max():.3g}."
-    drawn = Drawing("samples", caption, samples_figure(errors, model.certificate.bound, PAGE))
+    drawn = Drawing("samples", caption, samples_figure(errors, model.certificate.bound, model.status, PAGE))
     return html.section(
-        "Errors at the samples, and the proven bound",
+        f"Errors at the samples, and the {model.status} bound",
         _figures([drawn, *cell_drawings(model, PAGE)]),
         html.folded("The samples with the largest errors", html.table(("sample", "x", "y", "|error|"), rows, (0, 3))),
     )

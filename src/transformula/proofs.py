@@ -1,0 +1,61 @@
+"""What this process has proven. Nothing else is called proven, whatever a folder says of itself.
+
+A folder's certificate is a claim: hashes can be recomputed by whoever changes the weights. So the word *proven* is
+kept for contents that the kernel's rules have passed here, known by their fingerprint; all others are *claimed*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from transformula.errors import ModelFileError, NotProvenError
+from transformula.kernel import check
+from transformula.kernel.check import Verification
+from transformula.kernel.claim import Certificate
+from transformula.kernel.description import CERTIFICATE_FILE
+from transformula.kernel.files import Packed, read_packed, read_text
+
+_proven: set[str] = set()
+
+
+def fingerprint(packed: Packed, certificate: Certificate) -> str:
+    """One name for the contents of a model and what is claimed of them."""
+    parts = (certificate.to_json(), *packed.hashes.values())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def remember(packed: Packed, certificate: Certificate) -> None:
+    """Note that this claim was proven from these contents."""
+    _proven.add(fingerprint(packed, certificate))
+
+
+def is_proven(name: str) -> bool:
+    """Whether the contents with this fingerprint were proven by this process."""
+    return name in _proven
+
+
+def verify_files(packed: Packed, claim: str) -> Verification:
+    """Run the kernel's check over file contents, and remember a proof."""
+    result = check.verify_files(packed, claim)
+    if result.verified:
+        remember(packed, Certificate.from_json(claim))
+    return result
+
+
+def verify_folder(folder: str | Path) -> Verification:
+    """Run the kernel's check over a folder, and remember a proof."""
+    folder = Path(folder)
+    try:
+        packed, claim = read_packed(folder), read_text(folder, CERTIFICATE_FILE)
+    except ModelFileError:
+        return check.verify_folder(folder)  # which says what is wrong with it
+    return verify_files(packed, claim)
+
+
+def require_proof(packed: Packed, certificate: Certificate) -> None:
+    """Prove a claim unless that was done before; `NotProvenError` gives the reason where it does not hold."""
+    if not is_proven(fingerprint(packed, certificate)):
+        result = verify_files(packed, certificate.to_json())
+        if not result.verified:
+            raise NotProvenError(f"the model does not verify: {'; '.join(result.reasons)}")

@@ -1,0 +1,131 @@
+"""What people are used to: files and pipes in and out, plain lines, hints that fit, decimals, one warning."""
+
+import io
+import json
+import sys
+import warnings
+
+import pytest
+
+import transformula as tf
+from transformula.formulas.hints import hint
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tf.compile("x**2 + y", on="x=-1..1, y=0..1").save(tmp_path / "m")
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    def give(data: bytes):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def test_formulas_from_a_file_and_from_stdin(cli, tmp_path, stdin):
+    (tmp_path / "f.txt").write_text("# two outputs\nx*y\n\n  x + 1  \n")
+    facts = json.loads(cli("compile", "--file", str(tmp_path / "f.txt"), "--on", "x=0..1,y=0..1", "--json").out)
+    assert facts["formula"] == ["x*y", "x + 1"]
+    for words in (["-"], ["--file", "-"]):
+        stdin(b"x**2\n")
+        facts = json.loads(cli("compile", *words, "--on", "x=0..1", "--json").out)
+        assert facts["formula"] == ["x**2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is no formula"),
+        (["x", "--file", "f.txt"], "not both"),
+        (["--file", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
+        (["--file", "."], "cannot read"),
+        (["--file", "empty.txt"], "has no formula in it"),
+        (["--file", "latin.txt"], "not a text in UTF-8"),
+    ],
+)
+def test_files_without_formulas(cli, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n# nothing\n")
+    (tmp_path / "latin.txt").write_bytes(b"x + \xe9\n")
+    result = cli("compile", *words, "--on", "x=0..1")
+    assert result.code == 2 and said in result.err and result.err.count("\n") == 1
+
+
+def test_results_to_stdout_come_alone(cli, folder, tmp_path):
+    (tmp_path / "t.csv").write_text("x,y\n1,0\n")
+    seen = cli("eval", str(folder), "--csv", str(tmp_path / "t.csv"), "--out", "-")
+    assert seen.code == 0 and seen.out.splitlines()[0] == "x,y,f" and len(seen.out.splitlines()) == 2
+    assert "evaluated" in seen.err
+    seen = cli("report", str(folder), "--no-verify", "--out", "-")
+    assert seen.out.startswith("<!doctype html>") and seen.out.rstrip().endswith("</html>") and "reported" in seen.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "t.csv"] and len(list(folder.iterdir())) == 4
+
+
+def test_an_onnx_file_to_stdout(folder):
+    import subprocess
+
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    command = [sys.executable, "-c", "from transformula.cli import main; main()", "export", str(folder)]
+    done = subprocess.run([*command, "--to", "onnx", "--out", "-"], capture_output=True, timeout=120, check=True)
+    assert onnx.load_from_string(done.stdout).graph.node and b"exported" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["eval", "--csv", "t.csv"], ["report"], ["export", "--to", "onnx"]])
+def test_stdout_takes_one_thing(cli, folder, words):
+    refused = cli(words[0], str(folder), *words[1:], "--out", "-", "--json")
+    assert refused.code == 2 and "both want standard output" in refused.err
+    assert cli("export", str(folder), "--to", "torch", "--out", "-").code == 2
+
+
+def test_a_pipe_gets_whole_lines_without_padding(cli, tmp_path):
+    formula = " + ".join(f"x**{k}" for k in range(1, 60))
+    seen = cli("compile", formula, "--on", "x=0..1/2")
+    line = next(line for line in seen.out.splitlines() if line.startswith("  formula"))
+    assert line.endswith("x**59") and len(line) > 400
+    assert all(line == line.rstrip() for line in seen.out.splitlines()) and "\x1b" not in seen.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sin x", "write sin(x)"),
+        ("1 + cos 2", "write cos(2)"),
+        ("e**x", "write E or exp(...) for e"),
+        ("2x", "write 2*x"),
+        ("3(x + 1)", "write 3*("),
+        ("ln(x)", "write log for ln"),
+        ("|x|", "write abs(x)"),
+    ],
+)
+def test_hints_fit_the_mistake(cli, text, said):
+    refused = cli("compile", text, "--on", "x=1..2")
+    assert refused.code == 2 and refused.err.rstrip().endswith(said), refused.err
+
+
+@pytest.mark.parametrize("text", ["x + q", "(x", "x^2", "1e5*x +", "sin(x", ""])
+def test_no_hint_is_better_than_a_wrong_one(text):
+    assert hint(text, ["x"]) == ""
+
+
+def test_help_states_the_default_tolerance(cli):
+    assert "1e-6" in cli("compile", "--help").out
+
+
+def test_points_are_printed_as_decimals(cli, folder, tmp_path):
+    (tmp_path / "t.csv").write_text("x,y\n1.1,0\n")
+    refused = cli("eval", str(folder), "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.csv"))
+    assert refused.code == 2 and "x = 1.1 is outside -1..1" in refused.err
+
+
+def test_one_warning_for_points_outside_the_box():
+    model = tf.compile("x**2 + y", on="x=-1..1, y=0..2*pi")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model([[1, 6.283185307179586], [-1, 0]])  # the ends
+    with pytest.warns(UserWarning, match="a value of x lies outside the box x=-1..1") as caught:
+        model([[0, 0], [2, 0]])
+        model([[3, 9]])
+    assert len(caught) == 1
