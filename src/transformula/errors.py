@@ -42,7 +42,7 @@ class UncertifiedError(ModelFileError):
 
 
 class ExportError(InputError):
-    """A model cannot be written in a format, or what that takes is not installed."""
+    """A model cannot be written in a format."""
 
 
 def closest_bound(error: NotProvenError) -> float:

@@ -28,6 +28,7 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
+from transformula.optional import require
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
@@ -217,6 +218,7 @@ class Model:
 
     def to_torch(self) -> TransformerModule:
         """The blocks as a trainable `torch.nn.Module` with the same weights."""
+        require("to_torch", "torch")
         from transformula.transformers.torch_executor import TransformerModule
 
         return TransformerModule(self.weights)

@@ -24,7 +24,7 @@ app = typer.Typer(
     name="transformula",
     help="Formulas in, Transformers out, with a proof.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -199,7 +199,7 @@ def main() -> None:
     """Entry point: turn refusals into one sentence and an exit code."""
     as_json = "--json" in sys.argv
     try:
-        app(standalone_mode=True)
+        app(standalone_mode=True, prog_name="transformula")  # also as python -m transformula
     except TransformulaError as error:
         Output(as_json).error(error)
         sys.exit(error.exit_code)

@@ -13,6 +13,7 @@ import typer
 
 from transformula.cli.output import Output
 from transformula.errors import ExportError, ModelFileError, NotProvenError
+from transformula.optional import require
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +88,7 @@ def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
 
 
 def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> dict[str, Any]:
+    require("export --to torch", "torch")
     import torch
 
     from transformula.exporting.onnx_files import claim_entries

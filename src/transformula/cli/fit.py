@@ -15,6 +15,7 @@ import typer
 
 from transformula.cli.output import Output
 from transformula.errors import InputError, PointError
+from transformula.optional import require
 
 _SHOWN = 800  # characters of a formula on the terminal
 
@@ -101,6 +102,7 @@ def fit_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Learn a polynomial Transformer from a table; the score is taken on held-out rows."""
+    require("fit", "sklearn")
     start = time.perf_counter()
     if not 0 <= test < 1:
         raise InputError(f"--test must be at least 0 and below 1, not {test}")

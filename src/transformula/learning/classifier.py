@@ -12,9 +12,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
-from transformula.learning.gradient import Recipe, fit_gradient
 from transformula.learning.logistic import choose_design, fit_logistic
-from transformula.learning.regressor import check_options, plan_of
+from transformula.learning.regressor import check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, merge_rows
 from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
@@ -139,8 +138,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
             found: Any = ExactFit(all_terms(0, self.degree), basis, np.log(share / share.sum())[None])
             solver = "exact" if solver == "auto" else solver
         elif solver in ("sgd", "adam"):
-            recipe = Recipe(self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device)
-            found, self.history_ = fit_gradient(varying, recipe, plan_of(self), classes=count)
+            found, self.history_ = fit_by_gradient(self, varying, classes=count)
         else:
             solver = choose_design(varying, self.degree) if solver == "auto" else solver
             found = fit_logistic(solver, varying, count, settings)

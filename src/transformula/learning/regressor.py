@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -11,12 +11,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
-from transformula.learning.gradient import Recipe, fit_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.solvers.exact import ExactFit, Gram
 from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
 from transformula.learning.solving import MOST_EXACT_TERMS, SOLVERS, Settings, choose, solve
-from transformula.learning.training import Plan
+from transformula.optional import require
+
+if TYPE_CHECKING:
+    from transformula.learning.training import Plan
 
 MAX_DEGREE = 20
 
@@ -172,7 +174,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             found: Any = ExactFit(all_terms(0, self.degree), basis, mean[None])
             solver = "exact" if solver == "auto" else solver
         elif solver in ("sgd", "adam"):
-            found, self.history_ = fit_gradient(varying, self._recipe(), self._plan())
+            found, self.history_ = fit_by_gradient(self, varying)
         else:
             if solver == "auto":
                 solver, settings = choose(varying, settings)
@@ -252,12 +254,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             self.n_jobs,
         )
 
-    def _plan(self) -> Plan:
-        return plan_of(self)
-
-    def _recipe(self) -> Recipe:
-        return Recipe(self.degree, self.n_directions, self.standardize, self.validation_fraction, self.device)
-
     @property
     def n_terms_(self) -> int:
         """How many numbers the fitted polynomial consists of."""
@@ -272,6 +268,8 @@ def _spread(deviation: Floats, mean: Floats) -> Floats:
 
 def plan_of(estimator: Any) -> Plan:
     """The training plan an estimator's parameters ask for."""
+    from transformula.learning.training import Plan
+
     peak = estimator.learning_rate
     return Plan(
         optimizer=getattr(estimator, "solver", "adam"),
@@ -286,6 +284,21 @@ def plan_of(estimator: Any) -> Plan:
         every=estimator.checkpoint_every,
         verbose=estimator.verbose,
     )
+
+
+def fit_by_gradient(estimator: Any, rows: Rows, classes: int = 0) -> Any:
+    """The paper's training, the one solver that needs torch: the fitted ridge form and its history."""
+    require(f"solver={estimator.solver!r}", "torch")
+    from transformula.learning.gradient import Recipe, fit_gradient
+
+    recipe = Recipe(
+        estimator.degree,
+        estimator.n_directions,
+        estimator.standardize,
+        estimator.validation_fraction,
+        estimator.device,
+    )
+    return fit_gradient(rows, recipe, plan_of(estimator), classes=classes)
 
 
 def check_options(estimator: Any) -> None:

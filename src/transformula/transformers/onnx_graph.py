@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from transformula.kernel.weights import (
     Weights,
     named_matrices,
 )
+from transformula.optional import require
 from transformula.transformers.leading import leading_tokens, read_tokens
 
 OPSET = 17
@@ -43,17 +45,9 @@ MAX_BYTES = 2_000_000_000
 
 def import_onnx(runtime: bool = False) -> Any:
     """The onnx package (or onnxruntime), or one sentence that says how to get it."""
-    try:
-        if runtime:
-            import onnxruntime
-
-            return onnxruntime
-        import onnx
-
-        return onnx
-    except ImportError:
-        name = "onnxruntime" if runtime else "onnx"
-        raise ExportError(f"{name} is not installed: pip install 'transformula[onnx]'") from None
+    name = "onnxruntime" if runtime else "onnx"
+    require("ONNX", name)
+    return import_module(name)
 
 
 def graph_bytes(

@@ -18,6 +18,7 @@ from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.optional import require
 from transformula.transformers import files
 from transformula.viewing import page as html
 from transformula.viewing.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
@@ -69,6 +70,7 @@ def write_report(
     ...     written.page.name, written.verification.verified
     ('report.html', True)
     """
+    require("a report", "matplotlib")
     if form not in FORMATS:
         raise InputError(f"plots can be written as {' or '.join(FORMATS)}, not {form}")
     folder = Path(folder)

@@ -23,7 +23,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lstsq
 
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
@@ -326,7 +325,7 @@ def _regularised_inverse(weights: Array, price_of_values: float, least: float) -
     price = price * np.maximum(weights.max(axis=0), least)
     matrix = np.vstack([weights, np.diag(price)])
     identity = np.vstack([np.eye(len(weights)), np.zeros((size, len(weights)))])
-    solution, *_ = lstsq(matrix, identity, cond=1e-16)
+    solution, *_ = np.linalg.lstsq(matrix, identity, rcond=1e-16)
     return np.asarray(solution)
 
 
