@@ -44,10 +44,13 @@ lint: setup
 # A wheel and an sdist in build/dist; both are installed into empty environments and the README is followed there.
 dist: setup
 	$(BIN)/python -m build --outdir build/dist .
-	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest tests/dist
+	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest tests/packaging
 
+# The site in build/site. The tutorials run in build/notebooks, where they leave their files.
 docs: setup
-	$(BIN)/mkdocs build --strict --site-dir build/site
+	mkdir -p build/notebooks
+	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict --quiet \
+		--config-file ../../mkdocs.yml --site-dir ../site
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
