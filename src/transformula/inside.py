@@ -60,6 +60,11 @@ class NamedTrace:
     patterns: tuple[tuple[FloatArray, ...], ...]
     outputs: FloatArray
 
+    def __repr__(self) -> str:
+        samples, tokens, slots = self.residuals[0].shape
+        heads = ", ".join(str(len(block)) for block in self.patterns)
+        return f"<trace of {samples} samples: {tokens} tokens, {slots} slots, heads by block: {heads or 'none'}>"
+
     def residual(self, slot: str, block: int = -1, token: int | str | None = None) -> FloatArray:
         """A slot by name: samples × tokens, or one number a sample for one token.
 
