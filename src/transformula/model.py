@@ -113,7 +113,7 @@ class Model:
     def __call__(self, x: Any) -> Any:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
-        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
+        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number per row;
         several give a row of numbers. Outside the box the result is computed, but not certified.
         """
         if type(x).__module__.partition(".")[0] == "torch":

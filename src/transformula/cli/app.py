@@ -141,7 +141,7 @@ def verify(
 def eval_command(
     folder: Folder,
     at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
-    csv: Annotated[Optional[Path], typer.Option(help="A table with a column a variable.")] = None,
+    csv: Annotated[Optional[Path], typer.Option(help="A CSV file with one column per variable.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
     json: Json = False,

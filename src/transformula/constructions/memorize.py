@@ -1,4 +1,4 @@
-"""Any finite map, one memory token a sample (Gumaan section VI: memorisation).
+"""Any finite map, one memory token per sample (Gumaan section VI: memorisation).
 
 Scores λ(c_j·x − |c_j|²/2), values y_j: at x = c_i token i leads token j by λ|c_i − c_j|²/2, so with
 smallest separation s the others share at most N e^{−λ s²/2} of the weight. λ is the smallest that makes

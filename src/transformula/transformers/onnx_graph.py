@@ -7,7 +7,7 @@ the graph; its initializers are the stored weights, transposed, with nothing mul
 Attention is spelled out as softmax(QKᵀ)V, because onnxruntime's default optimiser rewrites more compact
 forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 attribute, which would
 spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
-stay constant (`leading`) are kept once instead of once a sample, and only tokens that are read are
+stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
 computed in the last block, as in the reference. Fang's hardmax is ``where(argmax == 0..n-1, scores, 0)``;
 of equal scores the first wins, as in NumPy.
 """

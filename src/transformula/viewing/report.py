@@ -56,7 +56,7 @@ def write_report(
     out : path, optional
         The page; default FOLDER/report.html.
     plots : path, optional
-        A folder for one picture a figure.
+        A folder for one picture per figure.
     form : {"png", "svg"}
         The pictures' format.
     verify : bool

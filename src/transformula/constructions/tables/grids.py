@@ -39,7 +39,7 @@ from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_S
 GridFunction = Callable[..., NDArray[np.float64]]
 
 SECTIONS = {1: 1, 2: 41, 3: 13, 4: 8}  # sections pass through so many points of each other axis
-FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points an axis of the value solve, by dimension
+FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points per axis of the value solve, by dimension
 MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
 MAX_AXIS_TOKENS = 64
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
