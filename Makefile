@@ -49,7 +49,7 @@ dist: setup
 # The site in build/site. The tutorials run in build/notebooks, where they leave their files.
 docs: setup
 	mkdir -p build/notebooks
-	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict --quiet \
+	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict \
 		--config-file ../../mkdocs.yml --site-dir ../site
 
 bench: setup
