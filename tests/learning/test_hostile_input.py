@@ -53,9 +53,14 @@ def test_a_constant_target():
 
 def test_more_terms_than_rows_warns():
     with pytest.warns(UserWarning, match="20 distinct rows for 56 terms"):
-        model = PolynomialTransformerRegressor(3, "exact").fit(rng.normal(size=(20, 5)), rng.normal(size=20))
+        model = PolynomialTransformerRegressor(3, "exact", ridge=0.0).fit(rng.normal(size=(20, 5)), rng.normal(size=20))
     assert np.isfinite(model.predict(rng.normal(size=(5, 5)))).all()
-    PolynomialTransformerRegressor(3, "exact", ridge=0.1).fit(rng.normal(size=(20, 5)), rng.normal(size=20))
+
+
+@pytest.mark.parametrize("ridge", [0.1, None])
+def test_a_penalty_needs_no_warning(ridge, recwarn):
+    PolynomialTransformerRegressor(3, "exact", ridge=ridge).fit(rng.normal(size=(20, 5)), rng.normal(size=20))
+    assert not recwarn
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -10,8 +10,8 @@ def test_batches_equal_one_fit():
     rng = np.random.default_rng(0)
     X = rng.uniform(3, 9, size=(3000, 4))
     y = X[:, 0] ** 3 - X[:, 1] * X[:, 2] + rng.normal(size=3000)
-    whole = PolynomialTransformerRegressor(degree=3, solver="exact").fit(X, y)
-    stream = PolynomialTransformerRegressor(degree=3, solver="exact")
+    whole = PolynomialTransformerRegressor(degree=3, solver="exact", ridge=0.0).fit(X, y)
+    stream = PolynomialTransformerRegressor(degree=3, solver="exact", ridge=0.0)
     for start in range(0, 3000, 500):
         stream.partial_fit(X[start : start + 500], y[start : start + 500])
     np.testing.assert_allclose(stream.predict(X), whole.predict(X), rtol=1e-9, atol=1e-8)

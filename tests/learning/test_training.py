@@ -69,7 +69,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
 
 
 def test_early_stopping_stops_and_keeps_the_best():
-    noisy = y + rng.normal(size=150)
+    noisy = y + 0.3 * rng.normal(size=150)
     model = PolynomialTransformerRegressor(
         3, "adam", epochs=500, early_stopping=True, n_iter_no_change=5, validation_fraction=0.3
     ).fit(X, noisy)
@@ -91,6 +91,7 @@ def test_the_papers_training_learns_f1():
         learning_rate=1e-3,
         start_rate=1e-4,
         standardize=False,
+        **training.AS_IN_PAPERS,
     ).fit(sample.X, sample.y)
     assert model.n_terms_ == 41
     assert np.mean((model.predict(sample.X_test) - sample.f_test) ** 2) <= 0.02

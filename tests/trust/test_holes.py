@@ -4,13 +4,26 @@ Each is laid out number by number and claims exactly what the kernel proves of i
 weights compute must be within the claimed bound of the formula.
 """
 
+import json
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import fmpq, fmpz
 
 from support.nets import Layer, Net, forge, linear
-from transformula.errors import TransformulaError
+from transformula.errors import ModelFileError, RefutedError, TransformulaError
+from transformula.kernel.circuits import CircuitReader
+from transformula.kernel.description import Description
+from transformula.kernel.evidence import Evidence
+from transformula.kernel.heads import as_table
+from transformula.kernel.network import read_network
+from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.wires import HeadTable
+from transformula.kernel.work import limited
+from transformula.packing import outlined
+from transformula.transformers.matrices import matrix_of
 
 
 def assert_not_false(net, formulas, box, circuit, points, truth, **more):
@@ -208,3 +221,141 @@ def test_a_quotient_is_not_extended_where_its_numerator_is_undefined(numerator):
     except TransformulaError:
         return
     assert not found, "the formula is not defined at x = -1/2"
+
+
+def test_cells_that_end_where_pieces_do_not():
+    """x/3 ends between two floats. With a larger factor stored the table is read beyond, where it is steep."""
+    end = math.nextafter(1 / 3, 1)
+    steep, middle = 2**55, int(2**55 * Fraction(end)) + 20
+    table = [(0.0, 0.0, 0.0), (float(steep), -float(middle), 2.0**28)]
+    layer = Layer([(0, {"x.x": end}, "w")])
+    net = Net(["x"], ["w"], [table], [layer], [{(0, "w"): 1}], gate=-(2.0**60))
+    text = f"2**27 + 2**27*tanh(2**54*{{}} - {middle // 2})"
+    wire = {"table": text.format("u"), "of": [linear((0, "1/3"))], "from": [0, 0, 0]}
+    ulp = end - 1 / 3
+    near = [end + k * ulp for k in range(-200, 7)]
+    edges = [-1e-3, *sorted(near[0] - 200 * ulp * (2.0**k - 1) for k in range(1, 45)), *near]
+    item = {"pieces": edges, "slopes": edges, "softmax": [edges], "cells": [0.0, 1 / 3, end]}
+    evidence = {"defined": [[-1]], "uses": {"1": 0}, "tables": [item]}
+    circuit = {"wires": [wire], "outputs": [linear((1, "1"))]}
+    found = forge(net.weights(), [text.format("x/3")], "x=0..1", circuit, evidence=evidence).verification
+    score = float(steep * Fraction(end) - middle), float(Fraction(steep, 3) - middle)
+    truth = 2.0**28 * (1 / (1 + math.exp(-score[0])) - 1 / (1 + math.exp(-score[1])))  # at x = 1
+    assert not found or found.approximation >= truth
+
+
+def one_input(width, blocks=(), readout=None, constants=(), tokens=1):
+    """A model of one input; slot 0 carries it, slot 1 is the constant 1."""
+    return Weights(
+        inputs=("x",),
+        slots=("x", "one", *(f"s{k}" for k in range(2, width))),
+        tokens=tokens,
+        embedding=matrix_of((tokens * width, 1), [(0, 0, 1)]),
+        memory=matrix_of((tokens, width), [(0, 1, 1), *((0, k, 1) for k in constants)]),
+        blocks=blocks,
+        readout=readout or matrix_of((1, tokens * width), [(0, 0, 1)]),
+        bias=matrix_of((1, 1)),
+    )
+
+
+def hidden_units():
+    """Two million units that read nothing."""
+    units = 100_000
+    parts = (units, 2), (units, 1), (2, units), (2, 1)
+    return one_input(2, (Block(Attention(()), FeedForward(*map(matrix_of, parts))),) * 20)
+
+
+def many_heads():
+    """A thousand heads over the same five million tokens."""
+    query, key = matrix_of((3, 3), [(1, 1, 1), (2, 1, 1)]), matrix_of((3, 3), [(0, 1, 1), (1, 1, 1)])
+    head = Head(query, key, matrix_of((3, 3), [(2, 1, 1)]))
+    return one_input(3, (Block(Attention((head,) * 1000)),), tokens=4_900_000)
+
+
+def long_sums():
+    """The sum of 600 rationals of 24,000 digits has 14 million."""
+    n, big = 600, fmpz(10) ** 24_000
+    values = tuple(fmpq(big + 2 * k + 1, big + 2 * k) for k in range(n))
+    columns = np.arange(2, n + 2, dtype=np.int32)
+    readout = Matrix((1, n + 2), np.zeros(n, np.int32), columns, np.ones(n), values)
+    return one_input(n + 2, readout=readout, constants=range(2, n + 2))
+
+
+@pytest.mark.parametrize("made", [hidden_units, many_heads, long_sums])
+def test_weights_that_take_minutes_to_read(made):
+    """They did, while the work that was counted was next to none."""
+    weights = made()
+    with limited(1e6), pytest.raises(RefutedError, match="too much work"):
+        read_network(weights)
+
+
+def test_a_length_in_many_directions_of_many_wires_takes_no_minutes():
+    """The sum of 4,000 coefficients of each wire was made term by term."""
+    side = linear(*((k, "1") for k in range(100)))
+    wire = {"norm": [side, side], "from": [[0, k, 0] for k in range(4_000)]}
+    with limited(1e6), pytest.raises(RefutedError, match="too much work"):
+        CircuitReader([f"x{k}" for k in range(100)]).read({"wires": [wire], "outputs": []})
+
+
+def test_ten_thousand_ranges_of_one_wire(monkeypatch):
+    monkeypatch.setattr(Evidence, "most_work", 1e6)
+    net = Net(["x"], ["r"], [], [Layer([], [({"x.x": 1}, 0, {"r": 1})])], [{(0, "r"): 1}])
+    evidence = {"defined": [[-1]], "ranges": {"1": [["u", "x", [-1]]] * 10_000}}
+    found = forge(net.weights(), ["max(x, 0)"], "x=-1..10", RELU, evidence=evidence).verification
+    assert not found
+    assert "too much work" in found.reasons[0]
+
+
+def test_a_key_that_is_null_and_unknown():
+    text = outlined(one_input(2), Description("circuit", formulas=["x"], box="x=0..1", circuit={})).to_json()
+    with pytest.raises(ModelFileError, match="should not have"):
+        Description.from_json(json.dumps({**json.loads(text), "more": None}))
+
+
+def test_a_table_that_reads_nothing():
+    with pytest.raises(RefutedError, match="reads nothing"):
+        CircuitReader(["x"]).read({"wires": [{"table": "1", "of": [], "from": [0, 0, 0]}], "outputs": []})
+
+
+def test_a_table_of_more_axes_than_arrays_have():
+    one, none = np.zeros((1, 40)), np.zeros((0, 40))
+    with pytest.raises(RefutedError, match="axes"):
+        as_table(HeadTable(one, one, np.ones(1), none, none, np.ones(0), np.ones(0)))
+
+
+def follow(evidence):
+    evidence["parts"] = {"o0": [-1]}
+
+
+def test_errors_followed_to_a_constant():
+    net = Net(["x"], ["r"], [], [Layer([], [({"x.x": 2.0**-60, "one": 0.5}, 0, {"r": 1})])], [{(0, "r"): 1}])
+    circuit = {"wires": [{"relu": linear(plus="1/2"), "from": [0, 0, 0]}], "outputs": [linear((1, "1"))]}
+    found = forge(net.weights(), ["1/2 + 0*x"], "x=0..1", circuit, change=follow).verification
+    assert found
+    assert found.approximation >= 2.0**-60
+
+
+def test_errors_followed_through_a_product_of_sharp_squares():
+    table = staircase(-2, 2, 64, 2.0**12, lambda u: u * u)
+    net = Net(["x"], ["w"], [table], [Layer([(0, {"x.x": 1}, "w")])], [{(0, "w"): 1}], gate=-(2.0**40))
+    x, square = linear((0, "1")), {"table": "u**2", "of": [linear((0, "1"))], "from": [0, 0, 0]}
+    product = {"product": [x, x], "squares": [[1, "1"]], "sum": linear((1, "1"))}
+    circuit = {"wires": [square, product], "outputs": [linear((2, "1"))]}
+    more = {"construction": "partition", "change": follow}
+    found = forge(net.weights(), ["x*x"], "x=-2..2", circuit, **more).verification
+    assert "no smooth tables" in found.reasons[0]
+
+
+def test_evidence_nested_almost_too_deeply_to_be_read():
+    net = Net(["x"], ["w"], [[(0.0, 0.0, 1.0)]], [Layer([(0, {"x.x": 1}, "w")])], [{(0, "w"): 1}])
+    one = {"table": "1 + 0*u", "of": [linear((0, "1"))], "from": [0, 0, 0]}
+    circuit = {"wires": [one], "outputs": [linear((1, "1"))]}
+    reasons = set()
+    for depth in range(800, 1000, 4):
+        evidence = {"defined": [[-1]], "uses": {"1": json.loads("[" * depth + "]" * depth)}, "tables": []}
+        try:
+            reasons |= {*forge(net.weights(), ["1 + 0*x"], "x=0..1", circuit, evidence=evidence).verification.reasons}
+        except RecursionError:
+            break
+    assert reasons
+    assert not any("the check stopped" in reason for reason in reasons)

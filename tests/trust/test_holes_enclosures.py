@@ -3,17 +3,24 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from flint import arb
 
 from support.nets import Layer, Net, forge, linear
 from transformula.errors import TransformulaError
 from transformula.kernel import effort
+from transformula.kernel import expression as ex
 from transformula.kernel.boxes import Formula
-from transformula.kernel.errors import FormulaError, RefutedError
+from transformula.kernel.coverings import check_defined
+from transformula.kernel.errors import FormulaError, NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.facts import Facts
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.parsing import parse
+from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.tables import Table, table_error
+from transformula.kernel.work import limited
 
 
 def facts(formula, box, *steps):
@@ -89,3 +96,93 @@ def test_an_exponent_of_thousands_of_digits():
     """Each evaluation takes a product for each bit: 4,000 cells took minutes."""
     with pytest.raises(FormulaError, match="too large"):
         parse("x**" + "9" * 3_900)
+
+
+def test_equal_outputs_are_not_compared_for_nothing():
+    """Every node of a formula was compared with an equal one, level by level: 100 outputs of 16 kB took minutes."""
+    text = "x"
+    for level in range(95):
+        text = f"({text})*" + "*".join(f"(x + {8 * level + k})" for k in range(8)) + f" + {level + 1}"
+    with limited(500_000), pytest.raises(RefutedError, match="too much work"):
+        Facts(Formula.of([text] * 4, "x=-1..1"), {}, Evidence({"defined": [[-1]] * 4}))
+
+
+def test_numerators_are_seen_once():
+    """Numerators of removed quotients were walked through again for every output: 1,000 outputs took a minute."""
+    asked = []
+
+    class Asked(Evidence):
+        def defined(self, output, expr, region, known):
+            asked.append(str(expr))
+            return [-1]
+
+    step = {"of": "sin(x)/x", "is": "sinc(x)", "at": {"x": "1"}}
+    Facts(Formula.of(["sin(x)/x", "x + 1"], "x=-1..1"), {"extends": [step]}, Asked({}))
+    assert asked == ["sinc(x) + sin(x)", "x + 1"]
+
+
+def test_many_steps_on_a_long_formula():
+    """Each step rebuilds the formula, which was counted as a tenth of the work it is."""
+    quotients = [f"sin({k}*x)/({k}*x)" for k in range(2, 42)]
+    steps = [{"of": q, "is": f"sinc({k}*x)", "at": {"x": "1"}} for k, q in enumerate(quotients, 2)]
+    formula = Formula.of("+".join(quotients + [f"atan({k}*x)" for k in range(2, 300)]), "x=-1..1")
+    with limited() as meter:
+        Facts(formula, {"extends": steps}, Evidence({"defined": [[-1]]}))
+    assert meter[0] > 40 * 1000 * 8
+
+
+def shared(levels):
+    """A formula of few nodes that is long when it is written down: what steps of a derivation can make."""
+    expr = ex.variable("x")
+    for level in range(levels):
+        expr = ex.add(ex.call("cos", expr), ex.neg(ex.call("cos", expr)), ex.number(level))
+    return expr
+
+
+def test_shared_nodes_are_looked_at_once():
+    """Forty steps that put two copies of the next quotient into the formula: 2**40 nodes were visited."""
+    with limited(), pytest.raises(NotPolynomialError):
+        as_polynomial(shared(90), ("x",))
+
+
+def test_a_refusal_is_short_whatever_the_formula():
+    """A grid's refusal wrote down the whole formula: 2**40 characters."""
+    function, ends = ex.call("log", ex.neg(shared(18))), [(arb(0), arb(1))]
+    with pytest.raises(NotProvenError, match="undefined") as refusal:
+        check_defined(function, ["x"], ends, np.array([[0.0]]), np.array([[1.0]]))
+    assert len(str(refusal.value)) < 1000
+
+
+@pytest.mark.parametrize("exponent", [2**60 - 1, 2**255 - 1])
+def test_large_exponents_are_counted(exponent):
+    """A power with an exponent of 255 bits takes 500 products of series, and was counted as one."""
+    zero, spent = np.zeros(1), []
+    for by in (3, exponent):
+        with limited() as meter:
+            table_error(Table((zero,), (zero,), zero), parse(f"(x/2)**{by}"), ["x"], [(arb(0), arb(1))], [0.0, 1.0])
+        spent.append(meter[0])
+    assert spent[1] > spent[0] + 80 * exponent.bit_length() ** 2 / 128
+
+
+def test_many_polynomials_beside_many_atoms(monkeypatch):
+    """Sums of 18,000 terms in a ring of 2,000 atoms took 36 MB each: FLINT ended the process, out of memory."""
+    names = [f"x{k}" for k in range(100)]
+    algebra = Algebra(names)
+    square = algebra.of(parse(f"({'+'.join(names[:40])})**2"))
+    before = algebra.work
+    assert str(square + algebra.unit) and algebra.work > before + 800 * 200 // 16
+    monkeypatch.setattr(effort, "MAX_NUMBERS", 100_000)
+    with pytest.raises(RefutedError, match="too long"):
+        algebra.sum([square, algebra.unit])
+
+
+def test_sparse_polynomials_of_high_degree():
+    """Taking x**840 - (3*y)**840 apart took ten seconds, and a common factor of degree 100 two; neither was counted."""
+    algebra = Algebra(["x", "y"])
+    root = algebra.of(parse("(x**140)**6 - ((3*y)**140)**6"))
+    assert len(algebra.factors(root.num)[1]) == 1
+    quotient = algebra.of(parse("(x**150 - y**150)/(x**75 - y**75)"))
+    assert not quotient.whole and algebra.same(quotient, algebra.of(parse("x**75 + y**75")))
+    before = algebra.work
+    algebra.factors(algebra.of(parse("x**90 - y**90")).num)
+    assert algebra.work > before + 180**4 // 200

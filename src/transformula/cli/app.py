@@ -147,6 +147,7 @@ def eval_command(
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
+    from transformula.learning.columns import read_columns
     from transformula.model import Model
 
     if (at is None) == (csv is None):
@@ -154,16 +155,17 @@ def eval_command(
     if csv is not None and out is None:
         raise InputError("--csv needs --out FILE for the results")
     model = Model.load(folder)
+    names = read_columns(folder, model.box.variables)
     if at is not None:
         from transformula.cli.points import evaluate_point
 
-        facts = evaluate_point(model, at, exact)
+        facts = evaluate_point(model, at, exact, names)
         Output(json).values(facts)
     else:
         from transformula.cli.tables import evaluate_csv
 
         assert csv is not None and out is not None
-        rows = evaluate_csv(model, csv, out, exact, quiet=json)
+        rows = evaluate_csv(model, csv, out, exact, json, names)
         Output(json).facts({"rows": rows, "out": str(out), "bound": model.certificate.bound}, title="evaluated")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,19 @@ from transformula.model import Model
 _BITS = 512
 
 
-def parse_point(text: str, box: Box) -> list[Expr]:
-    """Read ``x=1/2, y=pi`` into one exact number for each variable of the box."""
+def parse_point(text: str, box: Box, names: Mapping[str, str] | None = None) -> list[Expr]:
+    """Read ``x=1/2, y=pi`` into one exact number for each variable of the box.
+
+    ``names`` maps variables to columns, which may be named instead: ``"sq ft"=900``.
+    """
     given: dict[str, Expr] = {}
+    variable = {column: name for name, column in (names or {}).items()}
     for part in split_commas(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise PointError(f"cannot read {part!r} in the point: write name=value")
+        if name not in box.variables:
+            name = variable.get(name.strip("\"'"), name)
         if name not in box.variables:
             raise PointError(f"{name!r} is not a variable of this model: {', '.join(box.variables)}")
         if name in given:
@@ -52,9 +59,9 @@ def check_inside(value: Expr, box: Box, index: int, place: str = "") -> arb:
     return ball
 
 
-def evaluate_point(model: Model, text: str, exact: bool) -> dict[str, Any]:
+def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Evaluate one point, in floats or through the blocks on rationals."""
-    point = parse_point(text, model.box)
+    point = parse_point(text, model.box, names)
     with precision(_BITS):
         balls = [check_inside(v, model.box, k) for k, v in enumerate(point)]
     if exact:

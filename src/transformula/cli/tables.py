@@ -7,13 +7,14 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv
 from transformula.cli.points import as_rational, check_inside
 from transformula.errors import FormulaError, PointError
 from transformula.kernel.balls import precision
@@ -22,29 +23,24 @@ from transformula.kernel.parsing import parse_constant
 from transformula.model import Model
 
 CHUNK_ROWS = 20_000
-_Row = tuple[int, list[str]]
 
 
-def evaluate_csv(model: Model, source: Path, target: Path, exact: bool, quiet: bool) -> int:
-    """Append the model's outputs to every row; the result appears whole or not at all."""
-    if source.resolve() == target.resolve():
+def evaluate_csv(
+    model: Model, source: Path, target: Path, exact: bool, quiet: bool, names: Mapping[str, str] | None = None
+) -> int:
+    """Append the model's outputs to every row; the result appears whole or not at all.
+
+    ``names`` maps variables to columns that are called otherwise.
+    """
+    if source != STDIN and source.resolve() == target.resolve():
         raise PointError("--csv and --out are the same file")
-    if not source.is_file():
-        raise PointError(f"there is no file {source}")
-    with open(source, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        header = _read_header(reader, source)
-        columns = _find_columns(header, model, source)
-        names = _output_names(model.weights.outputs, header)
+    with open_csv(source) as table:
+        columns = table.columns((names or {}).get(name, name) for name in model.box.variables)
         handle, staging = _open_beside(target)
         try:
             with handle:
-                rows = _copy(model, reader, handle, header, columns, names, exact, source, quiet)
+                rows = _copy(model, table, handle, columns, exact, quiet)
             os.replace(staging, target)
-        except UnicodeDecodeError:
-            raise PointError(f"{source} is not a text file in UTF-8") from None
-        except csv.Error as error:
-            raise PointError(f"{source}, line {reader.line_num}: {error}") from None
         except OSError as error:
             raise PointError(f"cannot write {target}: {error.strerror}") from None
         finally:
@@ -60,25 +56,6 @@ def _open_beside(target: Path) -> tuple[Any, str]:
     return open(descriptor, "w", newline="", encoding="utf-8"), name
 
 
-def _read_header(reader: Iterator[list[str]], source: Path) -> list[str]:
-    try:
-        return [name.strip() for name in next(reader)]
-    except StopIteration:
-        raise PointError(f"{source} is empty: its first line must name the columns") from None
-    except UnicodeDecodeError:
-        raise PointError(f"{source} is not a text file in UTF-8") from None
-
-
-def _find_columns(header: list[str], model: Model, source: Path) -> list[int]:
-    missing = [name for name in model.box.variables if name not in header]
-    if missing:
-        raise PointError(f"{source} has no column {', '.join(missing)} (it has {', '.join(header)})")
-    doubled = [name for name in model.box.variables if header.count(name) > 1]
-    if doubled:
-        raise PointError(f"{source} has the column {doubled[0]} twice")
-    return [header.index(name) for name in model.box.variables]
-
-
 def _output_names(outputs: int, header: list[str]) -> list[str]:
     names = ["f"] if outputs == 1 else [f"f{k + 1}" for k in range(outputs)]
     while any(name in header for name in names):
@@ -86,40 +63,20 @@ def _output_names(outputs: int, header: list[str]) -> list[str]:
     return names
 
 
-def _copy(
-    model: Model,
-    reader: Any,
-    handle: Any,
-    header: list[str],
-    columns: list[int],
-    names: list[str],
-    exact: bool,
-    source: Path,
-    quiet: bool,
-) -> int:
-    writer = csv.writer(handle, lineterminator="\n")
-    writer.writerow([*header, *names])
+def _copy(model: Model, table: CsvFile, handle: Any, columns: list[int], exact: bool, quiet: bool) -> int:
+    writer = csv.writer(handle, delimiter=table.delimiter, lineterminator="\n")
+    writer.writerow([*table.header, *_output_names(model.weights.outputs, table.header)])
     done = 0
-    numbered = ((reader.line_num, row) for row in reader)
     with _Progress(quiet) as progress:
-        while chunk := list(islice(numbered, CHUNK_ROWS)):
-            _check_widths(chunk, header, source)
-            values = (_exact if exact else _floats)(model, chunk, columns, source)
+        while chunk := list(islice(table.rows, CHUNK_ROWS)):
+            values = (_exact if exact else _floats)(model, chunk, columns, table.name)
             writer.writerows([*row, *out] for (_, row), out in zip(chunk, values, strict=True))
             done += len(chunk)
             progress.advance(len(chunk))
     return done
 
 
-def _check_widths(chunk: list[_Row], header: list[str], source: Path) -> None:
-    for line, row in chunk:
-        if not row:
-            raise PointError(f"{source}, line {line}: the line is blank")
-        if len(row) != len(header):
-            raise PointError(f"{source}, line {line}: {len(row)} values for {len(header)} columns")
-
-
-def _floats(model: Model, chunk: list[_Row], columns: list[int], source: Path) -> Any:
+def _floats(model: Model, chunk: list[Row], columns: list[int], source: str) -> Any:
     try:
         x = np.array([[float(row[c]) for c in columns] for _, row in chunk])
     except ValueError:
@@ -132,16 +89,16 @@ def _floats(model: Model, chunk: list[_Row], columns: list[int], source: Path) -
     return values.tolist()
 
 
-def _blame_number(model: Model, chunk: list[_Row], columns: list[int], source: Path) -> None:
+def _blame_number(model: Model, chunk: list[Row], columns: list[int], source: str) -> None:
     for line, row in chunk:
         for name, column in zip(model.box.variables, columns, strict=True):
             try:
                 float(row[column])
             except ValueError:
-                raise PointError(f"{source}, line {line}: {name} is {row[column]!r}, which is not a number") from None
+                raise PointError(f"{source}, line {line}: {name} {not_a_number(row[column])}") from None
 
 
-def _check_row(model: Model, row: _Row, columns: list[int], source: Path) -> None:
+def _check_row(model: Model, row: Row, columns: list[int], source: str) -> None:
     """Exact comparison for rows at an end of the box or beyond it."""
     line, cells = row
     for k, column in enumerate(columns):
@@ -161,7 +118,7 @@ def _fraction(value: float) -> Any:
     return Fraction(value)
 
 
-def _exact(model: Model, chunk: list[_Row], columns: list[int], source: Path) -> list[list[str]]:
+def _exact(model: Model, chunk: list[Row], columns: list[int], source: str) -> list[list[str]]:
     results = []
     for line, row in chunk:
         point = []
@@ -170,7 +127,7 @@ def _exact(model: Model, chunk: list[_Row], columns: list[int], source: Path) ->
                 value = parse_constant(row[column])
             except FormulaError:
                 name = model.box.variables[k]
-                raise PointError(f"{source}, line {line}: {name} is {row[column]!r}, which is not a number") from None
+                raise PointError(f"{source}, line {line}: {name} {not_a_number(row[column])}") from None
             with precision(512):
                 check_inside(value, model.box, k, f"{source}, line {line}: ")
             point.append(as_rational(value))

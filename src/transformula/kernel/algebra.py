@@ -28,10 +28,11 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.effort import Effort
 from transformula.kernel.errors import RefutedError
+from transformula.kernel.work import spend
 
 MAX_ATOMS = 4_000
-#: Beyond this many products of terms, times variables, only monomials are cancelled.
-MAX_CANCELLED = 100_000
+#: Beyond this many products of terms, times variables, or this sum of degrees, only monomials are cancelled.
+MAX_CANCELLED, MAX_DEGREES = 100_000, 100
 
 
 class ZeroDivisorError(RefutedError):
@@ -108,6 +109,12 @@ class Ring(Effort):
         self.ctx = fmpq_mpoly_ctx.get([f"a{k}" for k in range(size)], Ordering.lex)
         self.gens, self.one = self.ctx.gens(), self.ctx.constant(1)
 
+    def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
+        """The polynomial, unless it is too large; a term takes a byte or two for each atom there is."""
+        spend(5 + len(p))
+        self.convert(p)
+        return super().checked(p)
+
     def judge(self, atom: Atom) -> None:
         """Set an atom's sign, and whether it is defined on the whole box."""
         raise NotImplementedError
@@ -152,6 +159,7 @@ class Ring(Effort):
     def times(self, a: fmpq_mpoly, b: fmpq_mpoly) -> fmpq_mpoly:
         """The product, reduced."""
         a, b = self.lift(a), self.lift(b)
+        spend(5 + 0.5 * (len(a) + len(b)))
         self.spend(a, b)
         return self.reduced(self.checked(a * b))
 
@@ -194,8 +202,11 @@ class Ring(Effort):
         if den.is_zero():
             raise ZeroDivisorError("a denominator is zero identically")
         if not den.is_constant():
-            short = len(num) * len(den) * len({*self.used(num), *self.used(den)}) <= MAX_CANCELLED
+            high = sum(max(int(a), int(b)) for a, b in zip(num.degrees(), den.degrees(), strict=True))
+            variables = len({*self.used(num), *self.used(den)})
+            short = len(num) * len(den) * variables <= MAX_CANCELLED and high <= MAX_DEGREES
             self.spend(num, den)
+            self.charge(high**3 // 8 if short else 0)
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact
         lead = den.leading_coefficient()
@@ -218,7 +229,7 @@ class Ring(Effort):
 
     def used(self, p: fmpq_mpoly) -> list[int]:
         """Indices of the atoms in a polynomial, oldest first."""
-        self.charge(len(self.gens) // 32)
+        self.charge(len(self.gens) * (8 + len(p)) // 64)
         return [] if p.is_constant() else list(compress(range(len(self.gens)), p.degrees()))
 
     def steps(self, form: Form) -> list[int]:
@@ -228,6 +239,7 @@ class Ring(Effort):
     def branches(self, p: fmpq_mpoly, steps: list[int]) -> list[tuple[tuple[int, ...], fmpq_mpoly]]:
         """The polynomial with every choice of 0 and 1 for the given H."""
         p = self.lift(p)
+        spend((100 + len(self.gens) // 4) << len(steps))
         self.charge(len(p) << len(steps))
         return [(bits, p.subs({f"a{k}": b for k, b in zip(steps, bits, strict=True)}))
                 for bits in product((0, 1), repeat=len(steps))]  # fmt: skip

@@ -91,6 +91,8 @@ def _reason(error: Exception) -> str:
     """Why a check ended; a hostile folder may exhaust memory or depth, and that is a refusal as well."""
     if isinstance(error, TransformulaError):
         return str(error)
+    if isinstance(error, RecursionError):
+        return "a file of the folder is nested too deeply"
     return f"the check stopped: {type(error).__name__}: {error}"[:300]
 
 

@@ -48,15 +48,15 @@ class Linear:
     @classmethod
     def sum(cls, parts: Sequence[tuple[Expr, Linear]]) -> Linear:
         """Σ factor·form as one form."""
-        terms: dict[int, Expr] = {}
-        constant = ex.number(0)
+        terms: dict[int, list[Expr]] = {}
+        constants = [ex.number(0)]
         for factor, part in parts:
-            spend(5 + 5 * len(part.terms))
-            constant = ex.add(constant, ex.mul(factor, part.constant))
+            spend(15 + 15 * len(part.terms))
+            constants.append(ex.mul(factor, part.constant))
             for wire, c in part.terms:
-                term = ex.mul(factor, c)
-                terms[wire] = ex.add(terms[wire], term) if wire in terms else term
-        return cls(tuple((k, c) for k, c in sorted(terms.items()) if c.number != 0), constant)
+                terms.setdefault(wire, []).append(ex.mul(factor, c))
+        sums = ((wire, ex.add(*found)) for wire, found in sorted(terms.items()))  # at once: sums are long and flat
+        return cls(tuple((k, c) for k, c in sums if c.number != 0), ex.add(*constants))
 
 
 def single(wire: int) -> Linear:
@@ -172,6 +172,8 @@ class CircuitReader:
         kind = next(iter(item), None)
         if kind == "table":
             arguments = tuple(map(self._linear, item["of"]))
+            if not arguments:
+                raise RefutedError("a table of the circuit reads nothing")
             names = argument_names(len(arguments))
             function = self._parsed(item["table"], names)
             self.wires.append(Wire(arguments, function, _place(item["from"])))

@@ -113,11 +113,12 @@ class Description:
         said = f"this folder has format version {str(version)[:20]}, not {VERSION}: compile the formula again"
         require(type(version) is int and version == VERSION, said)
         require(construction in CONSTRUCTIONS, f"{MODEL_FILE} names an unknown construction")
-        wanted = {f.name for f in fields(cls)} - {"formulas", "box", "samples", "shape", "circuit"}
+        known = {f.name for f in fields(cls)}
+        wanted = known - {"formulas", "box", "samples", "shape", "circuit"}
         wanted |= {"samples"} if construction == "memorize" else {"formulas", "box"}
         wanted |= {"circuit", *({"shape"} & set(body))} if construction in SOFTMAX else set()
         wanted |= {"circuit"} & set(body) if construction == "corollary" else set()
-        wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None})
+        wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
         require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
         for key, (fits, kind) in _KINDS.items():
             require(key not in wanted or fits(body[key]), f"{MODEL_FILE}: {key} is not {kind}")

@@ -92,7 +92,7 @@ def _same(one: Expr, other: Expr) -> bool:
             continue
         if (a._hash, a.op, a.value, len(a.args)) != (b._hash, b.op, b.value, len(b.args)):
             return False
-        spend(2)
+        spend(3)
         seen.add((id(a), id(b)))
         stack.extend(zip(a.args, b.args, strict=True))
     return True

@@ -35,6 +35,11 @@ from transformula.kernel.work import spend
 MAX_NUMBERS = 10_000_000
 #: Sums and products of fewer than 2^20 non-negative floats, rounded to nearest, err by less than this factor.
 UP = 1 + 2.0**-32
+#: More than all that underflows in them.
+TINY = 2.0**-1040
+
+
+_Pairs = Mapping[int, Pair]
 
 
 class Fuzz(NamedTuple):
@@ -70,7 +75,7 @@ class Paths:
                 if k in self.cut:
                     part = np.where(self.cut[k], amplitude * whole[k], part)
                 total = total + part
-        return np.asarray(np.where(np.isnan(total), np.inf, total * UP))
+        return np.asarray(np.where(np.isnan(total), np.inf, total * UP + TINY))
 
 
 class ErrorFlow:
@@ -125,19 +130,17 @@ class ErrorFlow:
                 else:
                     found = np.maximum(arguments[k][0], 0), np.maximum(arguments[k][1], 0)
                 values[k] = _met(widen(found, fuzz.value), self.ends.get(k))
-        return self._backwards(output, values, arguments)
+        return self._backwards(output, values, arguments, lower.shape[1])
 
     def _is_whole(self, k: int, wire: Wire) -> bool:
         """Whether it is a table of several axes, or a sharp one: it reads inputs, and its error is known as a whole."""
         return wire.function is not None and k not in self.cells
 
-    def _virtual(self, k: int, wire: Wire, values: Mapping[int, Pair], arguments: Mapping[int, Pair]) -> Pair:
+    def _virtual(self, k: int, wire: Wire, values: _Pairs, arguments: _Pairs) -> Pair:
         left, right = (self.form(argument).of(values) for argument in wire.arguments)
         off: Floats | float = self.fuzz.get(k, NO_FUZZ).value
         for part, factor in wire.parts:
-            fuzz = self.fuzz.get(part, NO_FUZZ)
-            steepest = 1.0 if wire.is_norm else size(self.cells[part].slopes(*arguments[part]))
-            weight = unit_factor(wire) if wire.is_norm else _magnitude(factor)
+            fuzz, (weight, steepest) = self.fuzz.get(part, NO_FUZZ), self._part(wire, part, factor, arguments)
             with np.errstate(invalid="ignore", over="ignore"):
                 off = off + weight * (fuzz.value + steepest * fuzz.argument)
         if wire.is_norm:
@@ -145,17 +148,23 @@ class ErrorFlow:
         same = wire.arguments[0] == wire.arguments[1]
         return widen(squared(left) if same else times(left, right), off * UP)
 
-    def _backwards(self, output: Linear, values: Mapping[int, Pair], arguments: Mapping[int, Pair]) -> Paths:
-        paths = Paths()
-        count = len(next(iter(values.values()))[0])
-        slopes: dict[int, Pair] = {}
+    def _part(self, wire: Wire, part: int, factor: Fraction, arguments: _Pairs) -> tuple[float, Floats | float]:
+        """How strongly a part's own error counts in a virtual wire, and its argument's in the part."""
+        if wire.is_norm:
+            return unit_factor(wire), 1.0
+        if part not in self.cells:
+            raise RefutedError("a product is made of squares that are no smooth tables")
+        return round_up(arb(to_fmpq(abs(factor)))), size(self.cells[part].slopes(*arguments[part]))
+
+    def _backwards(self, output: Linear, values: _Pairs, arguments: _Pairs, count: int) -> Paths:
+        paths, slopes = Paths(), dict[int, Pair]()
         self.form(output).share((np.ones(count), np.ones(count)), slopes)
         for k in reversed(range(len(self.circuit.wires))):
             if k not in slopes:
                 continue
             wire, slope = self.circuit.wires[k], slopes[k]
             if wire.total is not None:
-                self._through_virtual(k, wire, slope, slopes, values, arguments, paths)
+                self._through_virtual(k, wire, slopes, values, arguments, paths)
                 continue
             paths.value[k] = paths.value.get(k, 0.0) + size(slope)
             paths.argument.setdefault(k, np.zeros(count))
@@ -179,25 +188,18 @@ class ErrorFlow:
         return paths
 
     def _through_virtual(
-        self,
-        k: int,
-        wire: Wire,
-        slope: Pair,
-        slopes: dict[int, Pair],
-        values: Mapping[int, Pair],
-        arguments: Mapping[int, Pair],
-        paths: Paths,
+        self, k: int, wire: Wire, slopes: dict[int, Pair], values: _Pairs, arguments: _Pairs, paths: Paths
     ) -> None:
         """A product or norm: its sides get their derivatives, its parts only carry their own errors."""
-        left, right = map(self.form, wire.arguments)
+        slope, (left, right) = slopes[k], map(self.form, wire.arguments)
         sides = left.of(values), right.of(values)
         shares = direction(*sides) if wire.is_norm else (sides[1], sides[0])
         left.share(times(slope, shares[0]), slopes)
         right.share(times(slope, shares[1]), slopes)
         paths.value[k], paths.argument[k] = size(slope), np.zeros(len(slope[0]))
         for part, factor in wire.parts:
-            steepest = 1.0 if wire.is_norm else size(self.cells[part].slopes(*arguments[part]))
-            amplitude = size(slope) * (unit_factor(wire) if wire.is_norm else _magnitude(factor))
+            weight, steepest = self._part(wire, part, factor, arguments)
+            amplitude = size(slope) * weight
             with np.errstate(invalid="ignore", over="ignore"):
                 paths.value[part] = paths.value.get(part, 0.0) + amplitude
                 paths.argument[part] = paths.argument.get(part, 0.0) + amplitude * steepest
@@ -238,10 +240,6 @@ def _met(found: Pair, known: tuple[float, float] | None) -> Pair:
 def _ends(constant: Expr) -> Pair:
     ball = enclose(constant)
     return np.asarray(-round_up(-ball)), np.asarray(round_up(ball))
-
-
-def _magnitude(factor: Fraction) -> float:
-    return round_up(arb(to_fmpq(abs(factor))))
 
 
 def unit_factor(norm: Wire) -> float:

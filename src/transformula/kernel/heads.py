@@ -50,6 +50,8 @@ Interval = tuple[float, float]
 SQUARE = ex.power(ex.variable("u"), ex.number(2))
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format, by more than any error of exp.
 SILENT = 760.0
+#: Of a table's array; NumPy has at most 32.
+MAX_AXES = 30
 #: How small |T' − f'| need be, as a share of sup|f'|, before it stops to matter beside it.
 _FLAT = 0.02
 
@@ -92,6 +94,8 @@ def as_table(head: HeadTable) -> Table:
     axes = head.slopes.shape[1]
     if axes == 1:
         return Table((head.slopes[:, 0],), (head.offsets[:, 0],), head.values)
+    if axes > MAX_AXES:
+        raise RefutedError(f"a table has over {MAX_AXES} axes")
     pairs = [
         np.unique(np.stack([head.slopes[:, k], head.offsets[:, k]]), axis=1, return_inverse=True) for k in range(axes)
     ]
@@ -137,13 +141,17 @@ class HeadProofs:
 
     def error(
         self, wire: int, head: HeadTable, function: Expr, reach: Interval, meant: Meant
-    ) -> tuple[arb, arb, Interval]:
-        """sup|T − f| on D, how far T moves on the rest of ``reach``, and D, cut to ``reach``."""
+    ) -> tuple[arb, arb, Interval, Meant]:
+        """sup|T − f| on D, how far T moves on the rest of ``reach``, and D, cut to ``reach``.
+
+        And what is meant, known exactly only if that is D: cells must not end before D does.
+        """
         table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
         pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))
         whole = pieces[0], pieces[-1]
         inside = max(reach[0], whole[0]), min(reach[1], whole[1])
-        exact, defined = meant.exact if whole == meant.floats else (None, frozenset[Expr]())
+        meant = meant if whole == meant.floats else Meant(meant.floats)
+        exact, defined = meant.exact
         first, last = exact or (from_float(whole[0]), from_float(whole[1]))
         key = "pieces", head, function, first, last, defined
         bounds = self._once(key, lambda: TablePieces(table, function, "u", first, last, defined))
@@ -158,7 +166,7 @@ class HeadProofs:
         total = arb(float(np.max(own))), arb(float(np.max(moved, initial=0.0)))
         if not (total[0].is_finite() and total[1].is_finite()):
             raise NotProvenError(f"a table of {function} could not be bounded on u = {reach[0]:.6g}..{reach[1]:.6g}")
-        return *total, inside
+        return *total, inside, meant
 
     def rounding(
         self,
@@ -169,11 +177,12 @@ class HeadProofs:
         reach: Interval,
         rounding: arb,
         error: arb,
+        plain: bool,
     ) -> tuple[arb, arb]:
         """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
 
         ``steepest`` bounds |f'| on ``reach``; where it is infinite the table's own slope says how far an
-        argument carries.
+        argument carries. If ``plain`` the argument is an input, off by its own rounding: `softmax` counts that.
         """
         table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
         known = math.isfinite(steepest)
@@ -184,9 +193,12 @@ class HeadProofs:
         enough = _FLAT * steepest if known else 0.0
         steps = _met(_edges(self.evidence.slopes(wire, table, minus, *reach, enough), reach), reach)
         # u·slope + offset, each read as it is; behind the gate everything is zero in floats
-        arithmetic = Arithmetic(self.form, 2, sum_roundings=len(head.values), input_roundings=0)
+        arithmetic = [Arithmetic(self.form, 2, sum_roundings=len(head.values), input_roundings=n) for n in (0, 1)]
         whole = [(arb(edges[0]), arb(edges[-1]))]
-        bound = self._once((head, edges), lambda: rounding_bound(table, whole, [list(edges)], arithmetic))
+        bound, both = (
+            self._once((head, edges, n), partial(rounding_bound, table, whole, [list(edges)], arithmetic[n]))
+            for n in (0, int(plain))
+        )
         slopes = self._once((head, minus), lambda: SlopePieces(table, minus))
 
         def gap_on(a: float, b: float) -> float:
@@ -199,9 +211,9 @@ class HeadProofs:
         if not known:
             if not math.isfinite(gap):
                 raise NotProvenError(f"the slope of a table of {function} could not be bounded")
-            return arb(bound) + 2 * error, arb(bound) + arb(gap) * rounding
+            return arb(bound) + 2 * error, arb(both) if plain else arb(bound) + arb(gap) * rounding
         bent = (2 * error).min(arb(gap) * rounding) if math.isfinite(gap) else 2 * error
-        return arb(bound) + bent, arb(bound) + bent + arb(steepest) * rounding
+        return arb(bound) + bent, arb(both) if plain else arb(bound) + bent + arb(steepest) * rounding
 
 
 def _edges(given: Any, cover: Interval | None = None) -> tuple[float, ...]:

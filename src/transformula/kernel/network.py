@@ -50,10 +50,11 @@ class _Reader:
         self.weights = weights
         self.form = FORMATS[weights.dtype]
         self.positions = len(weights.data_tokens)
-        leads = weights.data_tokens.tolist() == list(range(self.positions))
-        _require(leads and self.positions, "the data tokens do not lead")
+        leading = list(range(self.positions))
+        _require(leading and weights.data_tokens.tolist() == leading, "the data tokens do not lead")
         _require(weights.tokens * weights.width <= MAX_CONSTANTS, "it is too large")
         _require("one" in weights.slots, "there is no slot for the constant 1")
+        self.one = weights.slot("one")
         _require(weights.memory.exact is None and weights.embedding.exact is None, "a token holds rationals")
         self.constants = weights.memory.dense().astype(np.float64)
         self.wires: list[NetworkWire] = []
@@ -63,34 +64,32 @@ class _Reader:
         self.stored = 0
 
     def read(self) -> Network:
-        weights = self.weights
+        blocks = self.weights.blocks
         self._check_constants()
         inputs, repeated = self._embedding()
         streams = [self._stream(p) for p in range(1 if repeated else self.positions)]
-        self.held += [form for stream in streams for form in stream]
-        for b, block in enumerate(weights.blocks):
+        self.held += [form for stream in streams for form in stream if form.terms]
+        for b, block in enumerate(blocks):
             _require(block.attention.kind == "softmax" and block.attention.scale == 1, "not plain softmax")
             streams = self._attended(b, block, streams)
             streams = [self._bent(b, block, p, stream) for p, stream in enumerate(streams)]
         outputs = self._readout(streams, repeated)
-        shape = self.positions, repeated, len(weights.blocks)
-        return Network(inputs, tuple(self.wires), outputs, tuple(self.held), *shape)
+        return Network(inputs, tuple(self.wires), outputs, tuple(self.held), self.positions, repeated, len(blocks))
 
     def _check_constants(self) -> None:
         """Keys and values read slots that nobody writes and no input reaches."""
-        answered: set[int] = {self.weights.slot("one")}
+        answered: set[int] = {self.one}
         written: set[int] = set((self.weights.embedding.rows % self.weights.width).tolist())
         for block in self.weights.blocks:
             for head in block.attention.heads:
                 _require(head.output is None and head.key.exact is None, "a key or value is not a table's")
                 answered |= {*head.key.cols.tolist(), *head.value.cols.tolist()}
                 written |= set(head.value.rows.tolist())
-            if block.feed_forward is not None:
-                layer = block.feed_forward
+            if (layer := block.feed_forward) is not None:
                 _require(layer.hidden.shape[0] <= MAX_UNITS, "it has too many hidden units")
                 written |= {*layer.output.rows.tolist(), *layer.output_bias.rows.tolist()}
         _require(not answered & written, "a slot that keys or values read is written")
-        ones = self.constants[:, self.weights.slot("one")]
+        ones = self.constants[:, self.one]
         _require(bool(np.all(ones[: self.positions] == 1)), "the constant 1 is not 1")
         _require(not ones[self.positions :].any(), "a memory token carries the constant 1")
 
@@ -116,7 +115,7 @@ class _Reader:
         return len(first), repeated
 
     def _stream(self, position: int) -> list[Form]:
-        spend(2 * self.weights.width)
+        spend(2 * self.weights.width + 20 * int(np.count_nonzero(self.constants[position])))
         stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
         for slot, column in self.carried.items():
             _require(not stream[slot].terms, "an input shares its slot with a constant")
@@ -131,9 +130,11 @@ class _Reader:
 
     def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> list[Form]:
         """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
-        spend(5 + 5 * len(row))
+        spend(8 + 5 * len(row))
         products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
-        return [*products, self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0)]
+        if bias != 0:
+            products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))
+        return products
 
     def _attended(self, b: int, block: Block, streams: list[list[Form]]) -> list[list[Form]]:
         written: dict[int, list[int]] = {}
@@ -142,7 +143,7 @@ class _Reader:
             _require(rows % 2 == 1 and 3 <= rows <= 2 * MAX_AXES + 1, "a query has a wrong number of rows")
             query = wires.rows_of(head.query)
             for k in (*range(1, rows, 2), rows - 1):
-                _require(query[k] == [(self.weights.slot("one"), fmpq(1))], "a query row does not read 1")
+                _require(query[k] == [(self.one, fmpq(1))], "a query row does not read 1")
             asked = [[self._dot(query[k], s, fmpq(0)) for k in range(0, rows - 1, 2)] for s in streams]
             _require(all(forms == asked[0] for forms in asked), "positions ask a head different things")
             tables = self._tables(head)
@@ -152,12 +153,10 @@ class _Reader:
                 written.setdefault(slot, []).append(wire)
         result = []
         for stream in streams:
-            spend(1 + 0.02 * len(stream))
-            new = list(stream)
-            for slot, read in written.items():
-                new[slot] = wires.total([stream[slot], *map(wires.wire_form, read)])
-                self.held.append(new[slot])
-            result.append(new)
+            spend(1 + 0.1 * len(stream))
+            new = {slot: wires.total([stream[slot], *map(wires.wire_form, read)]) for slot, read in written.items()}
+            self.held += new.values()
+            result.append([new.get(slot, form) for slot, form in enumerate(stream)])
         return result
 
     def _add(self, wire: NetworkWire) -> int:
@@ -172,8 +171,7 @@ class _Reader:
         columns = [row[0][0] for row in keys[:-1]]
         spend(0.02 * len(self.constants) * (2 + len(keys[-1])))
         marks = self.constants[:, [slot for slot, _ in keys[-1]]]
-        single = np.isin(marks, (0.0, 1.0)).all() and (marks.sum(axis=1) <= 1).all()
-        _require(bool(single), "a token passes two gates")
+        _require(np.isin(marks, (0.0, 1.0)).all() and (marks.sum(axis=1) <= 1).all(), "a token passes two gates")
         gates = marks @ np.array([int(v.p) / int(v.q) for _, v in keys[-1]])  # one stored number a token: exact
         own = gates == 0
         own[: self.positions] = False
@@ -196,8 +194,7 @@ class _Reader:
         return found
 
     def _bent(self, b: int, block: Block, position: int, stream: list[Form]) -> list[Form]:
-        layer = block.feed_forward
-        if layer is None:
+        if (layer := block.feed_forward) is None:
             return stream
         bias, added = wires.column_of(layer.hidden_bias), wires.column_of(layer.output_bias)
         units = []
@@ -246,8 +243,7 @@ class _Reader:
                 same = len(here) == len(rows[o]) and here == first and bias.get(o) == bias.get(o % own)
                 _require(same, "the positions are read differently")
             rows = rows[:own]
-        flat = [form for stream in streams for form in stream]
         return tuple(
-            self._dot([(t * weights.width + s, v) for t, s, v in row], flat, bias.get(o, fmpq(0)))
-            for o, row in enumerate(rows)
+            self._dot([(s, v) for _, s, v in row], streams[row[0][0] if row else 0], bias.get(o, fmpq(0)))
+            for o, row in enumerate(rows)  # of one position each
         )

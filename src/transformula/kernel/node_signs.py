@@ -15,6 +15,7 @@ from transformula.kernel.algebra import Form
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr, walk
 from transformula.kernel.normal_forms import Algebra
+from transformula.kernel.work import spend
 
 #: What is > 0 or >= 0 whatever its argument, and functions that have the sign of their argument.
 _POSITIVE = {"constant": 2, "exp": 2, "cosh": 2, "acos": 1}
@@ -33,6 +34,7 @@ class NodeSigns:
         """The sign of an expression."""
         for node in walk(expr):
             if node not in self.known:
+                spend(20)
                 sign = self._node(node, [self.known[a] for a in node.args])
                 self.known[node] = sign if abs(sign) == 2 else max(sign, self._form(node), key=abs)
         return self.known[expr]

@@ -21,9 +21,11 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.algebra import Atom, Form, Ring
 from transformula.kernel.errors import RefutedError
+from transformula.kernel.work import spend
 
-#: Longer polynomials are neither factored nor looked at term by term; terms * degrees * variables is bounded, too.
-MAX_FACTORED, MAX_DIFFICULTY = 400, 8_000
+#: Longer polynomials are neither factored nor looked at term by term; the sum of the degrees is bounded, too, and
+#: terms * degrees * variables.
+MAX_FACTORED, MAX_DEGREES, MAX_DIFFICULTY = 400, 200, 8_000
 #: An argument with more H than this is not split into cases.
 MAX_SPLIT = 4
 #: Functions that are defined for every argument.
@@ -39,16 +41,19 @@ class SignedRing(Ring):
     def factors(self, p: fmpq_mpoly) -> tuple[fmpq, list[tuple[fmpq_mpoly, int]]]:
         """c and (f, e) with p = c * product of f**e, each f primitive with a positive leading coefficient."""
         p = self.lift(p)
+        spend(150 + len(self.gens) // 2 + 2 * len(p))
         monomial = p.term_content()
         degrees, rest = monomial.degrees(), p / monomial
         self.convert(p)
         found = [(self.gens[k], int(degrees[k])) for k in self.used(monomial)]
         c, used = primitive(rest), self.used(rest)
-        high = rest.degrees()
-        difficulty = len(rest) * len(used) * sum(int(high[k]) for k in used)
-        if rest.is_constant() or len(rest) > MAX_FACTORED or difficulty > MAX_DIFFICULTY:
+        degrees = rest.degrees()
+        high = sum(int(degrees[k]) for k in used)
+        difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or len(rest) * len(used) * high > MAX_DIFFICULTY
+        if rest.is_constant() or difficult:
             return c, found if rest.is_constant() else [*found, (rest / c, 1)]
         self.spend(rest, rest)
+        self.charge(high**4 // 200)
         small = fmpq_mpoly_ctx.get([f"b{k}" for k in range(len(used))], Ordering.lex)  # faster with few
         c, parts = small.from_dict({tuple(m[k] for k in used): v for m, v in rest.to_dict().items()}).factor()
         for part, e in parts:
@@ -74,6 +79,7 @@ class SignedRing(Ring):
         p = self.lift(p)
         if p.is_constant():
             return 1 if p.is_zero() else 2 * _direction(p.leading_coefficient())
+        spend(20 + len(self.gens) // 8 + 2 * len(p))
         lead = primitive(p)
         known = self._signs.get(self.written(p / lead), 0) * _direction(lead)
         steps = [k for k in self.used(p) if self.atoms[k].kind == "step"]

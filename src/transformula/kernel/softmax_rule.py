@@ -36,7 +36,7 @@ from transformula.kernel.overflow import check_memory
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.rounding import FORMATS, FloatFormat
 from transformula.kernel.weights import Weights
-from transformula.kernel.wires import Network, NetworkWire
+from transformula.kernel.wires import Network, NetworkWire, wire_form
 
 BITS = 128
 
@@ -132,8 +132,7 @@ class Walk(Carrier):
         if argument.nonnegative:
             reach = max(reach[0], 0.0), reach[1]
         lost = leak(head, [max(abs(reach[0]), abs(reach[1]))], self.form)
-        where = self.ranges.meant(k)
-        own, moved, inside = self.heads.error(k, head, function, reach, where)
+        own, moved, inside, where = self.heads.error(k, head, function, reach, self.ranges.meant(k))
         if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
             raise NotProvenError(f"{function} is not seen to be defined on u = {meant[0]:.6g}..{meant[1]:.6g}")
         cells = self.heads.cells(k, function, inside, where)
@@ -147,7 +146,8 @@ class Walk(Carrier):
         own = (own + lost).upper()
         slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
         steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
-        fresh, computed = self.heads.rounding(k, head, function, steepest, reach, rounding, own + moved)
+        plain = self.network.blocks == 1 and any(found.arguments[0] == wire_form(i) for i in range(self.network.inputs))
+        fresh, computed = self.heads.rounding(k, head, function, steepest, reach, rounding, own + moved, plain)
         total = (own + moved + arb(change)).upper()
         ends = (arb(values[0]) - total).lower(), (arb(values[1]) + total).upper()
         # beyond D the table is that of the nearest point of D, at both of two arguments that are compared; if D is what

@@ -26,6 +26,7 @@ from transformula.kernel.pairs import Pair, length, squared, times
 from transformula.kernel.parsing import parse
 from transformula.kernel.ranges import range_on
 from transformula.kernel.regions import Region
+from transformula.kernel.work import spend
 
 Interval = tuple[float, float]
 
@@ -109,6 +110,7 @@ class WireRanges:
     def _claimed(self, k: int, of: str, ends: Interval) -> Interval:
         """The range of a wire's argument (u) or value (w), with what evidence adds to it."""
         for name, text, cut in self.evidence.ranges(k, of, ends, self.meanings.region, self.meanings.known):
+            spend(300 + 0.1 * len(self.names))
             try:
                 expr = parse(text, tuple(self.names))
             except FormulaError as error:

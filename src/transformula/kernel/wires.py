@@ -46,9 +46,10 @@ class Form:
     def times(self, factor: fmpq, roundings: int) -> Form:
         """The form times a stored number; long rationals take long to be reduced."""
         size, longest = abs(factor), max((t.size.height_bits() for t in self.terms.values()), default=0)
-        spend(len(self.terms) * (2 + ((longest + size.height_bits()) / 1024) ** 2))
+        spend(len(self.terms) * (3 + ((longest + size.height_bits()) / 1024) ** 2))
         terms = {k: Term(t.coefficient * factor, t.size * size, t.roundings + roundings) for k, t in self.terms.items()}
-        return Form(terms, self.underflow * size + (1 if roundings or size < 1 else 0))
+        lost = fmpq((self.underflow * size).ceil())  # whole numbers: sums of long rationals are longer still
+        return Form(terms, lost + (1 if roundings or size < 1 else 0))
 
     @property
     def constant(self) -> fmpq | None:
@@ -68,12 +69,13 @@ def total(forms: Iterable[Form]) -> Form:
     if not parts:
         return ZERO
     adds = max(len(parts) - 1, 0)
-    spend(sum(2 + 3 * len(form.terms) for form in parts))
+    spend(sum(2 + 5 * len(form.terms) for form in parts))
     terms: dict[int, Term] = {}
     for form in parts:
         for k, t in form.terms.items():
             other = terms.get(k, Term(fmpq(0), fmpq(0), 0))
             roundings = max(other.roundings, t.roundings + adds)
+            spend(((other.size.height_bits() + t.size.height_bits()) / 512) ** 2)
             terms[k] = Term(other.coefficient + t.coefficient, other.size + t.size, roundings)
     return Form(terms, sum((form.underflow for form in parts), fmpq(0)))
 

@@ -11,10 +11,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from transformula.formulas.boxes import box_of
 from transformula.kernel.boxes import Box
+from transformula.learning.columns import variable_names
 from transformula.learning.fitted import Fitted
 from transformula.learning.rows import Floats, Range
-from transformula.learning.writing import Writer, Written, range_box, transformer_of, variable_names, write
+from transformula.learning.writing import Writer, Written, range_box, transformer_of, write
 from transformula.model import Model
+
+#: The largest seed that scikit-learn takes.
+MAX_SEED = 2**32 - 1
 
 
 def seed_of(random_state: Any) -> int:
@@ -23,6 +27,8 @@ def seed_of(random_state: Any) -> int:
         return 0
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
+    if not 0 <= int(random_state) <= MAX_SEED:
+        raise ValueError(f"random_state must be from 0 to {MAX_SEED}, not {random_state}")
     return int(random_state)
 
 
@@ -53,25 +59,23 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
     def _names(self) -> list[str]:
         return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))
 
-    def _written(self, tolerance: float, box: Box | None = None) -> tuple[list[str], Written]:
-        check_is_fitted(self)
+    def _written(self, tolerance: float, box: Box) -> tuple[list[str], Written]:
         if not tolerance > 0:
             raise ValueError(f"tolerance must be above 0, not {tolerance}")
-        if box is None:
-            reach = np.maximum(np.abs(self.range_.low), np.abs(self.range_.high)).tolist()
-        else:
-            reach = [max(abs(low), abs(high)) for low, high in box.floats()]
+        reach = [max(abs(low), abs(high)) for low, high in box.floats()]
         budget = (tolerance * self.target_spread_).tolist()
         return write(self.fitted_.exact(), Writer(self._names(), reach, budget))
 
-    def to_formula(self, tolerance: float = 1e-9) -> str | list[str]:
+    def to_formula(self, tolerance: float = 1e-9, box: Any = None) -> str | list[str]:
         """The polynomial as text that `transformula.compile` reads back.
 
         Parameters
         ----------
         tolerance : float
-            How far the text may be from `predict` on the training range, in standard deviations of the
-            targets; a larger one gives fewer digits.
+            How far the text may be from `predict` on the box, in standard deviations of the targets; a larger
+            one gives fewer digits.
+        box : str, mapping or Box, optional
+            The training range by default, as for `to_transformer`.
 
         Returns
         -------
@@ -79,7 +83,7 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
             Variables are called x1, x2, ... or as the columns the model was fitted on, with characters
             the parser does not know replaced by ``_``.
         """
-        texts = self._written(tolerance)[0]
+        texts = self._written(tolerance, self._box(box))[0]
         return texts[0] if len(texts) == 1 else texts
 
     def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
@@ -99,19 +103,25 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
         The Transformer reads only the variables that occur in the formula, in the order of the columns:
         see ``model.weights.inputs``.
         """
-        check_is_fitted(self)
-        names = self._names()
-        full = range_box(names, self.range_) if box is None else self._complete(box_of(box), names)
+        full = self._box(box)
         texts, polynomial = self._written(tolerance, full)
         return transformer_of(texts, polynomial, full, dtype)
 
-    def _complete(self, given: Box, names: list[str]) -> Box:
-        if unknown := [v for v in given.variables if v not in names]:
-            raise ValueError(f"the box names {unknown[0]}, which is no input: {', '.join(names)}")
+    def _box(self, given: Any) -> Box:
+        """The box asked for, completed with the training range."""
+        check_is_fitted(self)
+        names = self._names()
         default = range_box(names, self.range_)
-        place = {name: k for k, name in enumerate(given.variables)}
-        return Box(
-            default.variables,
-            tuple(given.lower[place[n]] if n in place else default.lower[k] for k, n in enumerate(names)),
-            tuple(given.upper[place[n]] if n in place else default.upper[k] for k, n in enumerate(names)),
-        )
+        return default if given is None else _completed(box_of(given), default)
+
+
+def _completed(given: Box, default: Box) -> Box:
+    names = default.variables
+    if unknown := [v for v in given.variables if v not in names]:
+        raise ValueError(f"the box names {unknown[0]}, which is no input: {', '.join(names)}")
+    place = {name: k for k, name in enumerate(given.variables)}
+    return Box(
+        names,
+        tuple(given.lower[place[n]] if n in place else default.lower[k] for k, n in enumerate(names)),
+        tuple(given.upper[place[n]] if n in place else default.upper[k] for k, n in enumerate(names)),
+    )

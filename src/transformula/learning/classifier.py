@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.logistic import choose_design, fit_logistic
-from transformula.learning.regressor import check_options, fit_by_gradient
+from transformula.learning.options import check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, merge_rows
 from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
@@ -36,7 +36,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
     ridge : float, optional
         Penalty on squared coefficients; by default chosen on held-out rows.
     criterion, max_terms, rank, n_directions, epochs, batch_size, learning_rate, start_rate, clip,
-    early_stopping, validation_fraction, n_iter_no_change, standardize, checkpoint, checkpoint_every,
+    weight_decay, early_stopping, validation_fraction, n_iter_no_change, standardize, checkpoint, checkpoint_every,
     device, random_state, verbose
         As for `PolynomialTransformerRegressor`.
 
@@ -66,14 +66,15 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         max_terms: int | None = None,
         rank: int | None = None,
         n_directions: int | None = None,
-        epochs: int = 300,
+        epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.02,
         start_rate: float | None = None,
         clip: float | None = 1.0,
-        early_stopping: bool = False,
+        weight_decay: float = 0.01,
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 20,
+        n_iter_no_change: int | None = None,
         standardize: bool = True,
         checkpoint: str | None = None,
         checkpoint_every: int = 10,
@@ -93,6 +94,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         self.learning_rate = learning_rate
         self.start_rate = start_rate
         self.clip = clip
+        self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from transformula.learning.linear_start import ALMOST_NOTHING, LinearStart
 from transformula.learning.rows import Floats
 from transformula.learning.solvers.ridges import RidgeForm
 
@@ -43,6 +44,15 @@ class FangModule(nn.Module):
         self.F = nn.Parameter(normal(directions, inputs) / inputs**0.5)
         self.beta = nn.Parameter(0.1 * normal(directions, degree, outputs) / directions**0.5)
         self.b = nn.Parameter(torch.zeros(outputs, dtype=torch.float64))
+
+    def start_from(self, linear: LinearStart) -> None:
+        """Begin with a linear function: F'β₁ = slopes, and almost nothing in higher powers."""
+        slopes, offset = (torch.from_numpy(v).to(self.b) for v in (linear.slopes, linear.offset))
+        with torch.no_grad():
+            self.beta[:, 1:] *= ALMOST_NOTHING
+            first = self.beta[:, 0]
+            self.beta[:, 0] = first + torch.linalg.pinv(self.F.T) @ (slopes - self.F.T @ first)
+            self.b.copy_(offset)
 
     def forward(self, x: Tensor) -> Tensor:
         """Samples × inputs to samples × outputs."""

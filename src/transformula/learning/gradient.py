@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from transformula.learning.fang_module import FangModule, paper_directions
+from transformula.learning.linear_start import LinearStart
 from transformula.learning.rows import Floats, Rows
 from transformula.learning.solvers.ridges import RidgeForm
 from transformula.learning.training import Batchable, History, Plan, cross_entropy, squared_error, train
@@ -26,6 +27,7 @@ class Recipe:
     standardize: bool
     validation_fraction: float
     device: str = "cpu"
+    init: str = "random"
 
 
 def fit_gradient(rows: Rows, recipe: Recipe, plan: Plan, classes: int = 0) -> tuple[RidgeForm, History]:
@@ -43,16 +45,18 @@ def fit_gradient(rows: Rows, recipe: Recipe, plan: Plan, classes: int = 0) -> tu
         torch.from_numpy((rows.Y - offset) / spread).to(device),
         torch.from_numpy(rows.weight / rows.weight.mean()).to(device),
     )
-    validation = None
+    everything, validation = data, None
     if plan.patience is not None:
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(plan.seed)).to(device)
-        held = min(max(1, int(recipe.validation_fraction * len(data))), len(data) - 1)
-        data, validation = data.take(order[held:]), data.take(order[:held])
+        data, validation = data.split(recipe.validation_fraction, plan.seed)
     default = min(paper_directions(rows.X.shape[1], recipe.degree), _MOST_DIRECTIONS)
     module = FangModule(rows.X.shape[1], outputs, recipe.degree, recipe.directions or default, plan.seed).to(device)
+    if recipe.init == "linear":
+        module.start_from(LinearStart.of(data))
     loss = cross_entropy if classes else squared_error
     plan = replace(plan, checkpoint=None if plan.checkpoint is None else Path(plan.checkpoint))
     history = train(module, data, loss, plan, validation)
+    if recipe.init == "linear" and validation is not None and history.best_epoch < 0:
+        module.start_from(LinearStart.of(everything))
     if classes:
         offset, spread = np.zeros(classes), np.ones(classes)
     return module.ridge_form(center, scale, offset, spread), history

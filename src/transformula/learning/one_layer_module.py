@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.learning.linear_start import ALMOST_NOTHING, LinearStart
 from transformula.learning.rows import Floats
 from transformula.transformers.matrices import dense_matrix, matrix_of
 from transformula.transformers.positional import learned, sinusoidal
@@ -79,6 +80,33 @@ def random_weights(shape: Shape, rng: np.random.Generator) -> Weights:
         readout=dense_matrix(readout),
         bias=matrix_of((shape.outputs, 1)),
     )
+
+
+def linear_weights(start: Weights, linear: LinearStart) -> Weights:
+    """The random start changed to compute a linear function, with almost nothing from attention and ReLU.
+
+    What the readout reads from the embedded inputs becomes the slopes; the rest of it stays random, so that
+    the other layers receive gradients.
+    """
+    embedding, readout = start.embedding.dense(), start.readout.dense()
+    wanted = linear.slopes.T - readout @ embedding
+    readout += wanted @ np.linalg.pinv(embedding)
+    bias = linear.offset - readout @ start.memory.dense().ravel()
+    block = start.blocks[0]
+    assert block.feed_forward is not None
+    heads = tuple(replace(h, output=_fainter(h.output)) for h in block.attention.heads)
+    layer = replace(block.feed_forward, output=_fainter(block.feed_forward.output))
+    return replace(
+        start,
+        readout=replace(start.readout, values=readout[start.readout.rows, start.readout.cols]),
+        bias=dense_matrix(bias[:, None]),
+        blocks=(Block(replace(block.attention, heads=heads), layer),),
+    )
+
+
+def _fainter(matrix: Matrix | None) -> Matrix:
+    assert matrix is not None
+    return dense_matrix(matrix.dense() * ALMOST_NOTHING)
 
 
 class OneLayerModule(TransformerModule):

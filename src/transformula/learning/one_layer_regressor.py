@@ -13,21 +13,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from transformula.kernel.weights import Weights
 from transformula.learning.base import seed_of
 from transformula.learning.gradient import standardization
+from transformula.learning.linear_start import LinearStart
 from transformula.learning.one_layer_module import (
     POSITIONS,
     TOKENS,
     OneLayerModule,
     Shape,
     absorb_scaling,
+    linear_weights,
     random_weights,
     trained_weights,
 )
-from transformula.learning.regressor import check_training, plan_of
+from transformula.learning.options import check_init, check_training, plan_of
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.training import Batchable, squared_error, train
 from transformula.model import Model
 
 _CHUNK_ROWS = 4096
+_EPOCHS = 100
 
 
 class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,10 +50,9 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
     positions : {"learned", "sinusoidal", "none"}
         What is added to the data tokens so that attention can tell them apart; trained in every case, from
         random numbers ("learned"), from Vaswani's encoding ("sinusoidal") or from zero ("none").
-    epochs, batch_size, learning_rate, start_rate, clip, early_stopping, validation_fraction,
-    n_iter_no_change,
-    checkpoint, checkpoint_every, device, random_state, verbose
-        As for `PolynomialTransformerRegressor` with ``solver="adam"``.
+    epochs, batch_size, learning_rate, start_rate, clip, weight_decay, early_stopping, validation_fraction,
+    n_iter_no_change, init, checkpoint, checkpoint_every, device, random_state, verbose
+        As for `PolynomialTransformerRegressor` with ``solver="adam"``, but 100 epochs.
     warm_start_from : Model or Weights, optional
         Compiled one-layer weights to start from, instead of random ones; sizes and scaling are then theirs.
 
@@ -80,14 +82,16 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         *,
         tokens: str = "one",
         positions: str = "learned",
-        epochs: int = 100,
+        epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.02,
         start_rate: float | None = None,
         clip: float | None = 1.0,
-        early_stopping: bool = False,
+        weight_decay: float = 0.01,
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 20,
+        n_iter_no_change: int | None = None,
+        init: str = "linear",
         warm_start_from: Model | Weights | None = None,
         checkpoint: str | None = None,
         checkpoint_every: int = 10,
@@ -107,9 +111,11 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         self.learning_rate = learning_rate
         self.start_rate = start_rate
         self.clip = clip
+        self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.init = init
         self.warm_start_from = warm_start_from
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -134,22 +140,24 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
             standardization(rows.X, rows.weight, not warm),
             standardization(rows.Y, rows.weight, not warm),
         )
-        start = self._start(rows)
-        module = OneLayerModule(start).to(self.device)
         data = Batchable(
             torch.from_numpy((rows.X - inner[0]) / inner[1]).to(self.device),
             torch.from_numpy((rows.Y - outer[0]) / outer[1]).to(self.device),
             torch.from_numpy(rows.weight / rows.weight.mean()).to(self.device),
         )
-        validation = None
-        plan = plan_of(self)
+        everything, validation = data, None
+        plan = plan_of(self, len(rows), _EPOCHS)
         if plan.patience is not None:
-            shuffle = torch.Generator().manual_seed(plan.seed)
-            order = torch.randperm(len(data), generator=shuffle).to(self.device)
-            held = min(max(1, int(self.validation_fraction * len(data))), len(data) - 1)
-            data, validation = data.take(order[held:]), data.take(order[:held])
+            data, validation = data.split(self.validation_fraction, plan.seed)
+        start, linear = self._start(rows), not warm and self.init == "linear"
+        if linear:
+            start = linear_weights(start, LinearStart.of(data))
+        module = OneLayerModule(start).to(self.device)
         self.history_ = train(module, data, squared_error, plan, validation)
-        self.weights_ = absorb_scaling(trained_weights(start, module), *inner, *outer)
+        found = trained_weights(start, module)
+        if linear and validation is not None and self.history_.best_epoch < 0:
+            found = linear_weights(found, LinearStart.of(everything))
+        self.weights_ = absorb_scaling(found, *inner, *outer)
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -206,4 +214,5 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         for name, allowed in (("tokens", TOKENS), ("positions", POSITIONS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose {', '.join(allowed)}")
+        check_init(self.init)
         check_training(self)

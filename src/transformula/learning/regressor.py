@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -11,16 +11,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
+from transformula.learning.options import check_init, check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.solvers.exact import ExactFit, Gram
 from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
-from transformula.learning.solving import MOST_EXACT_TERMS, SOLVERS, Settings, choose, solve
-from transformula.optional import require
-
-if TYPE_CHECKING:
-    from transformula.learning.training import Plan
-
-MAX_DEGREE = 20
+from transformula.learning.solvers.penalty import Penalty
+from transformula.learning.solving import MOST_EXACT_TERMS, Settings, choose, solve
 
 
 def _streams(estimator: Any) -> bool:
@@ -42,10 +38,12 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     solver : {"auto", "exact", "sparse", "lowrank", "sgd", "adam"}
         ``exact``: least squares over all C(d + q, q) monomials, in an orthonormal basis. ``sparse``:
         selects few monomials. ``lowrank``: learns few directions, for many variables. ``sgd``, ``adam``:
-        the paper's gradient training. ``auto``: the closed form with the least held-out error.
+        the paper's gradient training. ``auto``: the closed form with the least held-out error, a linear model
+        among them.
     ridge : float, optional
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
-        total weight. Default: none for ``exact``, held out for ``lowrank``.
+        total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
+        better), by held-out rows for ``lowrank``, none for `partial_fit`.
     criterion : {"ebic", "bic", "holdout"}
         ``sparse``: what decides the number of terms.
     max_terms : int, optional
@@ -56,9 +54,16 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         ``sgd``, ``adam``: tokens; by default the paper's C(d + q + 1, q), 512 at most.
     epochs, batch_size, learning_rate, start_rate, clip
         ``sgd``, ``adam``: the one-cycle schedule rises from start_rate to learning_rate and falls; clip is
-        the largest gradient norm. start_rate None is a tenth of learning_rate.
+        the largest gradient norm. start_rate None is a tenth of learning_rate, epochs None is 300, or fewer
+        for large tables: 1,000 steps.
+    weight_decay
+        ``sgd``, ``adam``: share of every parameter that a step of rate 1 takes away.
     early_stopping, validation_fraction, n_iter_no_change
-        ``sgd``, ``adam``: stop after so many epochs without a better held-out loss, and keep the best.
+        ``sgd``, ``adam``: stop after so many epochs (None: a third of all) without a better loss on held-out
+        rows, and keep the best parameters, which may be those of the start.
+    init : {"linear", "random"}
+        ``sgd``, ``adam``: begin with a linear model, so that early stopping keeps nothing worse, or with the
+        paper's random parameters.
     standardize : bool
         ``sgd``, ``adam``: train on standardised inputs and targets. Closed forms always scale inside.
     checkpoint, checkpoint_every
@@ -77,6 +82,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     ----------
     solver_ : str
         The solver that was used.
+    degree_ : int
+        The degree that was used: 1 where ``auto`` found nothing better than a linear model.
     n_terms_ : int
         Numbers the fitted polynomial consists of.
     history_ : History or None
@@ -111,14 +118,16 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         max_terms: int | None = None,
         rank: int | None = None,
         n_directions: int | None = None,
-        epochs: int = 300,
+        epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.02,
         start_rate: float | None = None,
         clip: float | None = 1.0,
-        early_stopping: bool = False,
+        weight_decay: float = 0.01,
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 20,
+        n_iter_no_change: int | None = None,
+        init: str = "linear",
         standardize: bool = True,
         checkpoint: str | None = None,
         checkpoint_every: int = 10,
@@ -139,9 +148,11 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.learning_rate = learning_rate
         self.start_rate = start_rate
         self.clip = clip
+        self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.init = init
         self.standardize = standardize
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
@@ -160,6 +171,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         check_options(self)
+        check_init(self.init)
         rows, self._single = regression_rows(self, X, y, sample_weight)
         self._forget_stream()
         self._set_range(Range.of(rows.X), rows.Y, rows.weight)
@@ -179,7 +191,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             if solver == "auto":
                 solver, settings = choose(varying, settings)
             found = solve(solver, varying, settings)
-        self.solver_ = solver
+        self.solver_, self.degree_ = solver, settings.degree
         self.fitted_ = Fitted(solver, found, columns)
         return self
 
@@ -227,9 +239,9 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         total, one, two = self._moments
         self.range_ = here
         self.target_spread_ = _spread(np.sqrt(np.maximum(two / total - (one / total) ** 2, 0.0)), one / total)
-        coefficients = self._gram.solve(self.ridge or 0.0)
-        found = ExactFit(self._gram.terms, self._gram.basis, coefficients)
-        self.solver_, self.history_ = "exact", None
+        penalty = Penalty(self.ridge or 0.0)
+        found = ExactFit(self._gram.terms, self._gram.basis, self._gram.solve(penalty), penalty)
+        self.solver_, self.degree_, self.history_ = "exact", self.degree, None
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
         return self
 
@@ -264,68 +276,3 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
 def _spread(deviation: Floats, mean: Floats) -> Floats:
     """Standard deviations, with something positive in place of zero."""
     return np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
-
-
-def plan_of(estimator: Any) -> Plan:
-    """The training plan an estimator's parameters ask for."""
-    from transformula.learning.training import Plan
-
-    peak = estimator.learning_rate
-    return Plan(
-        optimizer=getattr(estimator, "solver", "adam"),
-        epochs=estimator.epochs,
-        batch_size=estimator.batch_size,
-        start=peak / 10 if estimator.start_rate is None else estimator.start_rate,
-        peak=peak,
-        clip=estimator.clip,
-        patience=estimator.n_iter_no_change if estimator.early_stopping else None,
-        seed=seed_of(estimator.random_state),
-        checkpoint=estimator.checkpoint,
-        every=estimator.checkpoint_every,
-        verbose=estimator.verbose,
-    )
-
-
-def fit_by_gradient(estimator: Any, rows: Rows, classes: int = 0) -> Any:
-    """The paper's training, the one solver that needs torch: the fitted ridge form and its history."""
-    require(f"solver={estimator.solver!r}", "torch")
-    from transformula.learning.gradient import Recipe, fit_gradient
-
-    recipe = Recipe(
-        estimator.degree,
-        estimator.n_directions,
-        estimator.standardize,
-        estimator.validation_fraction,
-        estimator.device,
-    )
-    return fit_gradient(rows, recipe, plan_of(estimator), classes=classes)
-
-
-def check_options(estimator: Any) -> None:
-    """Refuse options no solver understands, with what they may be."""
-    degree, solver = estimator.degree, estimator.solver
-    if not isinstance(degree, (int, np.integer)) or isinstance(degree, bool) or not 1 <= degree <= MAX_DEGREE:
-        raise ValueError(f"degree must be a whole number from 1 to {MAX_DEGREE}, not {degree!r}")
-    if solver not in SOLVERS:
-        raise ValueError(f"unknown solver {solver!r}: choose {', '.join(SOLVERS)}")
-    if estimator.criterion not in ("ebic", "bic", "holdout"):
-        raise ValueError(f"unknown criterion {estimator.criterion!r}: choose ebic, bic or holdout")
-    for name in ("max_terms", "rank", "n_directions"):
-        value = getattr(estimator, name)
-        if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
-            raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
-    check_training(estimator)
-
-
-def check_training(estimator: Any) -> None:
-    """Refuse training options that cannot work."""
-    for name in ("epochs", "batch_size", "checkpoint_every"):
-        value = getattr(estimator, name)
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
-    for name in ("learning_rate", "start_rate", "clip"):
-        value = getattr(estimator, name)
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value!r}")
-    if not 0 < estimator.validation_fraction < 1:
-        raise ValueError(f"validation_fraction must be between 0 and 1, not {estimator.validation_fraction!r}")

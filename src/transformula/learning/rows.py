@@ -87,6 +87,11 @@ class Range:
         """The smallest box around both."""
         return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
+    def widened(self, margin: float) -> Range:
+        """Every varying column longer by this share of its width on both sides."""
+        more = np.where(self.varying, margin * (self.high - self.low), 0.0)
+        return Range(self.low - more, self.high + more)
+
     @property
     def varying(self) -> NDArray[np.bool_]:
         """Columns with more than one value."""

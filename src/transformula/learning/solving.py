@@ -25,8 +25,8 @@ MOST_EXACT_TERMS = 15_000
 MOST_SPARSE_TERMS = 60_000
 #: Above this, `auto` does not try `exact`.
 _AUTO_EXACT_TERMS = 1_000
-#: Penalties `auto` tries for `exact` on small tables.
-_AUTO_RIDGES = (0.1, 1.0)
+#: With fewer rows, folds are too small to judge by.
+_FEWEST_JUDGED = 8
 #: A polynomial of at most this many forms is also tried as a sum of ridge functions.
 _MOST_RIDGE_RANK = 8
 #: BLAS threads that wait for each other cost more than they give below this many numbers.
@@ -75,15 +75,15 @@ _CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
 
 
 def _exact(rows: Rows, settings: Settings, terms: int) -> Solution:
-    if len(rows) < terms and not settings.ridge:
+    if len(rows) < terms and settings.ridge == 0:
         warnings.warn(
             f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
-            "and the one with the smallest coefficients is taken; give ridge > 0, a lower degree or "
-            "solver='sparse'",
+            "and the one with the smallest coefficients is taken; give ridge > 0 or None, a lower degree "
+            "or solver='sparse'",
             UserWarning,
             stacklevel=4,
         )
-    return fit_exact(rows.X, rows.Y, settings.degree, ridge=settings.ridge or 0.0, weight=rows.weight)
+    return fit_exact(rows.X, rows.Y, settings.degree, ridge=settings.ridge, weight=rows.weight)
 
 
 def _lowrank(rows: Rows, settings: Settings) -> Solution:
@@ -105,7 +105,8 @@ def _lowrank(rows: Rows, settings: Settings) -> Solution:
 def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
     """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
 
-    `sparse` competes with `lowrank`, and where there are few terms with `exact`, with and without a penalty.
+    `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. What is
+    neither `sparse` as asked for nor clearly better than the linear model gives way to it.
     Tables up to 2000 rows are judged on 5 folds, others on one fifth of a part of their rows: 200 for each
     variable, 5000 at least.
     """
@@ -118,13 +119,24 @@ def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
         rows = rows.take(np.sort(order))
     fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
     folds = range(5 if len(rows) <= 2000 else 1)
-    errors = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+    losses = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
         delayed(_held_out)(name, rows, fold == held, given) for name, given in candidates for held in folds
     )
-    total = np.sum(np.reshape(errors, (len(candidates), len(folds))), axis=1)
+    each = np.array([np.concatenate(losses[k : k + len(folds)]) for k in range(0, len(losses), len(folds))])
+    total = each.sum(axis=1)
     # below this share of the targets' variance differences are rounding
-    limit = 1.01 * float(total.min()) + 1e-16 * float(rows.weight.sum())
-    return candidates[int(np.argmax(total <= limit))]
+    rounding = 1e-16 * float(rows.weight.sum())
+    best = int(np.argmax(total <= 1.01 * float(total.min()) + rounding))
+    linear = candidates.index(_linear(settings))
+    gain = each[linear] - each[best]
+    doubtful = gain.sum() <= np.sqrt(np.sum((gain - gain.mean()) ** 2))  # one standard error
+    if doubtful and not (best == 0 and total[0] <= total[linear] + rounding):
+        best = linear
+    return candidates[best]
+
+
+def _linear(settings: Settings) -> tuple[str, Settings]:
+    return "exact", replace(settings, degree=1)
 
 
 def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
@@ -133,23 +145,25 @@ def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
     if terms > MOST_SPARSE_TERMS:
         return [("lowrank", settings)]
     found = [("sparse", settings)]
+    if len(rows) < _FEWEST_JUDGED:
+        return found
+    found.append(_linear(settings))
     if len(rows) < 20:
         return found
     if len(rows) <= 2000 and settings.criterion == "ebic":
         found.append(("sparse", replace(settings, criterion="bic")))
     if rows.X.shape[1] > 1:
         found.append(("lowrank", settings))
-    if terms <= min(_AUTO_EXACT_TERMS, len(rows) // 3):
+    if settings.degree > 1 and terms <= _AUTO_EXACT_TERMS and (len(rows) <= 2000 or terms <= len(rows) // 3):
         found.append(("exact", settings))
-    if terms <= _AUTO_EXACT_TERMS and len(rows) <= 2000 and settings.ridge is None:
-        found += [("exact", replace(settings, ridge=penalty)) for penalty in _AUTO_RIDGES]
     return found
 
 
-def _held_out(solver: str, rows: Rows, held: np.ndarray, settings: Settings) -> float:  # type: ignore[type-arg]
+def _held_out(solver: str, rows: Rows, held: np.ndarray, settings: Settings) -> Floats:  # type: ignore[type-arg]
+    """The loss at every held-out row, in variances of the targets."""
     inside, outside = rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
     found = solve(solver, inside, settings)
     spread = np.maximum(rows.Y.var(axis=0), 1e-300)
     with np.errstate(over="ignore"):
         miss: Floats = (outside.Y - found.predict(outside.X)) ** 2 / spread
-    return float(outside.weight @ miss.mean(axis=1))
+    return np.asarray(outside.weight * miss.mean(axis=1))

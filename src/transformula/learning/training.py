@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformula.learning.training_bar import TrainingBar
+
+#: Prediction, targets and weights to the weighted loss of every row.
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: An estimator's parameters for training as the papers describe it: random weights, to the end, no decay.
+AS_IN_PAPERS: dict[str, Any] = {"init": "random", "early_stopping": False, "weight_decay": 0.0}
 _RISE = 0.3  # of the steps
 _FINAL = 1e-3  # of the starting rate
 
@@ -35,6 +39,7 @@ class Plan:
     optimizer : "sgd" (momentum 0.9) or "adam".
     start, peak : the learning rate at the beginning and at the top of its cycle.
     clip : the largest norm of a gradient; None leaves gradients alone.
+    weight_decay : share of every parameter that a step of rate 1 takes away.
     patience : epochs without a better validation loss before stopping; needs validation rows.
     checkpoint : where to save; an existing file of the same data and plan is continued.
     every : epochs between two checkpoints.
@@ -47,6 +52,7 @@ class Plan:
     peak: float = 1e-2
     clip: float | None = 1.0
     momentum: float = 0.9
+    weight_decay: float = 0.0
     patience: int | None = None
     seed: int = 0
     checkpoint: Path | None = None
@@ -71,11 +77,15 @@ class Plan:
 
 @dataclass
 class History:
-    """Mean losses of every epoch; ``validation`` is empty without validation rows."""
+    """Mean losses of every epoch; ``validation`` is empty and ``start`` infinite without validation rows.
+
+    ``start`` is the validation loss before the first step, and best_epoch -1 says that nothing was better.
+    """
 
     training: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
     best_epoch: int = -1
+    start: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -93,15 +103,22 @@ class Batchable:
         """Some of the rows."""
         return Batchable(self.x[index], self.y[index], self.weight[index])
 
+    def split(self, fraction: float, seed: int) -> tuple[Batchable, Batchable]:
+        """Rows to train on and rows to validate: a fraction of all, but fifty (or a quarter) at least."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)).to(self.x.device)
+        held = max(1, int(fraction * len(self)), min(50, len(self) // 4))
+        held = min(held, len(self) - 1)
+        return self.take(order[held:]), self.take(order[:held])
+
 
 def squared_error(prediction: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean of squared errors."""
-    return (weight[:, None] * (prediction - y) ** 2).mean()
+    """Weighted squared errors, averaged over the outputs."""
+    return (weight[:, None] * (prediction - y) ** 2).mean(dim=1)
 
 
 def cross_entropy(scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean of −log softmax(scores) at the labels."""
-    return (weight * nn.functional.cross_entropy(scores, labels[:, 0].long(), reduction="none")).mean()
+    """Weighted −log softmax(scores) at the labels."""
+    return weight * nn.functional.cross_entropy(scores, labels[:, 0].long(), reduction="none")
 
 
 def train(
@@ -114,6 +131,9 @@ def train(
 ) -> History:
     """Train a module in place; with validation rows it ends with its best parameters.
 
+    It ends as it began where the best are not better by more than two standard errors: the least of many
+    validation losses flatters.
+
     Raises
     ------
     ValueError
@@ -123,9 +143,13 @@ def train(
     """
     optimizer = _optimizer(module, plan)
     state = _Run(History(), None, _fingerprint(module, data, plan))
+    beginning = _copy(module)
+    if validation is not None:
+        state.history.start = float(_losses(module, validation, loss).mean())
+        state.best = beginning
     first = _resume(module, optimizer, state, plan)
     steps_an_epoch = math.ceil(len(data) / plan.batch_size)
-    with _Bar(plan, first) as bar, _few_threads(module, plan.batch_size):
+    with TrainingBar(plan.verbose, plan.epochs, first) as bar, _few_threads(module, plan.batch_size):
         for epoch in range(first, plan.epochs):
             if plan.patience is not None and epoch - state.history.best_epoch > plan.patience > 0 and epoch:
                 break
@@ -139,12 +163,24 @@ def train(
             _record(state, module, total / len(data), validation, loss, epoch)
             if plan.checkpoint is not None and ((epoch + 1) % plan.every == 0 or epoch + 1 == plan.epochs):
                 _save(module, optimizer, state, epoch + 1, plan.checkpoint)
-            bar.advance(state.history)
+            bar.advance(state.history.training[-1])
             if on_epoch is not None:
                 on_epoch(epoch, state.history)
-    if state.best is not None:
-        module.load_state_dict(state.best)
+    if validation is not None and state.best is not None:
+        _keep(module, beginning, state, validation, loss)
     return state.history
+
+
+def _keep(module: nn.Module, beginning: dict[str, Tensor], state: _Run, validation: Batchable, loss: Loss) -> None:
+    """Load the best parameters, or the first ones where that is no clear gain."""
+    assert state.best is not None
+    module.load_state_dict(beginning)
+    gain = _losses(module, validation, loss)
+    module.load_state_dict(state.best)
+    gain = gain - _losses(module, validation, loss)
+    if gain.sum() <= 2 * (gain - gain.mean()).square().sum().sqrt():
+        module.load_state_dict(beginning)
+        state.history.best_epoch = -1
 
 
 @dataclass
@@ -172,24 +208,19 @@ def _few_threads(module: nn.Module, batch: int) -> Iterator[None]:
 def _optimizer(module: nn.Module, plan: Plan) -> torch.optim.Optimizer:
     parameters = [p for p in module.parameters() if p.requires_grad]
     if plan.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=plan.start, momentum=plan.momentum)
+        return torch.optim.SGD(parameters, plan.start, plan.momentum, weight_decay=plan.weight_decay)
     if plan.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=plan.start)
+        return torch.optim.AdamW(parameters, plan.start, weight_decay=plan.weight_decay)
     raise ValueError(f"unknown optimizer {plan.optimizer!r}: choose sgd or adam")
 
 
 def _step(
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    part: Batchable,
-    loss: Loss,
-    rate: float,
-    clip: float | None,
+    module: nn.Module, optimizer: torch.optim.Optimizer, part: Batchable, loss: Loss, rate: float, clip: float | None
 ) -> float:
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    value = loss(module(part.x), part.y, part.weight)
+    value = loss(module(part.x), part.y, part.weight).mean()
     value.backward()  # type: ignore[no-untyped-call]
     if clip is not None:
         nn.utils.clip_grad_norm_(module.parameters(), clip)
@@ -207,11 +238,20 @@ def _record(state: _Run, module: nn.Module, mean: float, validation: Batchable |
     history.training.append(mean)
     if validation is None:
         return
-    with torch.no_grad():
-        history.validation.append(float(loss(module(validation.x), validation.y, validation.weight)))
-    if history.best_epoch < 0 or history.validation[-1] < history.validation[history.best_epoch]:
+    history.validation.append(float(_losses(module, validation, loss).mean()))
+    best = history.start if history.best_epoch < 0 else history.validation[history.best_epoch]
+    if history.validation[-1] < best:
         history.best_epoch = epoch
-        state.best = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        state.best = _copy(module)
+
+
+def _losses(module: nn.Module, rows: Batchable, loss: Loss) -> Tensor:
+    with torch.no_grad():
+        return loss(module(rows.x), rows.y, rows.weight)
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
 def _fingerprint(module: nn.Module, data: Batchable, plan: Plan) -> str:
@@ -257,31 +297,3 @@ def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, pl
     optimizer.load_state_dict(saved["optimizer"])
     state.best, state.history = saved["best"], History(**saved["history"])
     return int(saved["epochs"])
-
-
-class _Bar:
-    """A progress bar on stderr, only where it was asked for and a person is watching."""
-
-    def __init__(self, plan: Plan, first: int) -> None:
-        self.bar: Any = None
-        self.plan, self.first = plan, first
-        if plan.verbose and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self.bar = Progress(console=Console(stderr=True))
-
-    def __enter__(self) -> _Bar:
-        if self.bar is not None:
-            self.bar.start()
-            self.task = self.bar.add_task("training", total=self.plan.epochs, completed=self.first)
-        return self
-
-    def advance(self, history: History) -> None:
-        if self.bar is not None:
-            text = f"loss {history.training[-1]:.4g}"
-            self.bar.update(self.task, advance=1, description=text)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

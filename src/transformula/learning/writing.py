@@ -12,7 +12,6 @@ them as `transformula.compile` does.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,7 +27,6 @@ from transformula.constructions.registry import POLYNOMIAL
 from transformula.constructions.ridge_sum import RidgeSum
 from transformula.errors import InputError
 from transformula.formulas.boxes import box_of
-from transformula.kernel import expression as ex
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.parsing import MAX_LENGTH
 from transformula.learning.rows import Range
@@ -78,26 +76,6 @@ def _fmpq(value: Fraction) -> fmpq:
 
 def _fraction(value: fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
-
-
-def variable_names(given: Sequence[str] | None, count: int) -> list[str]:
-    """Names our parser reads: the given ones with odd characters replaced, else x1, x2, ...
-
-    Examples
-    --------
-    >>> variable_names(["mean radius", "2nd", "sin", "a"], 4)
-    ['mean_radius', 'x2nd', 'sin_', 'a']
-    """
-    if given is None:
-        return [f"x{k + 1}" for k in range(count)]
-    names: list[str] = []
-    for text in given:
-        name = re.sub(r"\W+", "_", str(text), flags=re.ASCII).strip("_") or "x"
-        name = f"x{name}" if name[0].isdigit() else name
-        while name in ex.FUNCTIONS or name in ex.VARIADIC or name in ("pi", "E") or name in names:
-            name += "_"
-        names.append(name)
-    return names
 
 
 @dataclass(frozen=True)

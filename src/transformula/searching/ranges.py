@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.formulas.numeric import evaluate
 from transformula.kernel.errors import NotProvenError
 from transformula.kernel.expression import Expr
 from transformula.kernel.intervals import Ends, UndefinedError, corner_range, range_of
@@ -112,6 +114,24 @@ def _whole(expr: Expr, region: Region, defined: Container[Expr]) -> Ends | None:
         return None
 
 
+#: Up to this many variables all corners of a region are looked at, else as many random ones.
+_CORNERS = 8
+
+
+def _values(expr: Expr, region: Region) -> tuple[float, float]:
+    """The least and largest value at corners and the centre: a guide to what is worth cutting, no bound."""
+    names = [n for n in region.names if n in expr.names]
+    lower, upper = (ends[:, None] for ends in region.sub(names).floats)
+    if len(names) <= _CORNERS:
+        corners = np.array(list(product((0.0, 1.0), repeat=len(names)))).T
+    else:
+        corners = np.random.default_rng(0).integers(0, 2, (len(names), 2**_CORNERS)).astype(float)
+    share = np.concatenate([corners, np.full((len(names), 1), 0.5)], axis=1)
+    values = evaluate(expr, names, [*(lower * (1 - share) + upper * share)])
+    values = values[np.isfinite(values)]
+    return (float(values.min()), float(values.max())) if len(values) else (np.inf, -np.inf)
+
+
 def find_tree(
     expr: Expr,
     region: Region,
@@ -120,6 +140,8 @@ def find_tree(
     max_boxes: int = 6000,
 ) -> list[int]:
     """A tree for `ranges.range_on`: its range is at most ``tolerance`` too wide where ``max_boxes`` allow.
+
+    A quarter of them has to do unless they decide about a sign.
 
     Raises
     ------
@@ -134,26 +156,38 @@ def find_tree(
     [-1]
     """
     whole = _whole(expr, region, defined)
-    if whole is not None and each_once(expr):
+    if whole is not None and (each_once(expr) or not expr.names):
         return [-1]
     front = _Front(expr, region, [-1] if whole is not None else find_bounded(expr, region, defined))
-    noise = TINY if whole is None else 1e-13 * max(float(abs(end)) for end in whole)  # nothing finer is seen
-    reached = np.inf, -np.inf
+    ends = (-np.inf, np.inf) if whole is None else (float(whole[0]), float(whole[1]))
+    noise = TINY if whole is None else 1e-13 * max(map(abs, ends))  # nothing finer is seen
+    reached = _values(expr, region)
     used = 0
     while True:
+        slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
+        sign = ends[0] <= 0 < reached[0] or ends[1] >= 0 > reached[1]
+        if not sign and ends[0] >= reached[0] - slack and ends[1] <= reached[1] + slack:  # the whole will do
+            return front.tree.preorder()
         front.look()
         used += len(front.nodes)
         known = np.isfinite(front.rest)
-        if known.any():  # values at centres: only a guide to what is worth cutting
+        if known.any():
             reached = (
                 min(reached[0], float((front.value + front.rest)[known].min())),
                 max(reached[1], float((front.value - front.rest)[known].max())),
             )
-        slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
-        worth = ~(np.isfinite(front.low) & np.isfinite(front.high))
-        if known.any():
-            worth |= (front.low < reached[0] - slack) | (front.high > reached[1] + slack)
-        if not worth.any() or used + 2 * int(worth.sum()) > max_boxes or not front.cut(worth):
+            slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
+        low, high = front.low, front.high
+        for k in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist():  # as `range_on` will do
+            a, b = leaf_range(expr, region, front.lower[:, k], front.upper[:, k], defined)
+            low[k], high[k] = np.fmax(low[k], float(a)), np.fmin(high[k], float(b))
+        low, high = np.fmax(low, ends[0]), np.fmin(high, ends[1])
+        worth = ~(np.isfinite(low) & np.isfinite(high))
+        worth |= (low < reached[0] - slack) | (high > reached[1] + slack)
+        deciding = (low <= 0) & (reached[0] > 0) | (high >= 0) & (reached[1] < 0)
+        worth |= deciding
+        most = max_boxes if deciding.any() else max_boxes // 4
+        if not worth.any() or used + 2 * int(worth.sum()) > most or not front.cut(worth):
             return front.tree.preorder()
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformula.learning import OneLayerTransformerRegressor
-from transformula.learning.training import Batchable, Plan, squared_error, train
+from transformula.learning.training import AS_IN_PAPERS, Batchable, Plan, squared_error, train
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
 from transformula.transformers.matrices import nonzeros
 
@@ -64,6 +64,7 @@ def study(run: Run) -> Report:
             epochs=run.pick(15, 40),
             learning_rate=0.01,
             random_state=run.seed,
+            **AS_IN_PAPERS,
         ).fit(X_new, wisdom["new"])
         seconds = time.perf_counter() - start
         answers = student.predict(X_test)

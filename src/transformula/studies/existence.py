@@ -9,6 +9,7 @@ import numpy as np
 
 from transformula.compiling import compile
 from transformula.learning import OneLayerTransformerRegressor
+from transformula.learning.training import AS_IN_PAPERS
 from transformula.studies.report import Report, Run, Table, new_figure
 
 FORMULA, BOX = "sin(x1) + sin(x2)", "x1..x2=0..2*pi"
@@ -40,11 +41,16 @@ def study(run: Run) -> Report:
                 epochs=epochs,
                 learning_rate=0.02,
                 random_state=seed,
+                **AS_IN_PAPERS,
             ).fit(X, _truth(X))
             seconds += time.perf_counter() - start
             trained.append(_worst(fitted.predict(grid), grid))
         tuned = OneLayerTransformerRegressor(
-            warm_start_from=model, epochs=20, learning_rate=1e-6, random_state=run.seed
+            warm_start_from=model,
+            epochs=20,
+            learning_rate=1e-6,
+            random_state=run.seed,
+            **AS_IN_PAPERS,
         ).fit(X, _truth(X))
         rows.append(
             [

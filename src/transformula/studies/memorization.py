@@ -9,6 +9,7 @@ import numpy as np
 
 from transformula.compiling import memorize
 from transformula.learning import OneLayerTransformerRegressor
+from transformula.learning.training import AS_IN_PAPERS
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
 
 
@@ -34,6 +35,7 @@ def study(run: Run) -> Report:
                 batch_size=size,
                 learning_rate=0.01,
                 random_state=run.seed,
+                **AS_IN_PAPERS,
             ).fit(X, y)
             seconds = time.perf_counter() - start
             worst = float(np.abs(model.predict(X) - y).max())

@@ -9,6 +9,7 @@ import numpy as np
 
 from transformula.compiling import compile
 from transformula.learning import OneLayerTransformerRegressor
+from transformula.learning.training import AS_IN_PAPERS
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
 
 
@@ -36,6 +37,7 @@ def study(run: Run) -> Report:
                 epochs=epochs,
                 learning_rate=0.01,
                 random_state=run.seed,
+                **AS_IN_PAPERS,
             ).fit(X, y)
             seconds = time.perf_counter() - start
             miss = np.abs(model.predict(grid) - truth)

@@ -10,6 +10,7 @@ import numpy as np
 
 from transformula.compiling import compile, memorize
 from transformula.learning import OneLayerTransformerRegressor
+from transformula.learning.training import AS_IN_PAPERS
 from transformula.studies.report import Report, Run, Table, new_figure
 
 
@@ -94,6 +95,7 @@ def _trained(n: int, run: Run) -> list[Any]:
         epochs=run.pick(10, 60),
         learning_rate=0.01,
         random_state=run.seed,
+        **AS_IN_PAPERS,
     ).fit(X, np.sort(X, axis=1))
     seconds = time.perf_counter() - start
     miss = np.abs(model.predict(X_test) - np.sort(X_test, axis=1))

@@ -12,10 +12,10 @@ from transformula.errors import ModelFileError
 from transformula.kernel.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
 from transformula.kernel.files import read_text
 
-#: What exporting and reporting write into a model folder.
+#: What exporting, reporting and fitting write into a model folder.
 ONNX_FILE, TORCH_FOLDER, LOADER_FILE = "model.onnx", "torch", "load.py"
-REPORT_FILE = "report.html"
-EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE)
+REPORT_FILE, FIT_FILE = "report.html", "fit.json"
+EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE, FIT_FILE)
 
 
 def is_torch_export(folder: Path) -> bool:

@@ -2,7 +2,7 @@ r"""Least squares in the whole space of polynomials of degree q.
 
 With Phi the (rows x p) matrix of product-orthonormal features (see `features`), the solution of
 
-    min_c  sum_r w_r |y_r - phi(x_r).c|^2 + ridge * W * |c without its constant|^2,  W = sum_r w_r
+    min_c  sum_r w_r |y_r - phi(x_r).c|^2 + W sum_alpha penalty_alpha |c_alpha|^2,  W = sum_r w_r
 
 is found from G = Phi' W Phi and Phi' W y, both accumulated over blocks of rows by BLAS `syrk`; Phi
 is never stored. Normal equations square the condition number, so (i) the basis is orthonormal for
@@ -10,7 +10,8 @@ each feature, which leaves G near the identity for roughly independent features,
 unit diagonal, and (iii) the Cholesky factor only preconditions: `fit_exact` repeats
 c += G^{-1} Phi' W (y - Phi c) with residuals taken from the data, which restores the accuracy of a
 QR factorisation as long as cond(Phi)^2 < 1e15. Where G is singular (collinear features, fewer
-rows than terms) an eigenvalue decomposition gives the solution of least norm.
+rows than terms) an eigenvalue decomposition gives the solution of least norm. The constant is not
+penalised; `penalty` chooses the rest by leave-one-out.
 
 `Gram` objects add up: batches of a stream, or shards on several machines, share a `Basis` fixed on
 the first batch and are merged by addition.
@@ -35,6 +36,7 @@ from transformula.learning.solvers.features import (
     evaluate_terms,
     orthonormal_basis,
 )
+from transformula.learning.solvers.penalty import Penalty, Table, leave_one_out
 
 _SINGULAR = 1e-13  # reciprocal condition of the scaled G below which Cholesky is not trusted
 
@@ -86,15 +88,14 @@ class Gram:
         self.rows += other.rows
         return self
 
-    def solver(self, ridge: float = 0.0) -> Callable[[Floats], Floats]:
+    def solver(self, penalty: Penalty) -> Callable[[Floats], Floats]:
         """Factor the equations once; returns the map from right-hand sides to coefficients."""
-        penalty = np.full(len(self.terms), ridge * self.total)
-        penalty[0] = 0.0
-        return _symmetric_solver(self.matrix, penalty, may_be_singular=self.rows < len(self.terms))
+        amounts = self.total * penalty.of(self.terms)
+        return _symmetric_solver(self.matrix, amounts, may_be_singular=self.rows < len(self.terms))
 
-    def solve(self, ridge: float = 0.0) -> Floats:
+    def solve(self, penalty: Penalty) -> Floats:
         """Coefficients (p, outputs) in the basis, without a further pass over the data."""
-        return self.solver(ridge)(self.right)
+        return self.solver(penalty)(self.right)
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class ExactFit:
     terms: Terms
     basis: Basis
     coefficients: Floats  # (p, outputs)
+    penalty: Penalty = field(default_factory=Penalty)
 
     def predict(self, X: Floats) -> Floats:
         """Evaluate the polynomial: (rows, outputs)."""
@@ -115,7 +117,7 @@ def fit_exact(
     Y: Floats,
     degree: int,
     *,
-    ridge: float = 0.0,
+    ridge: float | None = None,
     weight: Floats | None = None,
     refinements: int = 1,
 ) -> ExactFit:
@@ -124,7 +126,8 @@ def fit_exact(
     Parameters
     ----------
     X, Y : (rows, d) inputs and (rows, outputs) targets.
-    ridge : penalty on squared orthonormal coefficients, relative to the total weight.
+    ridge : penalty on squared orthonormal coefficients, relative to the total weight; None chooses one by
+        leave-one-out.
     weight : (rows,) non-negative sample weights.
     refinements : passes of iterative refinement on the data.
 
@@ -134,21 +137,27 @@ def fit_exact(
     >>> fit = fit_exact(X, X[:, :1] ** 2 * X[:, 1:], degree=3)
     >>> bool(abs(fit.predict(np.array([[2.0, 3.0]]))[0, 0] - 12) < 1e-10)
     True
+    >>> fit.penalty.ridge
+    0.0
     """
+    w = np.ones(len(X)) if weight is None else weight
+    X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
     terms = all_terms(X.shape[1], degree)
-    basis = orthonormal_basis(X, degree, weight)
+    table = Table(terms, orthonormal_basis(X, degree, w), X, Y, w)
+    given = None if ridge is None else Penalty(ridge)
     if len(X) < len(terms):
-        return ExactFit(terms, basis, _dual_solution(terms, basis, X, Y, weight, ridge))
-    gram = Gram(terms, basis, Y.shape[1]).add(X, Y, weight)
-    solve = gram.solver(ridge)
+        penalty = given or leave_one_out(table, None)
+        return ExactFit(terms, table.basis, _dual_solution(table, penalty), penalty)
+    gram = Gram(terms, table.basis, Y.shape[1]).add(X, Y, w)
+    penalty = given or leave_one_out(table, (gram.matrix, gram.right))
+    solve = gram.solver(penalty)
     coefficients = solve(gram.right)
-    total = gram.total
+    amounts = gram.total * penalty.of(terms)[:, None]
     del gram
     for _ in range(refinements):
-        gradient = _residual_correlation(terms, basis, coefficients, X, Y, weight)
-        gradient[1:] -= ridge * total * coefficients[1:]
+        gradient = _residual_correlation(table, coefficients) - amounts * coefficients
         coefficients = coefficients + solve(gradient)
-    return ExactFit(terms, basis, coefficients)
+    return ExactFit(terms, table.basis, coefficients, penalty)
 
 
 def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -> Floats:
@@ -159,17 +168,12 @@ def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -
     return out
 
 
-def _residual_correlation(
-    terms: Terms, basis: Basis, coefficients: Floats, X: Floats, Y: Floats, weight: Floats | None
-) -> Floats:
+def _residual_correlation(table: Table, coefficients: Floats) -> Floats:
     """Phi' W (Y - Phi c), one pass over the data."""
     out = np.zeros_like(coefficients)
-    for rows in blocks(len(X), len(terms)):
-        phi = evaluate_terms(terms, basis, X[rows])
-        residual = Y[rows] - phi.T @ coefficients
-        if weight is not None:
-            residual *= weight[rows, None]
-        out += phi @ residual
+    for rows in blocks(len(table.X), len(table.terms)):
+        phi = evaluate_terms(table.terms, table.basis, table.X[rows])
+        out += phi @ ((table.Y[rows] - phi.T @ coefficients) * table.weight[rows, None])
     return out
 
 
@@ -200,19 +204,16 @@ def _one_norm(upper: Floats) -> float:
     return float((size.sum(axis=0) + size.sum(axis=1)).max())
 
 
-def _dual_solution(terms: Terms, basis: Basis, X: Floats, Y: Floats, weight: Floats | None, ridge: float) -> Floats:
+def _dual_solution(table: Table, penalty: Penalty) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
-    w = np.ones(len(X)) if weight is None else weight
-    keep = w > 0
-    X, Y, w = X[keep], Y[keep], w[keep]
+    w, mean, scales = table.weight, table.offset(), penalty.scales(table.terms)
     root = np.sqrt(w)
-    mean = (w @ Y) / w.sum()
-    phi = evaluate_terms(terms, basis, X)[1:]  # small: fewer rows than terms
+    phi = evaluate_terms(table.terms, table.basis, table.X)[1:]  # small: fewer rows than terms
     center = phi @ w / w.sum()
-    phi = (phi - center[:, None]) * root
+    phi = (phi - center[:, None]) * root / scales[:, None]
     values, vectors = eigh(phi.T @ phi)
     keep_values = values > values[-1] * len(values) * np.finfo(float).eps * 10
-    values, vectors = values[keep_values] + ridge * w.sum(), vectors[:, keep_values]
-    dual = vectors @ ((vectors.T @ ((Y - mean) * root[:, None])) / values[:, None])
-    slopes = phi @ dual
+    values, vectors = values[keep_values] + penalty.ridge * w.sum(), vectors[:, keep_values]
+    dual = vectors @ ((vectors.T @ ((table.Y - mean) * root[:, None])) / values[:, None])
+    slopes = (phi @ dual) / scales[:, None]
     return np.vstack([mean - center @ slopes, slopes])

@@ -99,10 +99,13 @@ def _compiled(formula: Formula, construction: Construction, eps: float, dtype: s
 
 def _trained(formula: Formula, tokens: int) -> dict[str, Any]:
     from transformula.learning import OneLayerTransformerRegressor
+    from transformula.learning.training import AS_IN_PAPERS
 
     rng = np.random.default_rng(0)
     X, y = _sampled(formula, rng, TRAINING_ROWS)
-    regressor = OneLayerTransformerRegressor(memory_tokens=tokens, epochs=EPOCHS, random_state=0).fit(X, y)
+    regressor = OneLayerTransformerRegressor(memory_tokens=tokens, epochs=EPOCHS, random_state=0, **AS_IN_PAPERS).fit(
+        X, y
+    )
     places, truth = _sampled(formula, rng, MEASURED_POINTS)
     error = float(np.abs(regressor.predict(places).reshape(truth.shape) - truth).max())
     return {"tokens": tokens, "error": error, "proven": False, "points": len(places)}

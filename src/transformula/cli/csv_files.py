@@ -1,0 +1,128 @@
+"""The one reader of CSV files: comma, semicolon or tab, a header, rows with their line numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from transformula.errors import PointError
+
+Row = tuple[int, list[str]]
+#: The source that stands for standard input.
+STDIN = Path("-")
+_DELIMITERS = ("\t", ";", ",")
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """An open table: its column names and its rows, each with the line it ends on."""
+
+    name: str
+    header: list[str]
+    delimiter: str
+    rows: Iterator[Row]
+
+    def columns(self, names: Iterable[str]) -> list[int]:
+        """Where the columns stand; refused if one is missing or stands there twice."""
+        wanted = list(names)
+        if missing := [name for name in wanted if name not in self.header]:
+            has = ", ".join(map(quoted, self.header))
+            raise PointError(f"{self.name} has no column {', '.join(map(quoted, missing))} (it has {has})")
+        if doubled := [name for name in wanted if self.header.count(name) > 1]:
+            raise PointError(f"{self.name} has the column {quoted(doubled[0])} twice")
+        return [self.header.index(name) for name in wanted]
+
+
+@contextmanager
+def open_csv(source: Path) -> Iterator[CsvFile]:
+    """Open a CSV file, or standard input for ``-``; what cannot be read is refused with its line."""
+    name = "standard input" if source == STDIN else str(source)
+    if source == STDIN:
+        with io.TextIOWrapper(sys.stdin.buffer, newline="", encoding="utf-8-sig") as file:
+            yield _read(file, name)
+        return
+    if not source.is_file():
+        raise PointError(f"there is no file {name}")
+    try:
+        file = open(source, newline="", encoding="utf-8-sig")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise PointError(f"cannot read {name}: {error.strerror}") from None
+    with file:
+        yield _read(file, name)
+
+
+def delimiter_of(line: str) -> str:
+    """What separates the names of a header line: whichever of tab, semicolon and comma it has most of.
+
+    Examples
+    --------
+    >>> delimiter_of('x;y'), delimiter_of('"a;b;c",d'), delimiter_of('x')
+    (';', ',', ',')
+    """
+    outside = re.sub(r'"[^"]*"', "", line)
+    count = {mark: outside.count(mark) for mark in _DELIMITERS}
+    most = max(_DELIMITERS, key=lambda mark: count[mark])
+    return most if count[most] else ","
+
+
+def quoted(name: str) -> str:
+    """A column's name as messages show it: in quotes unless it is a plain word.
+
+    Examples
+    --------
+    >>> quoted("age"), quoted("sq ft")
+    ('age', '"sq ft"')
+    """
+    return name if re.fullmatch(r"\w+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _read(file: io.TextIOBase, name: str) -> CsvFile:
+    try:
+        first = file.readline()
+    except UnicodeDecodeError:
+        raise PointError(f"{name} is not a text file in UTF-8") from None
+    if not first.strip():
+        raise PointError(f"{name} is empty: its first line must name the columns")
+    delimiter = delimiter_of(first)
+    lines = _lines(chain([first], file), name, delimiter)
+    header = [cell.strip() for cell in next(lines)[1]]
+    return CsvFile(name, header, delimiter, _checked(lines, len(header), name))
+
+
+def _lines(text: Iterator[str], name: str, delimiter: str) -> Iterator[Row]:
+    reader = csv.reader(text, delimiter=delimiter)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except UnicodeDecodeError:
+        raise PointError(f"{name} is not a text file in UTF-8") from None
+    except csv.Error as error:
+        raise PointError(f"{name}, line {reader.line_num}: {error}") from None
+    except OSError as error:
+        raise PointError(f"cannot read {name}: {error.strerror}") from None
+
+
+def _checked(lines: Iterator[Row], width: int, name: str) -> Iterator[Row]:
+    for line, row in lines:
+        if not row:
+            raise PointError(f"{name}, line {line}: the line is blank")
+        if len(row) != width:
+            raise PointError(f"{name}, line {line}: {len(row)} values for {width} columns")
+        yield line, row
+
+
+def not_a_number(cell: str) -> str:
+    """What is wrong with a cell that should hold a number."""
+    text = cell.strip()
+    if not text:
+        return "is empty"
+    hint = ": write a decimal point" if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
+    return f"is {cell!r}, which is not a number{hint}"

@@ -1,0 +1,170 @@
+r"""Which penalty for least squares over all monomials: leave-one-out in closed form.
+
+The penalty on the coefficient of a term of degree k > 0 is W * ridge * growth^(k - 1), W the total weight. A
+growth above 1 trusts low degrees more; a large one with a small ridge leaves little but a linear model.
+
+With centred features z_r = phi(x_r) - mean, S = diag(growth^((1 - k) / 2)) and S Z'WZ S = V D V', the fit without
+row r misses it by
+
+    e_r / (1 - h_r),      h_r = w_r (1 / W + sum_k (z_r'S V)_k^2 / (D_k + ridge W)),
+
+so one eigenvalue decomposition serves every ridge. With fewer rows than terms the same numbers come from the
+(rows x rows) matrix. Where rows are many, the mean over an evenly spaced part of them decides. Where terms are
+many too, a decomposition costs more than all else, and a few ridges are tried by Cholesky factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+
+from transformula.learning.solvers.features import Basis, Floats, Terms, evaluate_terms
+
+RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
+_GROWTHS = (1.0, 4.0, 16.0, 256.0)
+#: Up to this side of the matrix, every ridge and every growth is tried.
+_MOST_SIDE = 700
+_FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
+#: Rows that judge, and rows that judge where terms are many.
+_JUDGES, _FEW_JUDGES = 4_000, 1_000
+#: Below this share of the targets' variance, errors are rounding and the smallest ridge will do.
+_ROUNDING = 1e-14
+_INTERPOLATED = 1e-9  # 1 - h of a row that the fit passes through
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """ridge * growth^(degree - 1) for each term, nothing for the constant; relative to the total weight."""
+
+    ridge: float = 0.0
+    growth: float = 1.0
+
+    def scales(self, terms: Terms) -> Floats:
+        """growth^((degree - 1) / 2) of every term but the constant: what S divides by."""
+        degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
+        return np.asarray(self.growth ** (0.5 * (degrees - 1.0)))
+
+    def of(self, terms: Terms) -> Floats:
+        """The penalties themselves."""
+        return np.concatenate([[0.0], self.ridge * self.scales(terms) ** 2])
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a least-squares problem over all terms."""
+
+    terms: Terms
+    basis: Basis
+    X: Floats
+    Y: Floats
+    weight: Floats
+
+    def offset(self) -> Floats:
+        """The weighted mean of the targets."""
+        return np.asarray(self.weight @ self.Y / self.weight.sum())
+
+
+@dataclass(frozen=True)
+class _Spectrum:
+    """D, and for the rows that judge: sqrt(w) Z S V, sqrt(w) times the centred targets, w."""
+
+    values: Floats
+    rows: Floats
+    right: Floats  # V'S Z'W y
+    targets: Floats
+    weight: Floats
+    total: float
+
+    def errors(self, ridges: Floats, spread: Floats) -> Floats:
+        """The leave-one-out error of every ridge, in variances of the targets."""
+        keep = self.values > self.values.max(initial=0.0) * len(self.values) * np.finfo(float).eps * 10
+        values, rows, right = self.values[keep], self.rows[:, keep], self.right[keep]
+        inverse = 1.0 / (values[:, None] + ridges * self.total)  # (k, ridges)
+        left = 1.0 - self.weight[:, None] / self.total - rows**2 @ inverse
+        total = np.zeros(len(ridges))
+        for o, variance in enumerate(spread):
+            miss = self.targets[:, o, None] - rows @ (right[:, o, None] * inverse)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                each = np.where(left > _INTERPOLATED, miss / left, np.inf) ** 2
+            total += each.sum(axis=0) / variance
+        return np.asarray(total / self.weight.sum() / len(spread))
+
+
+def leave_one_out(table: Table, equations: tuple[Floats, Floats] | None) -> Penalty:
+    """The penalty with the least leave-one-out error.
+
+    ``equations`` are Phi'W Phi (upper triangle) and Phi'W y, where rows are no fewer than terms.
+    """
+    center = table.offset()
+    spread = np.maximum(table.weight @ (table.Y - center) ** 2 / table.weight.sum(), 1e-300)
+    side = len(table.X) if equations is None else len(table.terms)
+    if equations is not None and side > _MOST_SIDE:
+        return _few(table, *equations, spread)
+    ridges = np.array(RIDGES)
+    best, found = np.inf, Penalty()
+    for growth in _GROWTHS if side <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]:
+        scales = Penalty(1.0, growth).scales(table.terms)
+        spectrum = _dual(table, scales) if equations is None else _primal(table, scales, *equations)
+        errors = spectrum.errors(ridges, spread)
+        least = errors.min()
+        if least + _ROUNDING < best:
+            best = least
+            found = Penalty(float(ridges[np.argmax(errors <= least + _ROUNDING)]), growth)
+    return found if np.isfinite(best) else Penalty(1.0)
+
+
+def _primal(table: Table, scales: Floats, matrix: Floats, right: Floats) -> _Spectrum:
+    w, total = table.weight, float(table.weight.sum())
+    mean = matrix[0, 1:] / total
+    centred = matrix[1:, 1:] - total * np.triu(np.outer(mean, mean))
+    values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
+    rotation = vectors / scales[:, None]
+    some = _spaced(len(w), _JUDGES)
+    features = evaluate_terms(table.terms, table.basis, table.X[some])[1:].T - mean
+    root = np.sqrt(w[some])[:, None]
+    offset = table.offset()
+    along = right[1:] - total * np.outer(mean, offset)
+    targets = root * (table.Y[some] - offset)
+    return _Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w[some], total)
+
+
+def _dual(table: Table, scales: Floats) -> _Spectrum:
+    w, total = table.weight, float(table.weight.sum())
+    root = np.sqrt(w)[:, None]
+    features = evaluate_terms(table.terms, table.basis, table.X)[1:].T  # small: fewer rows than terms
+    features = root * (features - w @ features / total) / scales
+    values, vectors = eigh(features @ features.T, check_finite=False)
+    values = np.maximum(values, 0.0)
+    targets = root * (table.Y - table.offset())
+    size = np.sqrt(values)
+    return _Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+
+
+def _few(table: Table, matrix: Floats, right: Floats, spread: Floats) -> Penalty:
+    """A few ridges for many terms: with A = L L', the leverage of a row is w |L^{-1} phi|^2."""
+    some = _spaced(len(table.X), _FEW_JUDGES)
+    w = table.weight[some]
+    features = evaluate_terms(table.terms, table.basis, table.X[some])
+    best, found = np.inf, Penalty(_FEW_RIDGES[-1])
+    for ridge in _FEW_RIDGES:
+        full = np.array(matrix, order="F")
+        full[np.diag_indices_from(full)] += table.weight.sum() * Penalty(ridge).of(table.terms)
+        try:
+            factor = cholesky(full, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            continue
+        across = solve_triangular(factor, features, trans="T", check_finite=False)
+        along = solve_triangular(factor, right, trans="T", check_finite=False)
+        left = 1.0 - w * np.sum(across**2, axis=0)
+        miss = (table.Y[some] - across.T @ along) / np.maximum(left, _INTERPOLATED)[:, None]
+        error = float(np.mean(w @ miss**2 / spread) / w.sum())
+        if error + _ROUNDING < best:
+            best, found = error, Penalty(ridge)
+    return found
+
+
+def _spaced(rows: int, most: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
