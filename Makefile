@@ -4,13 +4,13 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
 
-.PHONY: setup demo test lint bench cases figures clean
+.PHONY: setup demo test lint dist docs bench cases figures clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,onnx,explorer]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	touch $@
 
 demo: setup
@@ -40,6 +40,17 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A wheel and an sdist in build/dist; both are installed into empty environments and the README is followed there.
+dist: setup
+	$(BIN)/python -m build --outdir build/dist .
+	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest tests/packaging
+
+# The site in build/site. The tutorials run in build/notebooks, where they leave their files.
+docs: setup
+	mkdir -p build/notebooks
+	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict \
+		--config-file ../../mkdocs.yml --site-dir ../site
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

@@ -87,3 +87,8 @@ def test_wrong_names_get_a_sentence(model):
         seen.residual("y1", token="table 9 [0]")
     with pytest.raises(PointError, match="expected rows of 2"):
         model.trace([[1.0]])
+
+
+def test_a_trace_introduces_itself_in_one_line():
+    seen = tf.compile("sin(x) + cos(y)", on="x=0..1, y=0..1", eps=1e-2).trace([[0.5, 0.5], [1, 1]])
+    assert repr(seen).startswith("<trace of 2 samples: ") and repr(seen).endswith("heads by block: 2>")

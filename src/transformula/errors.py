@@ -47,7 +47,7 @@ class SavingError(InputError):
 
 
 class ExportError(InputError):
-    """A model cannot be written in a format, or what that takes is not installed."""
+    """A model cannot be written in a format."""
 
 
 def closest_bound(error: NotProvenError) -> float:

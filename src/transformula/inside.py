@@ -60,8 +60,13 @@ class NamedTrace:
     patterns: tuple[tuple[FloatArray, ...], ...]
     outputs: FloatArray
 
+    def __repr__(self) -> str:
+        samples, tokens, slots = self.residuals[0].shape
+        heads = ", ".join(str(len(block)) for block in self.patterns)
+        return f"<trace of {samples} samples: {tokens} tokens, {slots} slots, heads by block: {heads or 'none'}>"
+
     def residual(self, slot: str, block: int = -1, token: int | str | None = None) -> FloatArray:
-        """A slot by name: samples × tokens, or one number a sample for one token.
+        """A slot by name: samples × tokens, or one number per sample for one token.
 
         ``block`` counts the states of the stream: 0 is the embedding, −1 the end.
         """
@@ -101,7 +106,7 @@ class Table:
     function : str
         What the table stands for, where the formula tells; else empty.
     arguments : tuple of str
-        u as linear forms of slots, one an axis.
+        u as linear forms of slots, one per axis.
     ranges : tuple of (float, float)
         Where each u lies for points of the box.
     writes : tuple of str

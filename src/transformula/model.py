@@ -30,6 +30,7 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
+from transformula.optional import require
 from transformula.saving import STDOUT, write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
@@ -134,7 +135,7 @@ class Model:
     def __call__(self, x: Any) -> Any:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
-        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number a row;
+        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number per row;
         several give a row of numbers. Outside the box nothing is proven, which one warning says.
         """
         if type(x).__module__.partition(".")[0] == "torch":
@@ -230,6 +231,7 @@ class Model:
 
     def to_torch(self) -> TransformerModule:
         """The blocks as a trainable `torch.nn.Module` with the same weights."""
+        require("to_torch", "torch")
         from transformula.transformers.torch_executor import TransformerModule
 
         return TransformerModule(self.weights)

@@ -1,6 +1,8 @@
 """export and verify --onnx: what they write, measure, print and refuse."""
 
 import json
+import shlex
+import subprocess
 import sys
 
 import numpy as np
@@ -51,8 +53,18 @@ def test_people_get_text(cli, folder):
     for word in ("exported", "parity", "rounding", "session options", "opset"):
         assert word in shown
     shown = cli("export", str(folder), "--to", "torch").out
-    for word in ("MultiheadAttention", "layer norm", "load.py x1 x2", "float16 loss", "not proven"):
+    for word in ("MultiheadAttention", "layer norm", "load.py 3.14159 3.14159", "float16 loss", "not proven"):
         assert word in shown
+
+
+def test_the_printed_command_can_be_pasted(cli, folder):
+    use = shlex.split(_json(cli("export", str(folder), "--to", "torch", "--json"))["use"])
+    assert use[0] == "python"
+    done = subprocess.run([sys.executable, *use[1:]], capture_output=True, text=True)
+    assert done.returncode == 0 and float(done.stdout) == pytest.approx(2 * np.sin(3.14159), abs=1e-6)
+    for wrong in (["x1", "x2"], ["1"]):
+        done = subprocess.run([sys.executable, use[1], *wrong], capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
 def test_exports_go_where_they_are_told_and_can_be_repeated(cli, folder, tmp_path):

@@ -156,3 +156,22 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path):
     assert b"Traceback" not in process.stderr.read()
     process.wait()
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["-h"], ["verify", "-h"]], ids=" ".join)
+def test_python_m_is_the_command(arguments):
+    done = subprocess.run([sys.executable, "-m", "transformula", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    expected = tf.__version__ if arguments == ["--version"] else "Usage: transformula"
+    assert expected in done.stdout
+
+
+def test_the_shell_can_complete_verbs():
+    environment = os.environ | {
+        "_TRANSFORMULA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "transformula ver",
+        "COMP_CWORD": "1",
+    }
+    command = [sys.executable, "-m", "transformula"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["verify"]

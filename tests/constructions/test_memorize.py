@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 import transformula as tf
 from support.balls import BallTransformer
+from transformula.constructions.memorize import closest_pair
 from transformula.errors import InputError, NotProvenError
 
 
@@ -77,11 +79,11 @@ def test_near_duplicates_are_told_apart_or_refused():
         ([[1.0], [np.nan]], [1, 2], "row 1 of X is not finite"),
         ([[1.0], [2.0]], [1, np.inf], "row 1 of Y is not finite"),
         ([[1.0], [2.0]], [1, 2, 3], "X has 2 rows and Y has 3"),
-        ([], [], "no rows|one row a sample"),
-        (np.zeros((2, 2, 2)), [1, 2], "one row a sample"),
+        ([], [], "no rows|one row per sample"),
+        (np.zeros((2, 2, 2)), [1, 2], "one row per sample"),
         ([["a"], ["b"]], [1, 2], "table of numbers"),
         ([[1, 2], [3]], [1, 2], "table of numbers"),
-        (np.zeros((2, 0)), [1, 2], "one row a sample"),
+        (np.zeros((2, 0)), [1, 2], "one row per sample"),
         ([[1.0]], [1], "eps"),
     ],
 )
@@ -102,3 +104,14 @@ def test_it_is_saved_with_its_samples(tmp_path):
     loaded = tf.load(tf.memorize(x, y).save(tmp_path / "m"))
     assert np.array_equal(loaded.formula.x, x) and np.array_equal(loaded.formula.y, y)
     _check(loaded, x, y, 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_closest_pair_is_the_one_a_tree_finds(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(400, 1 + seed))
+    if seed % 2:
+        x = np.unique(rng.integers(0, 5, size=x.shape), axis=0).astype(float)  # a lattice: many equal distances
+    distance, first, second = closest_pair(x)
+    assert distance == np.linalg.norm(x[first] - x[second]) and first < second
+    assert distance == pytest.approx(cKDTree(x).query(x, k=2)[0][:, 1].min(), rel=1e-12)

@@ -10,8 +10,8 @@ from flint import arb, fmpq
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from support.as_sympy import to_sympy
 from transformula.errors import FormulaError
-from transformula.formulas.printing import to_sympy
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.parsing import parse

@@ -12,6 +12,7 @@ from support.export_models import exported, rows_of
 from support.table import NAMES, hand_made, random_block, table
 from transformula.errors import ExportError, SavingError
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.optional import MissingPackageError
 from transformula.transformers import onnx_graph
 from transformula.transformers.leading import leading_tokens
 from transformula.transformers.matrices import dense_matrix
@@ -204,6 +205,6 @@ def test_refusals_are_sentences(monkeypatch, tmp_path):
     with pytest.raises(ExportError, match="at most 2 GB"):
         model.to_onnx(tmp_path / "large.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ExportError, match=r"onnx is not installed: pip install 'transformula\[onnx\]'"):
+    with pytest.raises(MissingPackageError, match=r"onnx, which is not installed: pip install 'transformula\[onnx\]'"):
         model.to_onnx(tmp_path / "a.onnx")
     assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,7 @@ app = typer.Typer(
     name="transformula",
     help="Formulas in, Transformers out, with a proof.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -158,7 +158,7 @@ def verify(
 def eval_command(
     folder: Folder,
     at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
-    csv: Annotated[Optional[Path], typer.Option(help="A table with a column a variable.")] = None,
+    csv: Annotated[Optional[Path], typer.Option(help="A CSV file with one column per variable.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results; - for stdout.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
     json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transformula.cli.output import Output
-from transformula.errors import InputError
+from transformula.optional import require
 
 
 def explore_command(
@@ -18,15 +18,9 @@ def explore_command(
     json: Annotated[bool, typer.Option("--json", help="Print the address as a JSON object and nothing else.")] = False,
 ) -> None:
     """Open the explorer: type a formula, move the tolerance, watch the Transformer change."""
-    try:
-        from transformula.viewing.explorer.limits import Limits
-        from transformula.viewing.explorer.serving import serve
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "transformula":
-            raise
-        raise InputError(
-            f"the explorer needs {error.name}, which is not installed: pip install 'transformula[explorer]'"
-        ) from None
+    require("the explorer", "fastapi", "plotly", "uvicorn")
+    from transformula.viewing.explorer.limits import Limits
+    from transformula.viewing.explorer.serving import serve
 
     def started(url: str) -> None:
         Output(json).facts({"url": url}, title="the explorer is running", hint="Ctrl-C ends it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 import warnings
 from enum import Enum
@@ -14,6 +15,7 @@ import typer
 from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
 from transformula.errors import ExportError, NotProvenError
+from transformula.optional import require
 from transformula.saving import STDOUT
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
 
 
 def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> dict[str, Any]:
+    require("export --to torch", "torch")
     import torch
 
     from transformula.exporting.onnx_files import claim_entries
@@ -133,11 +136,16 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
         "bytes": len(contents[WEIGHTS_FILE]),
         "attention": _attention(module),
         "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
-        "use": f"python {path / files.LOADER_FILE} " + " ".join(model.weights.inputs),
+        "use": f"python {shlex.quote(str(path / files.LOADER_FILE))} {_centre(model)}",
         **parity,
         "bound": bound,
         **_losses(model, module, asking),
     }
+
+
+def _centre(model: Model) -> str:
+    """A point to try: the centre of the box, as arguments."""
+    return " ".join(f"{(low + high) / 2:.6g}" for low, high in model.box.floats())
 
 
 def _normed(model: Model) -> tuple[float, float]:

@@ -17,6 +17,7 @@ import typer
 from transformula.cli.csv_files import CsvFile, Row, not_a_number, open_csv, quoted
 from transformula.cli.output import Output
 from transformula.errors import InputError, PointError
+from transformula.optional import require
 
 _SHOWN = 800  # characters of a formula on the terminal
 
@@ -98,6 +99,7 @@ def fit_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Learn a polynomial Transformer from a table; it is scored on held-out rows, beside a linear model."""
+    require("fit", "sklearn")
     from transformula.learning.base import MAX_SEED
     from transformula.learning.columns import columns_of, write_notes
 

@@ -1,4 +1,4 @@
-"""Any finite map, one memory token a sample (Gumaan section VI: memorisation).
+"""Any finite map, one memory token per sample (Gumaan section VI: memorisation).
 
 Scores λ(c_j·x − |c_j|²/2), values y_j: at x = c_i token i leads token j by λ|c_i − c_j|²/2, so with
 smallest separation s the others share at most N e^{−λ s²/2} of the weight. λ is the smallest that makes
@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 from flint import fmpq
-from scipy.spatial import cKDTree
 
 from transformula.constructions.one_layer import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
@@ -49,8 +48,31 @@ def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
 def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]
     if len(x) < 2:
         return 1.0
-    distances, neighbours = cKDTree(x).query(x, k=2)
-    row = int(np.argmin(distances[:, 1]))
-    if not distances[row, 1] > 0:
-        raise InputError(f"rows {row} and {int(neighbours[row, 1])} are the same point in this dtype: use float64")
-    return float(distances[row, 1])
+    distance, first, second = closest_pair(x)
+    if not distance > 0:
+        raise InputError(f"rows {first} and {second} are the same point in this dtype: use float64")
+    return distance
+
+
+def closest_pair(x: np.ndarray) -> tuple[float, int, int]:  # type: ignore[type-arg]
+    """The smallest distance between two rows, and which they are.
+
+    Rows are sorted along one direction. Two rows are at least as far apart as their places along it, so only
+    those that are close there are compared: neighbours, then those two places apart, and so on.
+    """
+    direction = np.random.default_rng(0).standard_normal(x.shape[1])  # no ties for points of a lattice
+    along = x @ (direction / np.linalg.norm(direction))
+    order = np.argsort(along, kind="stable")
+    along, sorted_rows = along[order], x[order]
+    slack = 1e-12 * float(np.abs(along).max())  # rounding of the places
+    best = (math.inf, 0, 0)
+    for step in range(1, len(x)):
+        near = np.flatnonzero(along[step:] - along[:-step] <= best[0] + slack)
+        if not len(near):
+            break
+        apart = np.linalg.norm(sorted_rows[near + step] - sorted_rows[near], axis=1)
+        k = int(np.argmin(apart))
+        if apart[k] < best[0]:
+            first, second = sorted((int(order[near[k]]), int(order[near[k] + step])))
+            best = (float(apart[k]), first, second)
+    return best

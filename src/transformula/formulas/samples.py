@@ -95,7 +95,7 @@ def _table(values: Any, name: str) -> Floats:
     if table.ndim == 1:
         table = table[:, None]
     if table.ndim != 2 or not table.shape[1]:
-        raise InputError(f"{name} must have one row a sample, not the shape {table.shape}")
+        raise InputError(f"{name} must have one row per sample, not the shape {table.shape}")
     if not np.all(np.isfinite(table)):
         raise InputError(f"row {int(np.argmin(np.isfinite(table).all(axis=1)))} of {name} is not finite")
     return table

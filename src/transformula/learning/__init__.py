@@ -5,15 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from transformula.optional import require
+
 if TYPE_CHECKING:
     from transformula.learning.classifier import PolynomialTransformerClassifier
     from transformula.learning.one_layer_regressor import OneLayerTransformerRegressor
     from transformula.learning.regressor import PolynomialTransformerRegressor
 
-_HOME = {
-    "OneLayerTransformerRegressor": "one_layer_regressor",
-    "PolynomialTransformerClassifier": "classifier",
-    "PolynomialTransformerRegressor": "regressor",
+_HOME = {  # module, and the packages it needs
+    "OneLayerTransformerRegressor": ("one_layer_regressor", ("sklearn", "torch")),
+    "PolynomialTransformerClassifier": ("classifier", ("sklearn",)),
+    "PolynomialTransformerRegressor": ("regressor", ("sklearn",)),
 }
 
 __all__ = [
@@ -26,5 +28,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import on first use, so that the trainer alone needs no scikit-learn."""
     if name in _HOME:
-        return getattr(import_module(f"transformula.learning.{_HOME[name]}"), name)
+        module, needed = _HOME[name]
+        require(name, *needed)
+        return getattr(import_module(f"transformula.learning.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@ r"""A trainable layer of softmax attention and ReLU (Gumaan eq. 5–8), as weigh
 
 Random weights are laid out as `transformers.weights.Weights`, so what is trained can be run by every
 executor. Memory tokens do not depend on the input and their own outputs are never read: `OneLayerModule`
-computes their keys and values once a batch and only the data tokens' queries, O(batch · M) instead of
+computes their keys and values once per batch and only the data tokens' queries, O(batch · M) instead of
 O(batch · M²), with the parameters of `transformers.torch_executor`.
 """
 

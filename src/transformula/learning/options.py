@@ -10,6 +10,7 @@ import numpy as np
 from transformula.learning.base import seed_of
 from transformula.learning.rows import Rows
 from transformula.learning.solving import SOLVERS
+from transformula.optional import require
 
 if TYPE_CHECKING:
     from transformula.learning.training import Plan
@@ -48,6 +49,7 @@ def plan_of(estimator: Any, rows: int, usual: int) -> Plan:
 
 def fit_by_gradient(estimator: Any, rows: Rows, classes: int = 0) -> Any:
     """The paper's training, the one solver that needs torch: the fitted ridge form and its history."""
+    require(f"solver={estimator.solver!r}", "torch")
     from transformula.learning.gradient import Recipe, fit_gradient
 
     recipe = Recipe(

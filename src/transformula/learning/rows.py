@@ -64,7 +64,7 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
 
 
 def regression_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
-    """Checked and merged rows of a regression problem, and whether y has one number a row."""
+    """Checked and merged rows of a regression problem, and whether y has one number per row."""
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from transformula.optional import require
 from transformula.studies.report import Report, Run
 
 __all__ = ["STUDIES", "Report", "Run", "run_study"]
@@ -37,6 +38,8 @@ def run_study(name: str, seed: int = 0, size: str = "normal") -> Report:
     seed : of the data and of training.
     size : "quick", "normal" or "full".
     """
+    trained = () if name == "rates" else ("sklearn", "torch")
+    require(f"the study {name}", "matplotlib", *trained)
     module = import_module(f"transformula.studies.{STUDIES[name][0]}")
     report: Report = module.study(Run(name, seed, size))
     return report

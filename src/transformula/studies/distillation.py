@@ -18,7 +18,7 @@ INPUTS = 4
 
 
 class Teacher(nn.Module):
-    """A small encoder of the usual kind: a token an input, layer norm, attention, ReLU, mean, readout."""
+    """A small encoder of the usual kind: one token per input, layer norm, attention, ReLU, mean, readout."""
 
     def __init__(self, layers: int, width: int, heads: int, seed: int) -> None:
         super().__init__()

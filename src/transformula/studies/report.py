@@ -133,7 +133,10 @@ class Report:
         """The study as a Markdown page."""
         option = "" if self.run.size == "normal" else f" --{self.run.size}"
         parts = [f"# {self.title}", self.question, f"*Setting.* {self.setting}"]
-        parts.append(f"```\ntransformula reproduce {self.run.name}{option} --seed {self.run.seed}\n```")
+        parts.append(
+            "<!-- not run: it may take minutes or a GPU; tests/studies runs every study at its quick size -->\n"
+            f"```bash\ntransformula reproduce {self.run.name}{option} --seed {self.run.seed}\n```"
+        )
         parts += [t.markdown() for t in self.tables]
         parts.append("\n".join(f"- {sentence}" for sentence in self.findings))
         if self.figure is not None:

@@ -39,7 +39,7 @@ def study(run: Run) -> Report:
         "sorting: one layer orders a sequence",
         "Gumaan VI-A: in theory one layer can sort, 'although in practice more layers or training tricks "
         "might be needed'.",
-        f"Trained: one token a number, sinusoidal positions, 4 heads, width 32, 128 hidden units, Adam, 4000 "
+        f"Trained: one token per number, sinusoidal positions, 4 heads, width 32, 128 hidden units, Adam, 4000 "
         f"sequences uniform in [0, 1]^n, 1000 test sequences, seed {run.seed}.",
         [
             Table(

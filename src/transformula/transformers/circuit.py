@@ -5,7 +5,7 @@ values. In block k a head computes softmax over its table at u = Σ coefficient�
 the ReLU layer then adds what its units make of other forms. `kernel.network` checks that the tables stay what
 they are; here the same entries are put in the order in which floats are added up.
 
-A sequence has one data token a position. Either each carries its own inputs, and the circuit computes the
+A sequence has one data token per position. Either each carries its own inputs, and the circuit computes the
 same function at every position; or each carries all inputs, and each output is read at its own position.
 """
 
@@ -158,7 +158,7 @@ def run_circuit(weights: Weights, circuit: CircuitWeights, x: FloatArray) -> Flo
     """Evaluate samples × inputs to samples × outputs on the data token alone."""
     x = np.asarray(x, dtype=weights.dtype)
     samples = len(x)
-    x = x.reshape(-1, len(circuit.inputs))  # a row a position, where each has its own inputs
+    x = x.reshape(-1, len(circuit.inputs))  # one row per position, where each has its own inputs
     out = np.empty((len(x), len(circuit.readout)), dtype=x.dtype)
     widest = max((len(h.slopes) for block in circuit.blocks for h in block.heads), default=1)
     step = max(64, CHUNK_FLOATS // (widest + weights.width))

@@ -7,7 +7,7 @@ the graph; its initializers are the stored weights, transposed, with nothing mul
 Attention is spelled out as softmax(QKᵀ)V, because onnxruntime's default optimiser rewrites more compact
 forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 attribute, which would
 spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
-stay constant (`leading`) are kept once instead of once a sample, and only tokens that are read are
+stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
 computed in the last block, as in the reference. Fang's hardmax is ``where(argmax == 0..n-1, scores, 0)``;
 of equal scores the first wins, as in NumPy.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from transformula.kernel.weights import (
     Weights,
     named_matrices,
 )
+from transformula.optional import require
 from transformula.transformers.leading import leading_tokens, read_tokens
 
 OPSET = 17
@@ -43,17 +45,9 @@ MAX_BYTES = 2_000_000_000
 
 def import_onnx(runtime: bool = False) -> Any:
     """The onnx package (or onnxruntime), or one sentence that says how to get it."""
-    try:
-        if runtime:
-            import onnxruntime
-
-            return onnxruntime
-        import onnx
-
-        return onnx
-    except ImportError:
-        name = "onnxruntime" if runtime else "onnx"
-        raise ExportError(f"{name} is not installed: pip install 'transformula[onnx]'") from None
+    name = "onnxruntime" if runtime else "onnx"
+    require("ONNX", name)
+    return import_module(name)
 
 
 def graph_bytes(

@@ -27,12 +27,14 @@ import numpy as np
 from transformula.errors import ExportError
 from transformula.kernel.description import WEIGHTS_FILE
 from transformula.kernel.weights import Attention, Block, FloatArray, Head, Weights
-from transformula.transformers import stock_torch
+from transformula.optional import require
 from transformula.transformers.files import LOADER_FILE
 from transformula.transformers.leading import leading_tokens, read_tokens
 
 if TYPE_CHECKING:
     import torch
+
+    from transformula.transformers import stock_torch
 
 #: Coordinates a head may have: powers of 16.
 HEAD_DIMS = (16, 256, 4096)
@@ -96,7 +98,7 @@ def stock_files(
 
     config, state = pack_stock(weights, sequence, pad)
     config["claim"] = dict(claim or {})
-    loader = Path(stock_torch.__file__).read_text(encoding="utf-8")
+    loader = Path(__file__).with_name("stock_torch.py").read_text(encoding="utf-8")
     return {WEIGHTS_FILE: save(state, {"config": json.dumps(config)}), LOADER_FILE: loader}
 
 
@@ -104,7 +106,10 @@ def stock_module(
     weights: Weights, sequence: tuple[int, int] | None = None, pad: float | None = None
 ) -> stock_torch.Transformer:
     """The module that the exported code would load."""
+    require("an export to torch", "torch")
     import torch
+
+    from transformula.transformers import stock_torch
 
     config, state = pack_stock(weights, sequence, pad)
     tensors: dict[str, torch.Tensor] = {name: torch.from_numpy(array) for name, array in state.items()}

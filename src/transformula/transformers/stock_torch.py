@@ -129,7 +129,13 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Transformer
 
 
 if __name__ == "__main__":
-    loaded = load()
-    row = torch.tensor([[float(value) for value in sys.argv[1:]]], dtype=loaded.dtype)
+    loaded, numbers = load(), []
+    try:
+        numbers = [float(value) for value in sys.argv[1:]]
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    if len(numbers) != loaded.embedding.in_features:
+        sys.exit(f"error: give {loaded.embedding.in_features} numbers, one for each input, not {len(numbers)}")
+    row = torch.tensor([numbers], dtype=loaded.dtype)
     with torch.no_grad():
         print(*loaded(row).flatten().tolist(), sep="\n")

@@ -60,7 +60,7 @@ class Item:
 def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
     if model.family is not CIRCUIT_FAMILY:
-        raise InputError(f"a {model.construction} model is no circuit: only circuits can be drawn")
+        raise InputError(f"a {model.construction} model is not a circuit: only circuits can be drawn")
     return _Drawn(model).items()
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from transformula.formulas.samples import Samples
 from transformula.kernel.weights import FloatArray
 from transformula.model import Model
+from transformula.optional import require
 from transformula.transformers.one_layer import TableHead, read_table
 from transformula.viewing.slices import HeadAttention, Slice
 
@@ -319,6 +320,7 @@ def _figure(height: float, width: float = WIDTH) -> Any:
 
 @contextmanager
 def _style(palette: Palette) -> Iterator[None]:
+    require("a figure", "matplotlib")
     import matplotlib
 
     ink, soft, rule = palette.ink, palette.soft, palette.rule

@@ -18,6 +18,7 @@ from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.optional import require
 from transformula.proofs import verify_folder
 from transformula.saving import write_file
 from transformula.transformers import files
@@ -57,7 +58,7 @@ def write_report(
     out : path, optional
         The page, ``-`` for standard output; default FOLDER/report.html.
     plots : path, optional
-        A folder for one picture a figure.
+        A folder for one picture per figure.
     form : {"png", "svg"}
         The pictures' format.
     verify : bool
@@ -71,6 +72,7 @@ def write_report(
     ...     written.page.name, written.verification.verified
     ('report.html', True)
     """
+    require("a report", "matplotlib")
     if form not in FORMATS:
         raise InputError(f"plots can be written as {' or '.join(FORMATS)}, not {form}")
     folder = Path(folder)

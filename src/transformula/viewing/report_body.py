@@ -126,7 +126,7 @@ def attention_section(model: Model, followed: Sequence[Followed]) -> str:
 def _slider(k: int, one: Followed) -> str:
     steps = len(one.axis[::_SLIDER_STEP])
     tokens = len(one.head.tokens)
-    shown = f"the {MAX_BARS} of {tokens} tokens that get most" if tokens > MAX_BARS else "a bar a token"
+    shown = f"the {MAX_BARS} of {tokens} tokens that get most" if tokens > MAX_BARS else "one bar for each token"
     label = f"Move {escape(one.variable)}: {shown}"
     return (
         f'<div class="needs-script" data-head="{k}"><div class="slider">'

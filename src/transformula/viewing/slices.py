@@ -84,7 +84,7 @@ def slice_through(
     at : mapping, optional
         Where to hold the others (and, harmlessly, these); default: the middle of the box.
     points : int, optional
-        Grid points a variable; default 401 for a curve, 61 for a surface.
+        Grid points per variable; default 401 for a curve, 61 for a surface.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def attention_at(model: Model, point: Mapping[str, float], output: int = 0, quer
     output : int
         Whose values to report where a head writes several outputs at once.
     query : int
-        Which of the data tokens asks, from 0: a sequence has one a position, a polynomial one a direction.
+        Which of the data tokens asks, from 0: a sequence has one per position, a polynomial one per direction.
 
     Examples
     --------

@@ -23,7 +23,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lstsq
 
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
@@ -40,7 +39,7 @@ from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_S
 GridFunction = Callable[..., NDArray[np.float64]]
 
 SECTIONS = {1: 1, 2: 41, 3: 13, 4: 8}  # sections pass through so many points of each other axis
-FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points an axis of the value solve, by dimension
+FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points per axis of the value solve, by dimension
 MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
 MAX_AXIS_TOKENS = 64
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
@@ -326,7 +325,7 @@ def _regularised_inverse(weights: Array, price_of_values: float, least: float) -
     price = price * np.maximum(weights.max(axis=0), least)
     matrix = np.vstack([weights, np.diag(price)])
     identity = np.vstack([np.eye(len(weights)), np.zeros((size, len(weights)))])
-    solution, *_ = lstsq(matrix, identity, cond=1e-16)
+    solution, *_ = np.linalg.lstsq(matrix, identity, rcond=1e-16)
     return np.asarray(solution)
 
 

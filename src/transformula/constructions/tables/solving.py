@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_triangular, svd
 
 from transformula.constructions.tables.table import Array, softmax_weights
 
@@ -94,7 +93,7 @@ def solve_values(problem: Problem, slopes: Array, offsets: Array) -> State:
     if not np.isfinite(diagonal).all() or diagonal.min() == 0.0:
         solution, residual, cost = np.zeros((matrix.shape[1], target.shape[1])), target, np.inf
     else:
-        scaled = solve_triangular(upper, basis.T @ target, check_finite=False)
+        scaled = np.linalg.solve(upper, basis.T @ target)  # LU leaves a triangle as it is
         residual = target - matrix @ scaled
         solution, cost = scaled / scale[:, None], float(np.vdot(residual, residual))
     carried = solution[size] if problem.linear else np.zeros(target.shape[1])
@@ -162,8 +161,8 @@ def _linear_model(problem: Problem, state: State, centre: Array) -> tuple[Array,
             curvature, directions = np.linalg.eigh(jacobian.T @ jacobian)
             gradient = directions.T @ (jacobian.T @ residual)
             return np.maximum(curvature, 1e-14 * curvature[-1]), directions, gradient, norms
-        left, sigma, right = svd(jacobian, full_matrices=False, check_finite=False)
-    except (LinAlgError, ValueError):
+        left, sigma, right = np.linalg.svd(jacobian, full_matrices=False)
+    except (np.linalg.LinAlgError, ValueError):
         return None
     return sigma**2, right.T, sigma * (left.T @ residual), norms
 

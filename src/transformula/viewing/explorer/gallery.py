@@ -49,7 +49,7 @@ EXAMPLES = (
     ),
     Example(
         "Gravitation",
-        "A circuit of tables, one a nonlinearity",
+        "A circuit of tables, one per nonlinearity",
         "m1*m2/((x2-x1)**2 + (y2-y1)**2 + 1)",
         "m1..m2=1..2, x1..x2=0..1, y1..y2=0..1",
         1e-3,

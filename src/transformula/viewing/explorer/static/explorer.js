@@ -70,7 +70,7 @@ function complain(problem) {
   return true;
 }
 
-// Put the cursor where the formula can not be read.
+// Put the cursor where the formula cannot be read.
 function pointAt(problem) {
   const elsewhere = !["formula", "compile", ""].includes(document.activeElement?.id ?? "");
   if (problem.field !== "formula" || problem.position === undefined || elsewhere) return;

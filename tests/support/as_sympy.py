@@ -1,4 +1,4 @@
-"""Expressions as sympy objects, for tests and tools that want them."""
+"""Expressions as sympy objects: sympy is the outside judge of what a formula means."""
 
 from __future__ import annotations
 

@@ -1,0 +1,48 @@
+"""Packages that only some features need: what is missing is named in one sentence, before any work is done."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from transformula.errors import InputError
+
+#: Module → the extra that installs it, as in pyproject.toml.
+EXTRAS = {
+    "fastapi": "explorer",
+    "matplotlib": "plot",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "plotly": "explorer",
+    "sklearn": "learn",
+    "torch": "torch",
+    "uvicorn": "explorer",
+}
+_PACKAGES = {"sklearn": "scikit-learn"}  # where a package and its module have different names
+
+
+class MissingPackageError(InputError, ImportError):
+    """A feature needs a package that is not installed."""
+
+
+def require(feature: str, *modules: str) -> None:
+    """Refuse a feature whose packages are not installed, and say how to install them.
+
+    Parameters
+    ----------
+    feature : str
+        What was asked for, as the subject of the sentence.
+    modules : str
+        Modules it imports, each a key of `EXTRAS`.
+
+    Examples
+    --------
+    >>> require("to_torch", "torch")
+    """
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        names = " and ".join(_PACKAGES.get(module, module) for module in missing)
+        extras = ",".join(sorted({EXTRAS[module] for module in missing}))
+        verb = "is" if len(missing) == 1 else "are"
+        raise MissingPackageError(
+            f"{feature} needs {names}, which {verb} not installed: pip install 'transformula[{extras}]'"
+        )

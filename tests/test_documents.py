@@ -1,0 +1,86 @@
+"""README and docs do what they say: every block is run, and compared with what the text shows.
+
+The tutorials are run by `make docs`, and compared by `make dist` (tests/packaging).
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.follow import RUN, MismatchError, blocks_of, follow
+from transformula.cli.app import app
+from transformula.kernel.functions import NAMES
+from transformula.optional import EXTRAS
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+LANGUAGES = {*RUN, "text", "json"}
+
+
+def runs(page):
+    return any(block.language in RUN and not block.not_run for block in blocks_of(page))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if runs(p)], ids=lambda p: p.name)
+def test_a_page_does_what_it_says(page, tmp_path):
+    """In its own process and folder, as a reader would."""
+    command = [sys.executable, str(ROOT / "tests" / "support" / "follow.py"), str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_block_hides_from_the_tests(page):
+    for block in blocks_of(page):
+        assert block.language in LANGUAGES, f"{page.name}, line {block.line}: name the block's language"
+        hidden = block.language not in RUN and re.search(
+            r"^(\$ |transformula |import |from \w+ import )", block.text, re.M
+        )
+        assert not hidden, f"{page.name}, line {block.line}: this can be run"
+
+
+def test_the_readme_works_where_links_and_pictures_do_not_reach():
+    """On a package index nothing is beside the README."""
+    targets = re.findall(r"\]\(([^)]*)\)|<img[^>]*src=\"([^\"]*)", README.read_text(encoding="utf-8"))
+    assert all("://" in target for pair in targets for target in pair if target)
+
+
+def test_the_readme_lists_what_there_is():
+    text = README.read_text(encoding="utf-8")
+    listed = re.search(r"<!-- functions:.*?-->\n(.*?)\n<!-- end of functions -->", text, re.DOTALL)[1]
+    assert listed.split() == [f"`{name}`" for name in (*NAMES, "min", "max")]
+    verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert verbs == set(
+        re.findall(r"^\| `(\w+)` \|", text[text.index("## The verbs") : text.index("## In Python")], re.M)
+    )
+    extras = set(re.findall(r"^\| `(\w+)` \|", text[: text.index("## Five minutes")], re.M))
+    assert extras == {*EXTRAS.values(), "all"}
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("```console\n$ echo one\ntwo\n```\n", "shows\ntwo\nbut prints\none"),
+        ("```bash\nfalse\n```\n", "exit code 1"),
+        ("```console\n$ false # exit code 2\n```\n", "exit code 1"),
+        ("```python\nprint(1)\n# > 2\n```\n", "shows\n2\nbut prints\n1"),
+        ("```python\nunknown\n```\n", "NameError"),
+        ("```bash\ntrue\n", "has no end"),
+    ],
+)
+def test_a_page_that_is_wrong_is_noticed(page, message, tmp_path):
+    (tmp_path / "page.md").write_text(page)
+    with pytest.raises(MismatchError, match=re.escape(message)):
+        follow(tmp_path / "page.md", tmp_path)
+
+
+def test_a_page_that_is_right_is_followed(tmp_path):
+    page = "```console\n$ echo one > file; cat file\none\n$ exit 3  # exit code 3\n```\n"
+    page += "<!-- not run: it fails -->\n```bash\nfalse\n```\n"
+    page += "```python\nx = open('file').read()\n```\n\n```python\nprint(x)\n# > o...\n```\n"
+    (tmp_path / "page.md").write_text(page)
+    assert follow(tmp_path / "page.md", tmp_path) == 3
