@@ -179,7 +179,7 @@ def show(
 
     model = Model.load(folder)
     if svg is not None:
-        from transformula.viewing.circuit_view import circuit_svg
+        from transformula.viewing.circuit_drawing import circuit_svg
 
         try:
             svg.write_text(circuit_svg(model), encoding="utf-8")

@@ -31,6 +31,7 @@ FEW_OUTPUTS = 3
 MAX_HEADS = 6
 MAX_CELLS = 20_000
 _LINE_POINTS = 161
+_SIGNS = "Red: the Transformer is above the formula; blue: below."
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,9 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
     if len(used) == 1:
         return
     surface = slice_through(model, output, used[:2], rest)
-    yield Drawing(f"{prefix}error", _seen(surface.worst, bound), figures.surface_figure(surface, bound, palette))
+    yield Drawing(
+        f"{prefix}error", f"{_SIGNS} {_seen(surface.worst, bound)}", figures.surface_figure(surface, bound, palette)
+    )
     if model.weights.outputs > FEW_OUTPUTS:
         return
     yield Drawing(
