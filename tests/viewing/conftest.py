@@ -38,8 +38,9 @@ def browser():
 DRIVER = re.compile(r"WebGL|GL Driver|willReadFrequently")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server():
+    """One explorer for all tests that ask for no special one."""
     with running() as at:
         yield at
 

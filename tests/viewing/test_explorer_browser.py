@@ -3,7 +3,7 @@
 import pytest
 
 from support.browsing import CURVE, change, drawn, fact, reach
-from support.explorer import SLOW, wait_until
+from support.explorer import wait_until
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
@@ -65,21 +65,6 @@ def test_a_refusal_names_its_place_and_helps(visit):
     page.click("#refusal-help")
     reach(page, "done")
     assert page.is_hidden("#refusal") and fact(page, "floats") == "float32"
-
-
-def test_cancelling(visit, server):
-    page = visit(CURVE)
-    page.fill("#formula", SLOW["formula"])
-    page.fill("#box", SLOW["box"])
-    page.fill("#eps", str(SLOW["eps"]))
-    page.select_option("#construction", SLOW["construction"])  # choosing compiles
-    reach(page, "working")
-    wait_until(lambda: server.explorer.compilers.admitted == 1, "the job runs")
-    assert page.is_visible("#progress") and page.is_enabled("#cancel")
-    page.keyboard.press("Escape")
-    reach(page, "done")
-    assert page.text_content("#status") == "Cancelled."
-    wait_until(lambda: server.explorer.compilers.admitted == 0, "the work has ended")
 
 
 def test_the_gallery_and_a_circuit(visit):

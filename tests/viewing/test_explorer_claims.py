@@ -28,8 +28,11 @@ def test_after_cancelling_the_old_claim_says_whose_it_is(visit, server):
     assert page.text_content("#claim-title") == PROVEN
     green = page.evaluate(GREEN)
     compile_slowly(page, server)
-    page.click("#cancel")
+    assert page.is_visible("#progress") and page.is_enabled("#cancel")
+    page.keyboard.press("Escape")
     reach(page, "done")
+    assert page.text_content("#status") == "Cancelled."
+    wait_until(lambda: server.explorer.compilers.admitted == 0, "the work has ended")
     assert page.text_content("#claim-title") == "Proven for the earlier formula"
     assert page.evaluate(GREEN) != green
     assert "sin(3*x) on x=0..2" in page.text_content("#claimed")
