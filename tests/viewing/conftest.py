@@ -1,8 +1,13 @@
 """A real browser for the pages we write: Debian's or any other Chromium, driven by Playwright."""
 
+import re
 import shutil
+from urllib.parse import urlencode
 
 import pytest
+
+from support.browsing import reach
+from support.explorer import PATIENCE, running
 
 FLAGS = (
     "--headless",
@@ -27,3 +32,35 @@ def browser():
         started = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
         yield started
         started.close()
+
+
+#: Chrome's remarks about graphics drivers, not ours.
+DRIVER = re.compile(r"WebGL|GL Driver|willReadFrequently")
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One explorer for all tests that ask for no special one."""
+    with running() as at:
+        yield at
+
+
+@pytest.fixture
+def visit(browser, server):
+    """visit(state, **device) opens the page and waits for its model; nothing may be logged meanwhile."""
+    contexts, logged = [], []
+
+    def open_page(state=None, wait="done", **device):
+        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **device}))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.on("console", lambda message: logged.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: logged.append(f"page error: {error}"))
+        page.goto(server.url + (f"/#{urlencode(state)}" if state else "/"))
+        reach(page, wait)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [line for line in logged if not DRIVER.search(line)] == []

@@ -213,7 +213,7 @@ def test_card_shows_formula_bound_and_plot(shelf, name):
     model = tf.load(shelf(name)[0])
     shown = model._repr_html_()
     assert shown == card(model)
-    assert f"{model.certificate.bound:.3g}" in shown and "data:image/png;base64," in shown
+    assert f"{model.certificate.bound:.3g}" in shown and '<svg class="plot"' in shown
     assert "<script" not in shown and "http" not in shown
     Page(shown)
 
@@ -221,7 +221,7 @@ def test_card_shows_formula_bound_and_plot(shelf, name):
 def test_card_survives_a_plot_that_fails(shelf, monkeypatch):
     model = tf.load(shelf("lookup")[0])
     monkeypatch.setattr("transformula.viewing.card._plot", lambda _: 1 / 0)
-    assert "<math" in card(model) and "<img" not in card(model)
+    assert "<math" in card(model) and "<svg" not in card(model)
 
 
 def test_verb(shelf, tmp_path, monkeypatch, capfd):

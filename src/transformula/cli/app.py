@@ -199,7 +199,7 @@ def show(
 
     with loaded(folder) as model:
         if svg is not None:
-            from transformula.viewing.circuit_view import circuit_svg
+            from transformula.viewing.circuit_drawing import circuit_svg
 
             check_stdout(svg, json, "--svg")
             write_file(svg, circuit_svg(model))

@@ -1,18 +1,18 @@
 """The Transformer drawn: inputs, tokens, heads with their memory, feed-forward layer, readout.
 
 Small layouts of our own. Colours are classes (input, memory, table, ReLU, output) that the page gives colours
-to; circuits have their own drawing in `circuit_view`, and use the same classes.
+to; circuits have their own drawing in `circuit_drawing`, and use the same classes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from html import escape
 
 from transformula.kernel.weights import Block
 from transformula.model import Model
-from transformula.viewing.circuit_view import circuit_svg, linear_text
+from transformula.viewing.circuit_drawing import circuit_element
+from transformula.viewing.circuit_view import linear_text
 from transformula.viewing.slices import head_names, own_tokens
 
 MAX_HEADS = 10
@@ -25,13 +25,6 @@ _BOX, _GAP, _SQUARE = 150, 46, 11
 def architecture_svg(model: Model) -> str:
     """An ``<svg>`` element for a page; colours come from its style sheet."""
     return _DRAWINGS[model.family.name](model)
-
-
-def _circuit(model: Model) -> str:
-    text = circuit_svg(model)
-    text = re.sub(r'\sxmlns="[^"]*"|<rect width="\d+" height="\d+" fill="white"/>', "", text)
-    width = float(re.search(r'width="([\d.]+)"', text)[1])  # type: ignore[index]
-    return text.replace("<svg", f"<svg {_shrinking(width)}", 1)
 
 
 class _Drawing:
@@ -69,16 +62,11 @@ class _Drawing:
     def svg(self, title: str) -> str:
         width, height = self.width + 8, self.height + 8
         return (
-            f'<svg {_shrinking(width)} role="img" width="{width:g}" height="{height:g}" '
+            f'<svg class="architecture" role="img" width="{width:g}" height="{height:g}" '
             f'viewBox="-4 -4 {width:g} {height:g}" font-size="12"><title>{escape(title)}</title>'
             + "".join(self.parts)
             + "</svg>"
         )
-
-
-def _shrinking(width: float) -> str:
-    """A drawing gives way to a narrow page, but not below what can be read: then it scrolls."""
-    return f'class="architecture" style="min-width: {0.72 * width:.0f}px"'
 
 
 def _fit(text: str, wide: float) -> str:
@@ -190,4 +178,4 @@ def _polynomial(model: Model) -> str:
     return drawing.svg("blocks that multiply, one degree after another")
 
 
-_DRAWINGS: dict[str, Callable[[Model], str]] = {"ridge": _polynomial, "tables": _one_layer, "circuit": _circuit}
+_DRAWINGS: dict[str, Callable[[Model], str]] = {"ridge": _polynomial, "tables": _one_layer, "circuit": circuit_element}

@@ -6,15 +6,24 @@ from html import escape
 
 from transformula.formulas.samples import Samples
 from transformula.model import Model
+from transformula.viewing.colours import notebook_css
 from transformula.viewing.drawings import sample_errors
-from transformula.viewing.figures import CARD_WIDTH, error_figure, inline_png, samples_figure, surface_figure
+from transformula.viewing.figures import CARD_WIDTH, PAGE, error_figure, inline_svg, samples_figure, surface_figure
 from transformula.viewing.slices import default_variables, slice_through
 from transformula.viewing.typeset import typeset_interval, typeset_wrapping
 
 _OUTPUTS = 4
 _INTERVALS = 12
-_CARD = "border:1px solid #8886;border-radius:8px;padding:.7em 1em;max-width:58em;line-height:1.5"
-_ROW = "display:flex;flex-wrap:wrap;gap:1.2em;align-items:center"
+_CLASS = "transformula-card"
+_STYLE = f"""{notebook_css("." + _CLASS)}
+.{_CLASS} {{
+  display: flex; flex-wrap: wrap; gap: .4em 1.6em; align-items: center; max-width: 58em; padding: .7em 1em;
+  line-height: 1.5; color: var(--ink); background: var(--paper); border: 1px solid var(--rule); border-radius: 8px;
+}}
+.{_CLASS} .said {{ flex: 1 1 22em; min-width: 0; overflow-wrap: anywhere; }}
+.{_CLASS} .formula {{ font-size: 1.25em; }}
+.{_CLASS} .box {{ color: var(--soft); margin-bottom: .5em; }}
+.{_CLASS} svg {{ display: block; width: 20em; max-width: 100%; height: auto; }}"""
 
 
 def card(model: Model) -> str:
@@ -42,10 +51,9 @@ def card(model: Model) -> str:
     ]
     lines = "".join(f"<div>{fact}</div>" for fact in facts)
     return (
-        f'<div class="transformula-card" style="{_CARD}">'
-        f'<div style="font-size:1.25em">{_formula(model)}</div>'
-        f'<div style="opacity:.75">{_box(model)}</div>'
-        f'<div style="{_ROW}"><div style="flex:1 1 22em">{lines}</div><div>{drawn}</div></div></div>'
+        f'<div class="{_CLASS}"><style>{_STYLE}</style>'
+        f'<div class="said"><div class="formula">{_formula(model)}</div>'
+        f'<div class="box">{_box(model)}</div>{lines}</div>{drawn}</div>'
     )
 
 
@@ -70,14 +78,14 @@ def _box(model: Model) -> str:
 def _plot(model: Model) -> str:
     bound = model.certificate.bound
     if isinstance(model.formula, Samples):
-        figure = samples_figure(sample_errors(model), bound, model.status)
+        figure = samples_figure(sample_errors(model), bound, model.status, PAGE)
     elif len(variables := default_variables(model)) == 1:
-        figure = error_figure(slice_through(model, 0, variables, points=201), bound, model.status)
+        figure = error_figure(slice_through(model, 0, variables, points=201), bound, model.status, PAGE)
     else:
         cut = slice_through(model, 0, variables, points=41)
-        figure = surface_figure(cut, bound, model.status, width=CARD_WIDTH)
-    image = inline_png(figure, f"the error against the {model.status} bound", 110)
-    return image.replace("<img ", '<img style="width:20em;max-width:100%;border-radius:4px" ', 1)
+        figure = surface_figure(cut, bound, model.status, PAGE, CARD_WIDTH)
+    # ids are made of the title, and a notebook shows many cards
+    return inline_svg(figure, f"The error against the {model.status} bound, {model.certificate.weights_sha256[:8]}")
 
 
 def _count(value: int, noun: str) -> str:

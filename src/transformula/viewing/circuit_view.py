@@ -1,11 +1,9 @@
-"""A circuit drawn: which sub-expression each table is, level by level, as text and as SVG."""
+"""A circuit as text: which sub-expression each table is, level by level. `circuit_drawing` draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
 
 from flint import fmpq
 
@@ -24,14 +22,6 @@ from transformula.transformers.one_layer import TableHead
 from transformula.viewing.slices import own_tokens
 
 _LONGEST = 72
-_COLUMN, _ROW, _BOX, _HEIGHT, _MARGIN = 230, 56, 170, 42, 30
-_COLOURS = {
-    "input": "#dbe9f6",
-    "table": "#fde8c8",
-    "ReLU": "#d9efd5",
-    "length": "#d9efd5",
-    "output": "#eadcf4",
-}
 
 
 @dataclass(frozen=True)
@@ -176,13 +166,16 @@ def circuit_lines(model: Model) -> list[str]:
         level = [item for item in items if item.column == column]
         for k, item in enumerate(level):
             if k == 0:
-                lines.append(_level_name(item))
+                lines.append(level_name(item))
             branch = "└─" if item is level[-1] else "├─"
             lines.append(f"{branch} {_line(item)}")
     return lines
 
 
-def _level_name(item: Item) -> str:
+def level_name(item: Item) -> str:
+    """The heading of an item's column."""
+    if item.kind == "input":
+        return "inputs"
     if item.kind == "output":
         return "readout"
     part = "attention" if item.kind == "table" else "feed-forward"
@@ -223,69 +216,3 @@ def _axes(head: TableHead, model: Model) -> str:
 def linear_text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:
     """Σ coefficient·name of a stored form, with short numbers."""
     return _joined([(int(c.p) / int(c.q), names[k]) for k, c in form.items()])
-
-
-def circuit_svg(model: Model) -> str:
-    """A drawing of its own small layout: columns are levels, boxes tables, lines who reads whom."""
-    items = circuit_items(model)
-    columns = _columns(items)
-    tallest = max(len(column) for column in columns)
-    width = _MARGIN * 2 + _COLUMN * (len(columns) - 1) + _BOX
-    height = _MARGIN * 3 + _ROW * tallest
-    places = {
-        item.name: (_MARGIN + _COLUMN * x, 2 * _MARGIN + _ROW * (y + (tallest - len(column)) / 2))
-        for x, column in enumerate(columns)
-        for y, item in enumerate(column)
-    }
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-        f"<title>{escape(str(model.formula))}</title>",
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    for x, column in enumerate(columns):
-        name = "inputs" if column[0].kind == "input" else _level_name(column[0])
-        parts.append(_label(_MARGIN + _COLUMN * x + _BOX / 2, _MARGIN, name, bold=True))
-    parts += [_edge(places[name], places[item.name]) for item in items for name in item.reads]
-    parts += [_drawn(item, *places[item.name]) for item in items]
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _columns(items: Sequence[Item]) -> list[list[Item]]:
-    """Items by column, each near the middle of what it reads, so that few lines cross."""
-    numbers = sorted({item.column for item in items})
-    columns = [[item for item in items if item.column == number] for number in numbers]
-    height: dict[str, float] = {item.name: k for k, item in enumerate(columns[0])}
-    for _, column in pairwise(columns):
-        middles = {i.name: sum(height.get(r, 0.0) for r in i.reads) / max(len(i.reads), 1) for i in column}
-        column.sort(key=lambda item, at=middles: at[item.name])  # type: ignore[misc]
-        height |= {item.name: k for k, item in enumerate(column)}
-    return columns
-
-
-def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
-    x, y = start[0] + _BOX, start[1] + _HEIGHT / 2
-    z, w = end[0], end[1] + _HEIGHT / 2
-    bend = max((z - x) / 2, 20)
-    path = f"M {x:g} {y:g} C {x + bend:g} {y:g} {z - bend:g} {w:g} {z:g} {w:g}"
-    return f'<path d="{path}" fill="none" stroke="#888" stroke-opacity="0.6"/>'
-
-
-def _drawn(item: Item, x: float, y: float) -> str:
-    full = f"{item.name}: {item.title}, u = {item.argument}; {item.meaning}" if item.argument else item.meaning
-    title = item.title if item.kind in ("input", "output") else f"{item.name}: {item.title}"
-    middle = x + _BOX / 2
-    note = item.note or ("" if item.ends is None else f"{item.ends[0]:.4g}..{item.ends[1]:.4g}")
-    lines = [_label(middle, y + (17 if note else 25), title if len(title) <= 26 else title[:23] + "...")]
-    if note:
-        lines.append(_label(middle, y + 33, note, small=True))
-    return (
-        f'<g class="{item.kind}"><title>{escape(full)}</title>'
-        f'<rect x="{x:g}" y="{y:g}" width="{_BOX}" height="{_HEIGHT}" rx="6" '
-        f'fill="{_COLOURS[item.kind]}" stroke="#555"/>' + "".join(lines) + "</g>"
-    )
-
-
-def _label(x: float, y: float, text: str, bold: bool = False, small: bool = False) -> str:
-    style = ' font-weight="bold"' if bold else ' font-size="10" fill="#444"' if small else ""
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="middle"{style}>{escape(text)}</text>'

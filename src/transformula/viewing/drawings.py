@@ -31,6 +31,7 @@ FEW_OUTPUTS = 3
 MAX_HEADS = 6
 MAX_CELLS = 20_000
 _LINE_POINTS = 161
+_SIGNS = "Red: the Transformer is above the formula; blue: below."
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
         return
     surface = slice_through(model, output, used[:2], rest)
     drawn = figures.surface_figure(surface, bound, status, palette)
-    yield Drawing(f"{prefix}error", _seen(surface.worst, model), drawn)
+    yield Drawing(f"{prefix}error", f"{_SIGNS} {_seen(surface.worst, model)}", drawn)
     if model.weights.outputs > FEW_OUTPUTS:
         return
     yield Drawing(

@@ -7,7 +7,6 @@ the figure follows the reader's light or dark theme.
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 import zlib
@@ -24,6 +23,7 @@ from transformula.kernel.weights import FloatArray
 from transformula.model import Model
 from transformula.optional import require
 from transformula.transformers.one_layer import TableHead, read_table
+from transformula.viewing.colours import LIGHT, diverging
 from transformula.viewing.slices import HeadAttention, Slice
 
 #: Text and lines are sized for this many inches, about the width of a phone.
@@ -40,16 +40,16 @@ MANY_TOKENS, FAINT = 64, 1e-3
 class Palette:
     """Colours by role."""
 
-    ink: str = "#1d2733"
-    soft: str = "#66717f"
-    rule: str = "#d5dbe3"
-    paper: str = "#ffffff"
-    formula: str = "#2f6db5"
-    model: str = "#d8642a"
-    bound: str = "#b3264e"
+    ink: str
+    soft: str
+    rule: str
+    paper: str
+    formula: str
+    model: str
+    bound: str
 
 
-PRINT = Palette()
+PRINT = Palette(**{field.name: LIGHT[field.name] for field in fields(Palette)})
 #: Stand-ins that no drawing uses by chance; `inline_svg` puts var(--role) in their place.
 PAGE = Palette("#010203", "#010204", "#010205", "#010206", "#010207", "#010208", "#010209")
 
@@ -117,7 +117,7 @@ def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRI
         figure = _figure(0.77 * width, width)
         axes = figure.subplots()
         reach = cut.worst if np.isfinite(cut.worst) and cut.worst > 0 else max(bound, 1e-300)
-        image = _image(axes, cut.error, cut.axes, "RdBu_r", -reach, reach)
+        image = _image(axes, cut.error, cut.axes, diverging(), -reach, reach)
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, format="%.1e")
         bar.outline.set_visible(False)
         bar.set_label("error: Transformer − formula")
@@ -173,7 +173,7 @@ def value_figure(cut: Slice, palette: Palette = PRINT) -> Any:
 
 
 def _image(
-    axes: Any, values: FloatArray, at: Sequence[FloatArray], colours: str, low: Any = None, high: Any = None
+    axes: Any, values: FloatArray, at: Sequence[FloatArray], colours: Any, low: Any = None, high: Any = None
 ) -> Any:
     ends = (float(at[0][0]), float(at[0][-1]), float(at[1][0]), float(at[1][-1]))
     return axes.imshow(
@@ -367,9 +367,3 @@ def inline_svg(figure: Any, title: str) -> str:
     width, height = (float(v) * 72 for v in figure.get_size_inches())
     opening = f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">'
     return re.sub(r"<svg[^>]*>", opening, text, count=1)
-
-
-def inline_png(figure: Any, title: str, dots: int = 160) -> str:
-    """The figure as an ``<img>`` that carries its own data."""
-    data = base64.b64encode(picture(figure, "png", dots)).decode()
-    return f'<img alt="{escape(title)}" src="data:image/png;base64,{data}">'

@@ -10,14 +10,19 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from transformula.viewing.colours import page_css
+
+#: So many columns fit on a phone.
+_NARROW = 4
+
 
 def page(title: str, body: str, data: Any = None) -> str:
     """The whole document. With ``data``, report.js runs on it; nothing else runs, nothing is fetched."""
     folder = files("transformula.viewing") / "static"
-    style = (folder / "report.css").read_text(encoding="utf-8")
+    style = page_css() + "".join((folder / name).read_text(encoding="utf-8") for name in ("drawing.css", "report.css"))
     scripts, allowed = "", "'none'"
     if data is not None:
-        code = (folder / "report.js").read_text(encoding="utf-8")
+        code = "".join((folder / name).read_text(encoding="utf-8") for name in ("panzoom.js", "report.js"))
         digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
         allowed = f"'sha256-{digest}'"
         # "<" inside the data could end the element
@@ -75,13 +80,23 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:
-    """Rows of markup under named columns; ``numeric`` ones are set to the right."""
+    """Rows of markup under named columns; ``numeric`` ones are set to the right.
+
+    A wide table becomes a list on a narrow screen, where each cell says its column's name.
+    """
     kinds = ["number" if k in numeric else "word" for k in range(len(columns))]
     head = "".join(f'<th scope="col" class="{c}">{escape(n)}</th>' for n, c in zip(columns, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f'<td class="{c}">{v}</td>' for v, c in zip(row, kinds, strict=True)) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(
+            f'<td class="{c}" data-column="{escape(n)}"><span>{v}</span></td>'
+            for v, c, n in zip(row, kinds, columns, strict=True)
+        )
+        + "</tr>"
+        for row in rows
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kind = ' class="stacks"' if len(columns) > _NARROW else ""
+    return f'<div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def columns(*parts: str) -> str:

@@ -53,7 +53,7 @@ def inside_section(model: Model) -> str:
     if len(items) > MAX_WIRES:
         drawing = html.paragraph(f"The circuit has {len(items)} wires, too many to draw: see the table below.")
     else:
-        drawing = f'<div class="wide">{architecture_svg(model)}</div>'
+        drawing = f"<pan-zoom>{architecture_svg(model)}</pan-zoom>"
     return html.section("The Transformer", drawing, html.columns(html.facts(rows[:5]), html.facts(rows[5:])), theorem)
 
 
@@ -128,10 +128,14 @@ def _slider(k: int, one: Followed) -> str:
     tokens = len(one.head.tokens)
     shown = f"the {MAX_BARS} of {tokens} tokens that get most" if tokens > MAX_BARS else "one bar for each token"
     label = f"Move {escape(one.variable)}: {shown}"
+    scale = "".join(f"<span>{value}</span>" for value in ("1", "0.5", "0"))
     return (
         f'<div class="needs-script" data-head="{k}"><div class="slider">'
         f'<input type="range" min="0" max="{steps - 1}" value="{steps // 2}" aria-label="{label}">'
-        f'<output></output></div><div class="bars" role="img"></div><span class="soft">{label}</span></div>'
+        '<output></output></div><div class="bar-chart"><span class="up">attention</span>'
+        f'<div class="scale">{scale}</div><div class="bars" role="img"></div>'
+        f'<div class="across"><span>1</span><span>memory token</span><span>{min(tokens, MAX_BARS)}</span></div></div>'
+        f'<span class="soft">{label}</span></div>'
     )
 
 

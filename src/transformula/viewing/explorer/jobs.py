@@ -9,18 +9,21 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 import time
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 from transformula.viewing.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
 
 _READ_AHEAD = 1 << 20
 _START_SECONDS = 60.0
 _TASKS_A_LIFE = 200
-#: How a worker ends for want of memory: by itself, by FLINT's abort, or by the system's hand.
-_OUT_OF_MEMORY = (MEMORY_EXIT, -signal.SIGABRT, -9)
+#: What a library writes before it aborts for want of memory: FLINT and GMP, the C++ library.
+_NO_MEMORY = (b"allocate memory", b"bad_alloc")
+_LAST_WORDS = 4096
 
 
 class BusyError(Exception):
@@ -30,8 +33,10 @@ class BusyError(Exception):
 class Worker:
     """One process, doing one task at a time."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes] | None = None) -> None:
+        self.process, self.errors = process, errors
+        if errors is not None:
+            weakref.finalize(self, errors.close)
         self.models: list[str] = []
         self.tasks = 0
         self.ready = self.ended = False
@@ -40,16 +45,16 @@ class Worker:
     async def start(cls, memory: int) -> Worker:
         """Start a process; it imports while its first task is on the way."""
         quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        return cls(
-            await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "transformula.viewing.explorer.worker", str(memory),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=None if os.environ.get("TRANSFORMULA_EXPLORER_LOG") else asyncio.subprocess.DEVNULL,
-                limit=_READ_AHEAD,
-                env={**os.environ, **quiet, "PYTHONSAFEPATH": "1"},
-            )
+        errors = None if os.environ.get("TRANSFORMULA_EXPLORER_LOG") else tempfile.TemporaryFile()  # noqa: SIM115
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "transformula.viewing.explorer.worker", str(memory),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            limit=_READ_AHEAD,
+            env={**os.environ, **quiet, "PYTHONSAFEPATH": "1"},
         )  # fmt: skip
+        return cls(process, errors)
 
     @property
     def alive(self) -> bool:
@@ -82,6 +87,15 @@ class Worker:
         """The next thing it says."""
         assert self.process.stdout is not None
         return await receive_frame(self.process.stdout)
+
+    async def ran_out_of_memory(self) -> bool:
+        """Whether it is known to have ended for want of memory: it said so, or a library did before it aborted."""
+        code = await self.process.wait()
+        if code != -signal.SIGABRT or self.errors is None:
+            return code == MEMORY_EXIT
+        self.errors.seek(max(self.errors.seek(0, os.SEEK_END) - _LAST_WORDS, 0))
+        words = self.errors.read()
+        return any(sign in words for sign in _NO_MEMORY)
 
     def kill(self) -> None:
         """End it now; asyncio alone collects its exit code, for which `Process.kill` would race it."""
@@ -173,9 +187,11 @@ class Pool:
         code = await worker.process.wait()
         if not worker.ready:
             return _fault("no worker process could start: see whether this machine has memory left")
-        if code not in _OUT_OF_MEMORY:
-            return _fault("the worker process ended by itself; this is a fault of transformula")
-        return _gave_up(f"stopped: it needed more than {self.memory / 2**30:.3g} GiB of memory", "memory")
+        if await worker.ran_out_of_memory():
+            return _gave_up(f"stopped: it needed more than {self.memory / 2**30:.3g} GiB of memory", "memory")
+        if code < 0:
+            return _refused(f"the worker process was stopped by {_signal(-code)}: try again", "stopped")
+        return _fault(f"the worker process ended by itself, with exit code {code}; this is a fault of transformula")
 
     async def _take(self, model: str) -> Worker:
         if self.closed:
@@ -237,6 +253,12 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         return
     with suppress(ProcessLookupError, PermissionError):  # gone, and its number perhaps somebody else's
         os.kill(process.pid, signal.SIGKILL)
+
+
+def _signal(number: int) -> str:
+    """A signal by its number, and by its name where it has one here."""
+    names = {member.value: member.name for member in signal.Signals}
+    return f"signal {number}" + (f" ({names[number]})" if number in names else "")
 
 
 def _gave_up(message: str, kind: str) -> Frame:

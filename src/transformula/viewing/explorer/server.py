@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from transformula import __version__
 from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.viewing.colours import page_css
 from transformula.viewing.explorer.frames import Frame
 from transformula.viewing.explorer.gallery import gallery
 from transformula.viewing.explorer.guard import Guard
@@ -37,16 +38,15 @@ from transformula.viewing.explorer.requests import (
 from transformula.viewing.explorer.shelf import Kept, Shelf
 
 _FILES = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE, CERTIFICATE_FILE)
+_MODULES = ("explorer", "session", "state", "api", "fields", "claim", "views", "charts", "comparing")
 _PAGES = {
     "index.html": "text/html; charset=utf-8",
     "explorer.css": "text/css; charset=utf-8",
-    "explorer.js": "text/javascript; charset=utf-8",
-    "state.js": "text/javascript; charset=utf-8",
-    "api.js": "text/javascript; charset=utf-8",
-    "charts.js": "text/javascript; charset=utf-8",
-    "comparing.js": "text/javascript; charset=utf-8",
+    **{f"{name}.js": "text/javascript; charset=utf-8" for name in _MODULES},
     "icon.svg": "image/svg+xml",
 }
+#: What the report has too.
+_SHARED = {"drawing.css": "text/css; charset=utf-8", "panzoom.js": "text/javascript; charset=utf-8"}
 _STATUS = {"fault": 500}
 _RETRY = {"retry-after": "2"}
 
@@ -191,7 +191,10 @@ def _event(body: dict[str, Any]) -> str:
 
 def _add_pages(app: FastAPI) -> None:
     folder = resources("transformula.viewing.explorer") / "static"
+    shared = resources("transformula.viewing") / "static"
     contents = {name: ((folder / name).read_bytes(), kind) for name, kind in _PAGES.items()}
+    contents |= {name: ((shared / name).read_bytes(), kind) for name, kind in _SHARED.items()}
+    contents["colours.css"] = page_css().encode(), "text/css; charset=utf-8"
     plotly = (resources("plotly") / "package_data" / "plotly.min.js").read_bytes()
 
     @app.get("/")

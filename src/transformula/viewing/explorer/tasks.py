@@ -19,7 +19,7 @@ from transformula.kernel.files import Packed
 from transformula.kernel.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
-from transformula.viewing.circuit_view import circuit_svg
+from transformula.viewing.circuit_drawing import circuit_element
 from transformula.viewing.describe import summary
 from transformula.viewing.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame
 from transformula.viewing.explorer.payloads import attention_payload, slice_payload
@@ -118,7 +118,7 @@ def compile_task(task: Frame, send: Send) -> None:
     facts = summary(model) | _outline(formula) | {"seconds": round(time.perf_counter() - start, 3)}
     facts |= {"data_tokens": len(model.weights.data_tokens), "size": size}
     if model.family is CIRCUIT_FAMILY:
-        drawing = circuit_svg(model)
+        drawing = circuit_element(model)
         facts["circuit"] = drawing if len(drawing) <= _MAX_SVG else None
     send(Frame({"event": "done", "facts": facts}, blobs))
 

@@ -16,6 +16,16 @@ async function refusal(response) {
   return new Refused(problem, response.status);
 }
 
+// fetch that tells "nobody answers" in our words.
+async function reach(path, given) {
+  try {
+    return await fetch(path, given);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused({ field: "", message: "the server does not answer: is transformula explore still running?", kind: "fault" }, 0);
+  }
+}
+
 const pause = (seconds, signal) => new Promise((resolve, reject) => {
   const timer = setTimeout(resolve, 1000 * seconds);
   signal?.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
@@ -23,7 +33,7 @@ const pause = (seconds, signal) => new Promise((resolve, reject) => {
 
 async function send(path, body, signal, onBusy) {
   for (let attempt = 0; ; attempt += 1) {
-    const response = await fetch(path, {
+    const response = await reach(path, {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal,
     });
     if (response.ok) return response;
@@ -34,7 +44,7 @@ async function send(path, body, signal, onBusy) {
 }
 
 export async function get(path) {
-  const response = await fetch(path);
+  const response = await reach(path);
   if (!response.ok) throw await refusal(response);
   return response.json();
 }
@@ -48,7 +58,10 @@ export async function stream(path, body, signal, onEvent) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch((error) => {
+      if (error.name === "AbortError") throw error;
+      return { done: true }; // the connection broke: whoever waits for the last event will see that it is missing
+    });
     if (done) return;
     text += value;
     const events = text.split("\n\n");

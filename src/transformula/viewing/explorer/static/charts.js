@@ -9,6 +9,7 @@ const SERIES = {
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+// Series that are neither the formula nor the Transformer.
 const palette = () => (dark() ? ["#8ea6ff", "#f0a95c", "#62c794", "#e58fb8"] : ["#3553c4", "#c8630f", "#1d7a4c", "#a8326f"]);
 
 const SUPERSCRIPTS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
@@ -62,6 +63,11 @@ function draw(id, traces, more) {
   return drawn;
 }
 
+// Signed values, everywhere: blue below zero, red above.
+const SIGNS = ["--negative", "--neutral", "--positive"];
+const signed = () => SIGNS.map((name, k) => [k / 2, css(name)]);
+const TITLES = { model: "Transformer", formula: "formula", error: "Transformer − formula" };
+
 const transposed = (rows) => rows[0].map((_, k) => rows.map((row) => row[k]));
 
 function cellLines(cut, axes) {
@@ -72,7 +78,7 @@ function cellLines(cut, axes) {
     y.push(axes === 1 ? 0 : b, axes === 1 ? 1 : d, null);
   }
   return {
-    x, y, mode: "lines", name: "cells", hoverinfo: "skip", showlegend: false,
+    x, y, mode: "lines", name: "cell borders", hoverinfo: "skip", showlegend: true,
     line: { width: 1, color: dark() ? "rgba(255,255,255,.30)" : "rgba(20,25,50,.28)" },
   };
 }
@@ -81,8 +87,8 @@ function centres(cut) {
   const curve = cut.variables.length === 1;
   return {
     x: cut.cells.centres.map((c) => c[0]), y: cut.cells.centres.map((c) => c[1]), mode: "markers",
-    name: curve ? "token values" : "centres", showlegend: curve, hoverinfo: curve ? "x+y" : "skip",
-    marker: { size: curve ? 6 : 3.5, color: curve ? palette()[2] : dark() ? "rgba(255,255,255,.75)" : "rgba(20,25,50,.65)" },
+    name: curve ? "token values" : "cell centres", showlegend: true, hoverinfo: curve ? "x+y" : "skip",
+    marker: { size: curve ? 6 : 3.5, color: curve ? css("--good") : dark() ? "rgba(255,255,255,.75)" : "rgba(20,25,50,.65)" },
   };
 }
 
@@ -93,42 +99,46 @@ export function picture(id, cut, state) {
 
 function curve(id, cut, state) {
   const [x] = cut.axes;
-  const colours = palette();
   const traces = [];
   const shown = state.cells && cut.cells;
   if (state.show === "error") {
-    traces.push({ x, y: cut.error, mode: "lines", name: "Transformer − formula", line: { color: colours[1] } });
+    traces.push({ x, y: cut.error, mode: "lines", name: TITLES.error, line: { color: css("--model") } });
   } else {
-    traces.push({ x, y: cut.formula, mode: "lines", name: "formula", line: { color: colours[1], width: 4 }, opacity: 0.55 });
+    traces.push({ x, y: cut.formula, mode: "lines", name: "formula", line: { color: css("--formula"), width: 4 }, opacity: 0.55 });
     if (state.show === "model") {
-      traces.push({ x, y: cut.model, mode: "lines", name: "Transformer", line: { color: colours[0], width: 1.8 } });
+      traces.push({ x, y: cut.model, mode: "lines", name: "Transformer", line: { color: css("--model"), width: 1.8 } });
     }
     if (shown && cut.cells.centres) traces.push(centres(cut));
   }
   if (shown && cut.cells.lines.length) traces.push({ ...cellLines(cut, 1), yaxis: "y2" });
   const name = cut.variables[0];
+  traces.push(crossLegend());
   return draw(id, traces, {
-    xaxis: axis(name, { range: [x[0], x[x.length - 1]] }), yaxis: axis(""),
+    xaxis: axis(name, { range: [x[0], x[x.length - 1]] }), yaxis: axis(state.show === "error" ? TITLES.error : "value"),
     yaxis2: { range: [0, 1], visible: false, overlaying: "y" }, shapes: cross(state.at[name]), showlegend: true,
   });
 }
 
 function cross(x, y) {
-  const line = { color: css("--warm"), width: 1.5, dash: "dot" };
   const shapes = [];
-  if (x !== undefined) shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line });
-  if (y !== undefined) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
+  for (const line of [{ color: css("--paper"), width: 3 }, crossLine()]) { // seen on any colour
+    if (x !== undefined) shapes.push({ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line });
+    if (y !== undefined) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line });
+  }
   return shapes;
 }
+
+const crossLine = () => ({ color: css("--ink"), width: 1.5, dash: "dot" });
+const crossLegend = () => ({ x: [null], y: [null], mode: "lines", name: "chosen point", hoverinfo: "skip", line: crossLine() });
 
 function plane(id, cut, state) {
   const [x, y] = cut.axes;
   const [across, up] = cut.variables;
   const z = transposed(cut[state.show]);
   const colour = state.show === "error"
-    ? { colorscale: "RdBu", zmid: 0, reversescale: true }
+    ? { colorscale: signed(), zmid: 0 }
     : { colorscale: "Viridis" };
-  const bar = { thickness: 12, outlinewidth: 0, exponentformat: "power", len: 0.95 };
+  const bar = { title: { text: TITLES[state.show], side: "right" }, thickness: 12, outlinewidth: 0, exponentformat: "power", len: 0.95 };
   if (state.view === "surface") {
     const scene = (title) => ({ title: { text: title }, gridcolor: css("--grid"), color: css("--ink"), exponentformat: "power" });
     const { zmid, ...scale } = colour;
@@ -136,7 +146,7 @@ function plane(id, cut, state) {
       type: "surface", x, y, z, ...scale, ...(zmid === undefined ? {} : { cmid: 0 }), colorbar: bar,
       contours: { z: { show: true, usecolormap: true, width: 1 } },
     }], {
-      scene: { xaxis: scene(across), yaxis: scene(up), zaxis: scene(""), aspectmode: "cube", camera: { eye: { x: 1.45, y: -1.45, z: 0.9 } } },
+      scene: { xaxis: scene(across), yaxis: scene(up), zaxis: scene("value"), aspectmode: "cube", camera: { eye: { x: 1.45, y: -1.45, z: 0.9 } } },
       margin: { l: 0, r: 0, t: 0, b: 0 }, dragmode: "turntable", uirevision: "scene",
     });
   }
@@ -148,30 +158,32 @@ function plane(id, cut, state) {
     if (cut.cells.lines.length) traces.push(cellLines(cut, 2));
     if (cut.cells.centres) traces.push(centres(cut));
   }
+  traces.push(crossLegend());
   const range = (values) => [values[0], values[values.length - 1]];
   return draw(id, traces, {
     xaxis: axis(across, { range: range(x), showgrid: false }), yaxis: axis(up, { range: range(y), showgrid: false }),
-    shapes: cross(state.at[across], state.at[up]), showlegend: false, margin: { l: 50, r: 8, t: 8, b: 44 },
+    shapes: cross(state.at[across], state.at[up]), showlegend: true,
   });
 }
 
 export function errorLine(id, cut, state) {
   const [x] = cut.axes;
-  const [blue, orange] = palette();
   const ends = [x[0], x[x.length - 1]];
   const bound = (sign, legend) => ({
     x: ends, y: [sign * cut.bound, sign * cut.bound], mode: "lines", name: "± proven bound", showlegend: legend,
-    legendgroup: "bound", line: { color: orange, dash: "dash", width: 1.5 }, hoverinfo: "y",
+    legendgroup: "bound", line: { color: css("--bound"), dash: "dash", width: 1.5 }, hoverinfo: "y",
   });
   return draw(id, [
     bound(1, true), bound(-1, false),
-    { x, y: cut.error, mode: "lines", name: "error", line: { color: blue, width: 1.6 } },
-  ], { xaxis: axis(cut.variables[0]), yaxis: axis(""), shapes: cross(state.at[cut.variables[0]]), showlegend: true });
+    { x, y: cut.error, mode: "lines", name: "error", line: { color: css("--model"), width: 1.6 } },
+    crossLegend(),
+  ], { xaxis: axis(cut.variables[0]), yaxis: axis(TITLES.error), shapes: cross(state.at[cut.variables[0]]), showlegend: true });
 }
 
-// From blue (−1) over grey to orange (1). Plotly's own scale of a bar logs a warning a number (4.1).
+// The signed scale from −1 to 1, steeper near 0. Plotly's own scale of a bar logs a warning for each number (4.1).
 function tint(share) {
-  const [low, middle, high] = [[46, 94, 190], [200, 203, 210], [214, 96, 28]];
+  const rgb = (name) => [1, 3, 5].map((k) => Number.parseInt(css(name).slice(k, k + 2), 16));
+  const [low, middle, high] = SIGNS.map(rgb);
   const end = share < 0 ? low : high;
   return `rgb(${middle.map((m, k) => Math.round(m + (end[k] - m) * Math.abs(share) ** 0.3)).join(",")})`;
 }
@@ -195,8 +207,8 @@ export function attention(id, heads) {
       hovertemplate: "%{customdata[0]}<br>weight %{y:.4g}<br>value %{customdata[1]}<extra></extra>",
       marker: { color: head.values.map((v) => tint((v ?? 0) / largest)), line: { color: css("--soft"), width: 0.6 } },
     });
-    more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, automargin: false, range: [0.4, head.total + 0.6], ...(head.total <= 16 ? { dtick: 1 } : {}) });
-    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, domain, nticks: 4, rangemode: "tozero" });
+    more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, showline: true, ticks: "outside", linecolor: css("--edge"), automargin: false, range: [0.4, head.total + 0.6], ...(head.total <= 16 ? { dtick: 1 } : {}) });
+    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, rangemode: "tozero" });
     const meaning = head.name || (head.writes ? `writes ${head.writes}` : "");
     const where = `layer ${head.block + 1}, head ${head.head + 1}`;
     const text = `${where}${meaning ? `: ${meaning.length > 30 ? `${meaning.slice(0, 28)}…` : meaning}` : ""}`;

@@ -4,10 +4,13 @@ export const CONSTRUCTIONS = ["auto", "polynomial", "lookup", "partition", "circ
 const SHOWN = ["model", "formula", "error"];
 const VIEWS = ["map", "surface"];
 
+// A table from names to anything: no name a variable may have, __proto__ or constructor, means something else in it.
+export const named = (...tables) => Object.assign(Object.create(null), ...tables);
+
 export function blank() {
   return {
     formula: "", box: "", eps: null, construction: "auto", dtype: "float64",
-    output: 0, x: "", y: "", at: {}, show: "model", view: "map", cells: true,
+    output: 0, x: "", y: "", at: named(), show: "model", view: "map", cells: true,
   };
 }
 

@@ -1,0 +1,78 @@
+// What is claimed, of which formula, and what was refused.
+
+import { pretty } from "/static/charts.js";
+import { asked, complain, difference, pointAt } from "/static/fields.js";
+import { $, session } from "/static/session.js";
+
+const PROVEN = "Proven on the whole box, rounding included";
+const TITLES = { "not proven": "Not proven", time: "Out of time", memory: "Out of memory", busy: "Busy", stopped: "Stopped" };
+
+export function setState(name, text) {
+  const working = name === "working";
+  markStale();
+  document.body.dataset.state = name;
+  $("cancel").disabled = !working;
+  $("results").setAttribute("aria-busy", String(working));
+  $("progress").hidden = !working;
+  $("status").textContent = text;
+}
+
+// A model that was compiled from something else than the fields ask for is dimmed, and each card says so.
+export function markStale() {
+  const { model } = session;
+  const changed = model ? difference(asked(), model.asked) : "";
+  $("results").classList.toggle("stale", changed !== "");
+  $("claim-title").textContent = changed ? `Proven for the earlier ${changed}` : PROVEN;
+  for (const title of $("results").querySelectorAll(".of-model h2:not(#claim-title)")) {
+    if (changed) title.dataset.earlier = `earlier ${changed}`;
+    else delete title.dataset.earlier;
+  }
+}
+
+// `retry` compiles with a tolerance that may be within reach; while somebody types, the cursor stays where it is.
+export function refused(problem, retry, typing) {
+  const atField = complain(problem);
+  setState("refused", atField ? "Please look at the marked field." : "");
+  if (atField) {
+    if (!typing) pointAt(problem);
+    $("refusal").hidden = true;
+    return;
+  }
+  $("refusal").hidden = false;
+  $("refusal-title").textContent = TITLES[problem.kind] ?? "Something went wrong";
+  $("refusal-message").textContent = problem.message;
+  const parts = [];
+  if (problem.closest) parts.push(`The best that was reached is ${pretty(problem.closest)}.`);
+  if (problem.place) parts.push(`The proof stopped at ${problem.place}.`);
+  if (session.model) parts.push("Below is the model that was compiled earlier.");
+  $("refusal-place").textContent = parts.join(" ");
+  const bound = problem.closest;
+  // what was reached need not be proven yet: the next power of ten leaves some room
+  const help = bound > 0 && bound < 1e6 ? Number(`1e${Math.ceil(Math.log10(1.5 * bound))}`) : 0;
+  $("refusal-help").hidden = !help;
+  $("refusal-help").textContent = `Try ε = ${help}`;
+  $("refusal-help").onclick = () => { $("eps").value = String(help); retry(); };
+  setState("refused", `${$("refusal-title").textContent}: ${problem.message}`);
+}
+
+export function showClaim() {
+  const { id, facts } = session.model;
+  $("claim").hidden = false;
+  $("bound").textContent = pretty(facts.bound);
+  $("claimed").textContent = `${facts.outputs.join("; ")} on ${facts.box}, ε = ${pretty(facts.eps)}`;
+  const rows = {
+    construction: facts.construction, layers: facts.layers, heads: facts.heads, tokens: facts.tokens,
+    "memory tokens": facts.memory_tokens, parameters: facts.parameters, approximation: pretty(facts.approximation),
+    rounding: pretty(facts.rounding), floats: facts.dtype, time: `${pretty(facts.seconds)} s`,
+  };
+  $("facts").replaceChildren(...Object.entries(rows).map(([name, value]) => {
+    const [group, term, data] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
+    term.textContent = name;
+    data.textContent = typeof value === "number" ? value.toLocaleString("en") : value;
+    data.dataset.fact = name;
+    group.append(term, data);
+    return group;
+  }));
+  $("download-zip").href = `/api/models/${id}/model.zip`;
+  $("download-onnx").href = `/api/models/${id}/model.onnx`;
+}
