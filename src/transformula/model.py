@@ -28,13 +28,16 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.steps import Program
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
 from transformula.transformers.matrices import memory_tokens, most_heads
 
 if TYPE_CHECKING:
+    import torch
+
     from transformula.inside import NamedTrace, Table, Wires
-    from transformula.transformers.torch_executor import TransformerModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,12 @@ class Model:
         """The weights read back: a `Ridge`, the heads of one layer, or the blocks of a circuit."""
         return self.family.read(self.weights)
 
+    @cached_property
+    def program(self) -> Program:
+        """What the weights compute, as steps on arrays: what NumPy, torch and ONNX run."""
+        box = None if self.made_by.sharp else self.box  # a sharp table's proof has the largest score subtracted
+        return self.family.program(self.weights, lambda: self.reading, box)
+
     @property
     def degree(self) -> int:
         """Degree of a polynomial model."""
@@ -122,7 +131,7 @@ class Model:
         except ValueError:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
-        values = self.family.run(self.weights, self.reading, rows)
+        values = run_numpy(self.program, rows)
         return _shaped(values, single, self.sequence)
 
     def _evaluate_tensor(self, x: Any) -> Any:
@@ -130,9 +139,18 @@ class Model:
 
         rows, single = self._rows(x)
         rows = rows.to(getattr(torch, self.weights.dtype))
-        fast = self.family.run_torch
-        values = self.to_torch().to(rows.device)(rows) if fast is None else fast(self.reading, rows)
+        values = self._module(str(rows.device))(rows)
         return _shaped(values, single, self.sequence)
+
+    @cached_property
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        return {}
+
+    def _module(self, device: str) -> torch.nn.Module:
+        """The program on a device, its numbers fixed: gradients are those of the points."""
+        if device not in self._modules:
+            self._modules[device] = self.to_torch().to(device).requires_grad_(False)
+        return self._modules[device]
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
         """Samples × inputs, and whether a single point was given."""
@@ -215,11 +233,15 @@ class Model:
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
-    def to_torch(self) -> TransformerModule:
-        """The blocks as a trainable `torch.nn.Module` with the same weights."""
-        from transformula.transformers.torch_executor import TransformerModule
+    def to_torch(self, blocks: bool = False) -> torch.nn.Module:
+        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as it is written."""
+        if blocks:
+            from transformula.transformers.torch_executor import TransformerModule
 
-        return TransformerModule(self.weights)
+            return TransformerModule(self.weights)
+        from transformula.program.torch_backend import ProgramModule
+
+        return ProgramModule(self.program)
 
     def to_onnx(self, path: str | Path) -> Path:
         """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""

@@ -1,0 +1,177 @@
+"""A program as a PyTorch module: differentiable, any device, memory bounded by a budget.
+
+Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (32 MB in float64), fewer on a CPU, where they should
+stay in the cache. With gradients a chunk's intermediates are computed again on the way back, so they are never all
+there. Under torch.compile and torch.export the graph is that of a single chunk of any size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from transformula.kernel.weights import FloatArray
+from transformula.program.grids import crossings
+from transformula.program.numpy_backend import scores_kept
+from transformula.program.steps import Affine, Grid, Powers, Program, Step, Tables
+
+#: Floats that the intermediates of a chunk may take.
+BUDGET_FLOATS = 1 << 22
+#: The same on a CPU: what a core's cache holds.
+CPU_FLOATS = 1 << 19
+
+
+def _number(array: FloatArray) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(array.copy()))
+
+
+class ProgramModule(nn.Module):
+    """A program on tensors; its parameters are the stored numbers.
+
+    Examples
+    --------
+    >>> import transformula as tf, torch
+    >>> module = tf.compile("x**2", on="x=-1..1").to_torch()
+    >>> module(torch.tensor([[0.5]], dtype=torch.float64)).item()
+    0.25
+    """
+
+    outputs: torch.Tensor
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.inputs, self.positions, self.floats = program.inputs, program.positions, program.floats
+        self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
+        self.register_buffer("outputs", torch.from_numpy(program.outputs.copy()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples × inputs to samples × outputs."""
+        rows = x.reshape(-1, self.inputs)
+        if torch.compiler.is_compiling():
+            result = self.evaluate(rows)
+        else:
+            budget = CPU_FLOATS if x.device.type == "cpu" else BUDGET_FLOATS
+            parts = rows.split(max(64, budget // self.floats))
+            again = torch.is_grad_enabled() and len(parts) > 1
+            results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
+            result = results[0] if len(results) == 1 else torch.cat(results)
+        return result.reshape(-1, self.outputs.shape[0] * self.positions)
+
+    def evaluate(self, x: torch.Tensor) -> torch.Tensor:
+        """One chunk: positions × inputs to positions × outputs."""
+        rows = torch.cat([x.new_ones(1, x.shape[0]), x.T])
+        for step in self.steps:
+            rows = torch.cat([rows, step(rows)])
+        return rows[self.outputs].T
+
+
+class AffineModule(nn.Module):
+    """Linear forms, and ReLU."""
+
+    reads: torch.Tensor
+
+    def __init__(self, step: Affine) -> None:
+        super().__init__()
+        self.register_buffer("reads", torch.from_numpy(step.reads.copy()))
+        self.matrix, self.bend = _number(step.matrix), step.bend
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        new = self.matrix @ rows[self.reads]
+        return torch.relu(new) if self.bend else new
+
+
+class TablesModule(nn.Module):
+    """Softmax tables of one layer."""
+
+    reads: torch.Tensor
+
+    def __init__(self, step: Tables) -> None:
+        super().__init__()
+        self.register_buffer("reads", torch.from_numpy(step.reads.copy()))
+        self.slopes = _number(step.slopes)
+        self.values = nn.ParameterList(map(_number, step.values))
+        self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
+        self.shifted, self.lowest = step.shifted, float(scores_kept(step.slopes.dtype))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        scores = self.slopes @ rows[self.reads]
+        if not self.shifted:
+            parts = scores.exp().split(self.sizes)
+        else:
+            below = [s - s.amax(dim=0).detach() for s in scores.split(self.sizes)]
+            parts = tuple(s.clamp(min=self.lowest).exp() for s in below)
+        return torch.cat([(v @ e) / e.sum(dim=0) for v, e in zip(self.values, parts, strict=True)])
+
+
+class GridModule(nn.Module):
+    """A grid: one softmax an axis, within windows where few tokens count."""
+
+    def __init__(self, step: Grid) -> None:
+        super().__init__()
+        self.reads, self.windows = step.reads.tolist(), step.windows
+        self.windowed = all(w is not None for w in step.windows)
+        self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
+        self.values = _number(step.values)
+        for axis, (a, b) in enumerate(zip(step.slopes, step.offsets, strict=True)):
+            if self.windowed:
+                self.register_buffer(f"crossings{axis}", torch.from_numpy(crossings(a, b)))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        return self.look_around(rows) if self.windowed else self.contract(rows)
+
+    def contract(self, rows: torch.Tensor) -> torch.Tensor:
+        """All tokens."""
+        weights = [
+            torch.softmax(a[:, None] * rows[row] + b[:, None], dim=0)
+            for row, a, b in zip(self.reads, self.slopes, self.offsets, strict=True)
+        ]
+        shape = self.values.shape
+        result = self.values.reshape(shape[0], -1).T @ weights[0]
+        for axis, w in enumerate(weights[1:], start=1):
+            result = (result.reshape(shape[axis], -1, result.shape[-1]) * w[:, None]).sum(dim=0)
+        return result
+
+    def look_around(self, rows: torch.Tensor) -> torch.Tensor:
+        """The tokens around the leading one of each axis."""
+        total, place = rows.new_ones(1, rows.shape[1]), torch.zeros(1, 1, dtype=torch.long, device=rows.device)
+        for axis, (row, a, b) in enumerate(zip(self.reads, self.slopes, self.offsets, strict=True)):
+            u, reach = rows[row], self.windows[axis] or 0
+            edges: torch.Tensor = getattr(self, f"crossings{axis}")
+            leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
+            first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
+            index = first + torch.arange(2 * reach + 1, device=rows.device)[:, None]
+            w = torch.softmax(a[index] * u + b[index], dim=0)
+            total = (total[:, None] * w).reshape(-1, rows.shape[1])
+            place = (place[:, None] * a.shape[0] + index).reshape(-1, rows.shape[1])
+        return (total * self.values.reshape(-1, self.values.shape[-1]).T[:, place]).sum(dim=1)
+
+
+class PowersModule(nn.Module):
+    """Sums of powers of linear forms."""
+
+    def __init__(self, step: Powers) -> None:
+        super().__init__()
+        self.first, self.last, self.active = int(step.reads[0]), int(step.reads[-1]) + 1, step.active
+        self.directions, self.coefficients = _number(step.directions), _number(step.coefficients)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        t = self.directions @ rows[self.first : self.last]
+        power, total = t, self.coefficients[0] @ t if len(self.active) < 2 else self.coefficients[1] @ t
+        for s in range(2, len(self.active)):
+            count = self.active[s]
+            power = power[:count] * t[:count]
+            total = total + self.coefficients[s, :, :count] @ power
+        return total
+
+
+_MODULES: dict[type[Step], type[nn.Module]] = {
+    Affine: AffineModule,
+    Tables: TablesModule,
+    Grid: GridModule,
+    Powers: PowersModule,
+}
