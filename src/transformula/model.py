@@ -109,8 +109,7 @@ class Model:
     @cached_property
     def program(self) -> Program:
         """What the weights compute, as steps on arrays: what NumPy, torch and ONNX run."""
-        box = None if self.made_by.sharp else self.box  # a sharp table's proof has the largest score subtracted
-        return self.family.program(self.weights, lambda: self.reading, box)
+        return self.made_by.program(self.weights, self.box, lambda: self.reading)
 
     @property
     def degree(self) -> int:
@@ -243,14 +242,17 @@ class Model:
 
         return ProgramModule(self.program)
 
-    def to_onnx(self, path: str | Path) -> Path:
-        """Write the blocks as an ONNX file, claim included, whole or not at all: see docs/export.md."""
+    def to_onnx(self, path: str | Path, blocks: bool = False) -> Path:
+        """Write an ONNX file, claim included, whole or not at all: see docs/export.md.
+
+        It holds the model's program, or with ``blocks`` the Transformer as it is written.
+        """
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
         if path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
-        data = onnx_bytes(self.packed, self.certificate)
+        data = onnx_bytes(self.packed, self.certificate, blocks=blocks)
         try:
             files.write_file(path, data)
         except OSError as error:

@@ -42,6 +42,9 @@ def export_command(
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
     ] = False,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="onnx: the Transformer as written, instead of the program it comes to.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Write a model for other tools, and measure how far they are from the reference."""
@@ -49,33 +52,36 @@ def export_command(
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+    if blocks and to is not Format.onnx:
+        raise ExportError("--blocks is for --to onnx: plain torch.nn is always the blocks as written")
     start = time.perf_counter()
     model = Model.load(folder)
-    facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+    facts = _onnx(model, folder, out, blocks) if to is Format.onnx else _torch(model, folder, out, layer_norm)
     facts["seconds"] = round(time.perf_counter() - start, 4)
     Output(json).facts(facts, title="exported")
 
 
-def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
+def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
     """Measure first: a file that a runtime gets wrong is not written."""
-    from transformula.exporting.onnx_files import onnx_bytes
+    from transformula.exporting.onnx_files import BLOCKS, PROGRAM, onnx_bytes
     from transformula.transformers import files
     from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
 
     runtime = import_onnx(runtime=True)
-    data = onnx_bytes(model.packed, model.certificate)
+    data = onnx_bytes(model.packed, model.certificate, blocks=blocks)
     shape, run = model.sequence, onnx_executor(data)
 
     def run_rows(rows: Any) -> Any:
         return run(rows if shape is None else rows.reshape(-1, *shape))
 
     parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
-    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out)
+    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out, blocks)
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
         "out": str(path),
         "format": "onnx",
+        "graph": BLOCKS if blocks else PROGRAM,
         "opset": OPSET,
         "dtype": model.weights.dtype,
         "bytes": len(data),

@@ -123,6 +123,11 @@ class Construction:
     exact: bool = False
     sharp: bool = False
 
+    def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
+        """What the weights compute, as steps on arrays; ``read`` gives what was read of them already."""
+        # a sharp table's proof has the largest score subtracted, so its scores may be anywhere
+        return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
+
 
 _ENCLOSED = (
     "Formula and network were enclosed together on pieces of the box, with ball arithmetic and Taylor remainders."

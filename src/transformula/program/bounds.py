@@ -43,15 +43,21 @@ def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend:
     for (first, last), factor in terms:
         ends = sorted((first * factor, last * factor))
         low, high, size = low + ends[0], high + ends[1], max(size, *map(abs, ends))
-    low, high = (low - SLACK * size, high + SLACK * size) if size < math.inf else ANYWHERE
+    low, high = _rough(low - SLACK * size, high + SLACK * size) if size < math.inf else ANYWHERE
     return (max(low, 0.0), max(high, 0.0)) if bend else (low, high)
+
+
+def _rough(low: float, high: float) -> Interval:
+    """The interval with ends of a few bits: the same on machines whose exp differ in the last one."""
+    unit = 2.0 ** (math.frexp(max(abs(low), abs(high), 1e-300))[1] - 12)
+    return math.floor(low / unit) * unit, math.ceil(high / unit) * unit
 
 
 def values_range(values: FloatArray) -> Interval:
     """Where a table lies, widened."""
     low, high = float(values.min()), float(values.max())
     slack = SLACK * max(abs(low), abs(high))
-    return low - slack, high + slack
+    return _rough(low - slack, high + slack)
 
 
 def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval) -> Interval:
@@ -72,7 +78,8 @@ def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, whe
         low, high = min(low, float(found.min())), max(high, float(found.max()))
     moved = float(np.ptp(slopes)) * float(np.ptp(values)) / 4 * float(gap) / 2
     slack = moved + SLACK * max(abs(low), abs(high))
-    return max(low - slack, whole[0]), min(high + slack, whole[1])
+    low, high = _rough(low - slack, high + slack)
+    return max(low, whole[0]), min(high, whole[1])
 
 
 def fits(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval, dtype: str) -> bool:

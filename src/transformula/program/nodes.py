@@ -219,7 +219,9 @@ class Nodes:
         for i, column, factor in entries:
             matrix[i, column] = factor
         guard = self.stages[made[0]][1] == "guards"
-        return Affine(np.array([row for row, _ in columns]), matrix.astype(self.dtype), bend, guard)
+        reads = np.array([row for row, _ in columns])
+        order = np.argsort(reads, kind="stable")  # rows that stand together are read together
+        return Affine(reads[order], matrix[:, order].astype(self.dtype), bend, guard)
 
     def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool) -> Tables:
         rows = sorted({place[k] for scores in heads for k in scores.arguments})

@@ -7,6 +7,9 @@ there. Under torch.compile and torch.export the graph is that of a single chunk 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -14,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from transformula.kernel.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.numpy_backend import scores_kept
-from transformula.program.steps import Affine, Grid, Powers, Program, Step, Tables
+from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables
 
 #: Floats that the intermediates of a chunk may take.
 BUDGET_FLOATS = 1 << 22
@@ -37,13 +40,13 @@ class ProgramModule(nn.Module):
     0.25
     """
 
-    outputs: torch.Tensor
-
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.inputs, self.positions, self.floats = program.inputs, program.positions, program.floats
+        ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
         self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
-        self.register_buffer("outputs", torch.from_numpy(program.outputs.copy()))
+        self.gathers = nn.ModuleList(Gather(step.reads, ends) for step in program.steps)
+        self.last, self.outputs = Gather(program.outputs, ends), len(program.outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × outputs."""
@@ -56,40 +59,62 @@ class ProgramModule(nn.Module):
             again = torch.is_grad_enabled() and len(parts) > 1
             results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
             result = results[0] if len(results) == 1 else torch.cat(results)
-        return result.reshape(-1, self.outputs.shape[0] * self.positions)
+        return result.reshape(-1, self.outputs * self.positions)
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """One chunk: positions × inputs to positions × outputs."""
-        rows = torch.cat([x.new_ones(1, x.shape[0]), x.T])
-        for step in self.steps:
-            rows = torch.cat([rows, step(rows)])
-        return rows[self.outputs].T
+        made = [torch.cat([x.new_ones(1, x.shape[0]), x.T])]
+        for gather, step in zip(self.gathers, self.steps, strict=True):
+            made.append(step(gather(made)))
+        rows: torch.Tensor = self.last(made)
+        return rows.T
+
+
+class Gather(nn.Module):
+    """Some rows out of what the inputs and the steps before have made, without copying the others."""
+
+    def __init__(self, reads: Rows, ends: Rows) -> None:
+        super().__init__()
+        owner = np.searchsorted(ends, reads, side="right")
+        starts = np.concatenate([[0], ends])
+        cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(reads)]
+        self.parts: list[tuple[int, int, int]] = []
+        for first, last in pairwise(cuts):
+            own, local = int(owner[first]), reads[first:last] - starts[owner[first]]
+            together = bool((np.diff(local) == 1).all())
+            self.parts.append((own, int(local[0]), last - first) if together else (own, -1, len(self.parts)))
+            if not together:
+                self.register_buffer(f"part{len(self.parts) - 1}", torch.from_numpy(local))
+
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
+        """The rows, in order."""
+        found = [
+            made[own].narrow(0, first, count)
+            if first >= 0
+            else made[own].index_select(0, getattr(self, f"part{count}"))
+            for own, first, count in self.parts
+        ]
+        return found[0] if len(found) == 1 else torch.cat(found)
 
 
 class AffineModule(nn.Module):
     """Linear forms, and ReLU."""
 
-    reads: torch.Tensor
-
     def __init__(self, step: Affine) -> None:
         super().__init__()
-        self.register_buffer("reads", torch.from_numpy(step.reads.copy()))
         self.matrix, self.bend = _number(step.matrix), step.bend
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
-        new = self.matrix @ rows[self.reads]
+        new = self.matrix @ rows
         return torch.relu(new) if self.bend else new
 
 
 class TablesModule(nn.Module):
     """Softmax tables of one layer."""
 
-    reads: torch.Tensor
-
     def __init__(self, step: Tables) -> None:
         super().__init__()
-        self.register_buffer("reads", torch.from_numpy(step.reads.copy()))
         self.slopes = _number(step.slopes)
         self.values = nn.ParameterList(map(_number, step.values))
         self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
@@ -97,7 +122,7 @@ class TablesModule(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
-        scores = self.slopes @ rows[self.reads]
+        scores = self.slopes @ rows
         if not self.shifted:
             parts = scores.exp().split(self.sizes)
         else:
@@ -111,7 +136,7 @@ class GridModule(nn.Module):
 
     def __init__(self, step: Grid) -> None:
         super().__init__()
-        self.reads, self.windows = step.reads.tolist(), step.windows
+        self.windows = step.windows
         self.windowed = all(w is not None for w in step.windows)
         self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
         self.values = _number(step.values)
@@ -126,8 +151,8 @@ class GridModule(nn.Module):
     def contract(self, rows: torch.Tensor) -> torch.Tensor:
         """All tokens."""
         weights = [
-            torch.softmax(a[:, None] * rows[row] + b[:, None], dim=0)
-            for row, a, b in zip(self.reads, self.slopes, self.offsets, strict=True)
+            torch.softmax(a[:, None] * u + b[:, None], dim=0)
+            for u, a, b in zip(rows, self.slopes, self.offsets, strict=True)
         ]
         shape = self.values.shape
         result = self.values.reshape(shape[0], -1).T @ weights[0]
@@ -138,8 +163,8 @@ class GridModule(nn.Module):
     def look_around(self, rows: torch.Tensor) -> torch.Tensor:
         """The tokens around the leading one of each axis."""
         total, place = rows.new_ones(1, rows.shape[1]), torch.zeros(1, 1, dtype=torch.long, device=rows.device)
-        for axis, (row, a, b) in enumerate(zip(self.reads, self.slopes, self.offsets, strict=True)):
-            u, reach = rows[row], self.windows[axis] or 0
+        for axis, (u, a, b) in enumerate(zip(rows, self.slopes, self.offsets, strict=True)):
+            reach = self.windows[axis] or 0
             edges: torch.Tensor = getattr(self, f"crossings{axis}")
             leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
             first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
@@ -155,12 +180,12 @@ class PowersModule(nn.Module):
 
     def __init__(self, step: Powers) -> None:
         super().__init__()
-        self.first, self.last, self.active = int(step.reads[0]), int(step.reads[-1]) + 1, step.active
+        self.active = step.active
         self.directions, self.coefficients = _number(step.directions), _number(step.coefficients)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
-        t = self.directions @ rows[self.first : self.last]
+        t = self.directions @ rows
         power, total = t, self.coefficients[0] @ t if len(self.active) < 2 else self.coefficients[1] @ t
         for s in range(2, len(self.active)):
             count = self.active[s]
