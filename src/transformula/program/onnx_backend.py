@@ -39,8 +39,7 @@ class _Writer(GraphWriter):
     def __init__(self, program: Program, sequence: tuple[int, int] | None) -> None:
         super().__init__(program.dtype)
         self.program, self.sequence = program, sequence
-        ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
-        self.starts: Rows = np.concatenate([[0], ends])
+        self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
         self.made: list[str] = []
         self.joined: dict[tuple[int, ...], str] = {}
 
@@ -49,8 +48,11 @@ class _Writer(GraphWriter):
         x = INPUT
         if self.sequence is not None:
             x = self.node("x.rows", "Reshape", x, self.constant("x.shape", [-1, program.inputs]))
-        padded = self.node("x.one", "Pad", x, self.constant("pads", [0, 1, 0, 0]), self.constant("1", np.ones(())))
-        self.made.append(self.node("inputs", "Transpose", padded, perm=[1, 0]))
+        batch = self.node("x.batch", "Shape", x, start=0, end=1)
+        shape = self.node("one.shape", "Concat", self.constant("1", [1]), batch, axis=0)
+        one = onnx.numpy_helper.from_array(np.ones(1, dtype=self.dtype))
+        self.made.append(self.node("one", "ConstantOfShape", shape, value=one))
+        self.made.append(self.node("inputs", "Transpose", x, perm=[1, 0]))
         for k, step in enumerate(program.steps):
             self.made.append(_WRITERS[type(step)](self, f"steps.{k}", step))  # type: ignore[operator]
         self.read_out()
@@ -72,7 +74,7 @@ class _Writer(GraphWriter):
     # Where rows are
 
     def owners(self, reads: Rows) -> tuple[int, ...]:
-        """The steps (0 is the inputs) that made some rows."""
+        """Who made some rows: 0 is the constant, 1 the inputs, then the steps."""
         return tuple(np.unique(np.searchsorted(self.starts, reads, side="right") - 1).tolist())
 
     def rows_of(self, reads: Rows) -> int:
@@ -189,7 +191,7 @@ class _Writer(GraphWriter):
             if not total:
                 total, place = weights, index
             else:
-                total = self.outer(f"{n}.total", "Mul", total, weights, count, width)
+                total = self.outer(f"{n}.joint", "Mul", total, weights, count, width)
                 far = self.node(f"{n}.far", "Mul", place, self.constant(f"{n}.tokens", np.array(len(a))))
                 place = self.outer(f"{n}.place", "Add", far, index, count, width)
             count *= width

@@ -59,7 +59,7 @@ class ProgramModule(nn.Module):
             again = torch.is_grad_enabled() and len(parts) > 1
             results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
             result = results[0] if len(results) == 1 else torch.cat(results)
-        return result.reshape(-1, self.outputs * self.positions)
+        return result.reshape(x.shape[0], self.outputs * self.positions)
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """One chunk: positions × inputs to positions × outputs."""
@@ -157,21 +157,23 @@ class GridModule(nn.Module):
         shape = self.values.shape
         result = self.values.reshape(shape[0], -1).T @ weights[0]
         for axis, w in enumerate(weights[1:], start=1):
-            result = (result.reshape(shape[axis], -1, result.shape[-1]) * w[:, None]).sum(dim=0)
+            result = (result.reshape(shape[axis], shape[axis + 1 :].numel(), rows.shape[1]) * w[:, None]).sum(dim=0)
         return result
 
     def look_around(self, rows: torch.Tensor) -> torch.Tensor:
         """The tokens around the leading one of each axis."""
         total, place = rows.new_ones(1, rows.shape[1]), torch.zeros(1, 1, dtype=torch.long, device=rows.device)
+        count = 1
         for axis, (u, a, b) in enumerate(zip(rows, self.slopes, self.offsets, strict=True)):
             reach = self.windows[axis] or 0
+            count *= 2 * reach + 1
             edges: torch.Tensor = getattr(self, f"crossings{axis}")
             leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
             first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
             index = first + torch.arange(2 * reach + 1, device=rows.device)[:, None]
             w = torch.softmax(a[index] * u + b[index], dim=0)
-            total = (total[:, None] * w).reshape(-1, rows.shape[1])
-            place = (place[:, None] * a.shape[0] + index).reshape(-1, rows.shape[1])
+            total = (total[:, None] * w).reshape(count, rows.shape[1])
+            place = (place[:, None] * a.shape[0] + index).reshape(count, rows.shape[1])
         return (total * self.values.reshape(-1, self.values.shape[-1]).T[:, place]).sum(dim=1)
 
 
