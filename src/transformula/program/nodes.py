@@ -18,6 +18,8 @@ from transformula.program.steps import ONE, Affine, Program, Step, Tables
 Content = int | float
 #: A block, and what is made there.
 Stage = tuple[int, str]
+#: Tokens of a group of softmaxes.
+MOST_TOKENS = 128
 _ORDER = ("arguments", "guards", "tables", "attended", "units", "bent", "outputs")
 
 
@@ -68,6 +70,18 @@ def _split(terms: Iterable[tuple[Content, float]], constant: float) -> tuple[tup
         else:
             read.append((content, factor))
     return tuple(read), constant
+
+
+def _parts(heads: dict[Scores, list[int]]) -> Iterable[dict[Scores, list[int]]]:
+    """Softmaxes in groups of so few tokens that one product may serve all of a group."""
+    part: dict[Scores, list[int]] = {}
+    for scores, made in heads.items():
+        if part and sum(len(s.slopes) for s in (*part, scores)) > MOST_TOKENS:
+            yield part
+            part = {}
+        part[scores] = made
+    if part:
+        yield part
 
 
 class Nodes:
@@ -200,8 +214,8 @@ class Nodes:
                 grid = grid_of(reads, scores.slopes, scores.offsets, values, self.dtype)
                 if grid is not None:
                     yield grid, plain.pop(scores)
-            if plain:
-                yield self._tables(plain, place, shifted), [k for made in plain.values() for k in made]
+            for part in _parts(plain):
+                yield self._tables(part, place, shifted), [k for made in part.values() for k in made]
 
     def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> Affine:
         columns: dict[tuple[int, int], int] = {(ONE, 0): 0}  # a row that a form reads twice has two columns

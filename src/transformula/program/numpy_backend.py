@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from transformula.kernel.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.powers_numpy import powers_work
-from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Step, Tables
+from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
 
 #: Floats of a chunk: what a core's cache holds.
 CHUNK_FLOATS = 1 << 19
@@ -52,72 +52,101 @@ def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piec
     width = min(step, columns.shape[1])
     buffer = np.empty((program.rows, width), dtype=columns.dtype)
     buffer[ONE] = 1
-    works = [_RUNNERS[type(s)](s, width) for s in program.steps]  # type: ignore[arg-type]
+    quiet: Quiet = {}
+    works = [_RUNNERS[type(s)](s, width, quiet) for s in program.steps]
     for start in range(0, columns.shape[1], step):
         part = columns[:, start : start + step]
         rows = buffer[:, : part.shape[1]]
         first = 1 + program.inputs
         rows[1:first] = part
         for s, work in zip(program.steps, works, strict=True):
-            work(rows, rows[first : first + s.width])
+            work(rows, first)
             first += s.width
         out[:, start : start + step] = rows[program.outputs]
 
 
-Work = Callable[[FloatArray, FloatArray], None]
+#: Appends a step's rows, the first of them at a place.
+Work = Callable[[FloatArray, int], None]
+#: Guards of the chunk at hand that are zero, by row.
+Quiet = dict[int, bool]
 
 
 def scores_kept(dtype: np.dtype[Any]) -> Any:
-    """A score whose exponential is just above the smallest normal number η; lower ones are raised to it.
+    """A score whose exponential is about 2 η, η the smallest normal number; lower ones are raised to it.
 
-    exp is slow where its result underflows. This changes an exponential by at most 1.2 η, where the claim allows
-    for one that is flushed to zero, and four times as much in all (`kernel.softmax.flushed`).
+    exp is ten times slower where its result is closer to underflow. An exponential changes by at most 2.04 η, where
+    the claim has one η for one that is flushed: 2 + 5.1 Y instead of 2 + 3 Y a token and axis, of 4 + 8 Y that it
+    allows for in all (`kernel.softmax.flushed`).
     """
-    return dtype.type(np.log(np.finfo(dtype).tiny) + 0.1)
+    return dtype.type(np.log(np.finfo(dtype).tiny) + 0.71)
 
 
-def _affine(step: Affine, width: int) -> Work:
-    def work(rows: FloatArray, out: FloatArray) -> None:
-        np.matmul(step.matrix, rows[step.reads], out=out)
+def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray], None]:
+    """What writes matrix @ rows[reads]: rows that stand together, more or less, are not copied."""
+    first, last = int(reads.min()), int(reads.max()) + 1
+    if last - first > 2 * len(reads) or len(np.unique(reads)) < len(reads):
+        return lambda rows, out: np.matmul(matrix, rows[reads], out=out)
+    wide = np.zeros((len(matrix), last - first), dtype=matrix.dtype)
+    wide[:, reads - first] = matrix
+    return lambda rows, out: np.matmul(wide, rows[first:last], out=out)
+
+
+def _affine(step: Affine, width: int, quiet: Quiet) -> Work:
+    read = _reader(step.reads, step.matrix)
+
+    def work(rows: FloatArray, first: int) -> None:
+        out = rows[first : first + step.width]
+        read(rows, out)
         if step.bend:
             np.maximum(out, 0, out=out)
 
-    return partial(_guarded, step, work) if step.guard else work
+    return partial(_guarded, step, work, quiet) if step.guard else work
 
 
-def _guarded(step: Affine, work: Work, rows: FloatArray, out: FloatArray) -> None:
+def _guarded(step: Affine, work: Work, quiet: Quiet, rows: FloatArray, first: int) -> None:
     """Guards are zero almost always: the ends of the rows they read say so."""
     ends = np.array([(rows[row].min(), rows[row].max()) for row in step.reads[1:].tolist()]).T
     factors = step.matrix[:, 1:]
-    if (step.matrix[:, 0] + (np.minimum(factors, 0) @ ends[0] + np.maximum(factors, 0) @ ends[1]) < 0).all():
-        out[:] = 0
-    else:  # also where a row is not a number
-        work(rows, out)
+    most = step.matrix[:, 0] + np.minimum(factors, 0) @ ends[0] + np.maximum(factors, 0) @ ends[1]
+    zero = bool((most < 0).all())  # not where a row is not a number
+    if zero:
+        rows[first : first + step.width] = 0
+    else:
+        work(rows, first)
+    quiet.update(dict.fromkeys(range(first, first + step.width), zero))
 
 
-def _tables(step: Tables, width: int) -> Work:
+def _tables(step: Tables, width: int, quiet: Quiet) -> Work:
     buffer = np.empty((step.tokens, width), dtype=step.slopes.dtype)
     lowest = scores_kept(step.slopes.dtype)
     ends = list(zip(step.starts[:-1], step.starts[1:], step.sums, strict=True))
+    whole = _reader(step.reads, step.slopes)
+    readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], None]] = {}
 
-    def work(rows: FloatArray, out: FloatArray) -> None:
+    def read(rows: FloatArray, scores: FloatArray) -> None:
+        """The scores, from the rows that are not quiet."""
+        kept = tuple(not quiet.get(row, False) for row in step.reads.tolist())
+        if kept not in readers:
+            readers[kept] = whole if all(kept) else _reader(step.reads[list(kept)], step.slopes[:, list(kept)])
+        readers[kept](rows, scores)
+
+    def work(rows: FloatArray, first: int) -> None:
         scores = buffer[:, : rows.shape[1]]
-        np.matmul(step.slopes, rows[step.reads], out=scores)
+        read(rows, scores)
         if step.shifted:
             for start, stop, _ in ends:
                 scores[start:stop] -= scores[start:stop].max(axis=0)
             np.maximum(scores, lowest, out=scores)
         np.exp(scores, out=scores)
-        first = 0
         for start, stop, sums in ends:
             summed = sums @ scores[start:stop]
-            np.divide(summed[:-1], summed[-1], out=out[first : first + len(sums) - 1])
+            np.divide(summed[:-1], summed[-1], out=rows[first : first + len(sums) - 1])
             first += len(sums) - 1
 
     return work
 
 
-def _grid(step: Grid, width: int) -> Work:
+def _grid(step: Grid, width: int, quiet: Quiet) -> Work:
     if all(w is not None for w in step.windows):
         return partial(_windowed, step, [crossings(a, b) for a, b in zip(step.slopes, step.offsets, strict=True)])
     return partial(_whole_grid, step)
@@ -125,12 +154,13 @@ def _grid(step: Grid, width: int) -> Work:
 
 def _softmax(scores: FloatArray) -> FloatArray:
     scores -= scores.max(axis=0)
+    np.maximum(scores, scores_kept(scores.dtype), out=scores)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=0)
     return scores
 
 
-def _whole_grid(step: Grid, rows: FloatArray, out: FloatArray) -> None:
+def _whole_grid(step: Grid, rows: FloatArray, first: int) -> None:
     """One softmax an axis, then the values contracted with them, the first axis by a matrix product."""
     weights = [
         _softmax(a[:, None] * rows[row] + b[:, None])
@@ -140,18 +170,18 @@ def _whole_grid(step: Grid, rows: FloatArray, out: FloatArray) -> None:
     result = step.values.reshape(shape[0], -1).T @ weights[0]
     for axis, w in enumerate(weights[1:], start=1):
         result = np.einsum("jks,js->ks", result.reshape(shape[axis], -1, result.shape[-1]), w)
-    out[:] = result
+    rows[first : first + step.width] = result
 
 
-def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, out: FloatArray) -> None:
+def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int) -> None:
     """The same where only a few tokens around the leading one have a weight."""
     total: FloatArray | None = None
     place: FloatArray | None = None
     for row, a, b, edge, size in zip(step.reads.tolist(), step.slopes, step.offsets, edges, step.windows, strict=True):
         u, reach = rows[row], size or 0
         leader = np.searchsorted(edge, u)
-        first = np.clip(leader - reach, 0, len(a) - 2 * reach - 1)
-        index = first + np.arange(2 * reach + 1)[:, None]
+        lowest = np.clip(leader - reach, 0, len(a) - 2 * reach - 1)
+        index = lowest + np.arange(2 * reach + 1)[:, None]
         w = _softmax(a[index] * u + b[index])
         if total is None or place is None:
             total, place = w, index
@@ -161,7 +191,7 @@ def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, out: FloatA
     assert total is not None and place is not None
     values = step.values.reshape(-1, step.width)
     for column in range(step.width):
-        np.einsum("ts,ts->s", total, values[:, column][place], out=out[column])
+        np.einsum("ts,ts->s", total, values[:, column][place], out=rows[first + column])
 
 
 _RUNNERS: dict[type[Step], Callable[..., Work]] = {Affine: _affine, Tables: _tables, Grid: _grid, Powers: powers_work}

@@ -122,13 +122,7 @@ class _Writer(GraphWriter):
     def tables(self, name: str, step: Tables) -> str:
         if not step.shifted:
             powers = self.node(f"{name}.exp", "Exp", self.product(f"{name}.scores", step.slopes, step.reads))
-            above, below = np.zeros((2, step.width, step.tokens), dtype=self.dtype)
-            first = 0
-            for start, stop, values in zip(step.starts[:-1], step.starts[1:], step.values, strict=True):
-                above[first : first + len(values), start:stop] = values
-                below[first : first + len(values), start:stop] = 1
-                first += len(values)
-            return self.quotient(name, powers, above, below)
+            return self.quotient(name, powers, *step.dense)
         parts = []
         for g, (start, stop, values) in enumerate(zip(step.starts[:-1], step.starts[1:], step.values, strict=True)):
             scores = self.product(f"{name}.{g}.scores", step.slopes[start:stop], step.reads)

@@ -30,19 +30,20 @@ class _Block:
         return cls(np.ascontiguousarray(step.directions[tokens]), tuple(terms))
 
 
-def powers_work(step: Powers, width: int) -> Callable[[FloatArray, FloatArray], None]:
+def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, int], None]:
     """What adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
     starts = range(0, len(step.directions), BLOCK_TOKENS)
     blocks = [_Block.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
     height = min(BLOCK_TOKENS, len(step.directions))
     buffers = [np.empty((height, width), dtype=step.directions.dtype) for _ in range(2)]
-    first, last = int(step.reads[0]), int(step.reads[-1]) + 1  # the inputs stand together
+    inputs = slice(int(step.reads[0]), int(step.reads[-1]) + 1)  # they stand together
 
-    def work(rows: FloatArray, out: FloatArray) -> None:
+    def work(rows: FloatArray, first: int) -> None:
+        out = rows[first : first + step.width]
         out[:] = 0
         for block in blocks:
             t, power = (b[: len(block.directions), : rows.shape[1]] for b in buffers)
-            np.matmul(block.directions, rows[first:last], out=t)
+            np.matmul(block.directions, rows[inputs], out=t)
             for output, (coefficients, used) in enumerate(block.terms):
                 if len(used) > 1:
                     out[output] += _power_sum(coefficients, used, t, power)

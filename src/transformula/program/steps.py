@@ -75,6 +75,17 @@ class Tables:
         return len(self.slopes)
 
     @cached_property
+    def dense(self) -> tuple[FloatArray, FloatArray]:
+        """Rows × tokens: values where a token belongs to a row's table, and ones in their place; else zero."""
+        above, below = np.zeros((2, self.width, self.tokens), dtype=self.slopes.dtype)
+        first = 0
+        for start, stop, values in zip(self.starts[:-1], self.starts[1:], self.values, strict=True):
+            above[first : first + len(values), start:stop] = values
+            below[first : first + len(values), start:stop] = 1
+            first += len(values)
+        return above, below
+
+    @cached_property
     def sums(self) -> tuple[FloatArray, ...]:
         """For each softmax its values, and a last row of ones: numerators and denominator in one product."""
         return tuple(np.concatenate([v, np.ones_like(v[:1])]) for v in self.values)

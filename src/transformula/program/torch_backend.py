@@ -111,12 +111,16 @@ class AffineModule(nn.Module):
 
 
 class TablesModule(nn.Module):
-    """Softmax tables of one layer."""
+    """Softmax tables of one layer; ``own`` says which tokens are a table's."""
+
+    own: torch.Tensor
 
     def __init__(self, step: Tables) -> None:
         super().__init__()
         self.slopes = _number(step.slopes)
-        self.values = nn.ParameterList(map(_number, step.values))
+        above, below = step.dense
+        self.values = _number(above)
+        self.register_buffer("own", torch.from_numpy(below))
         self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
         self.shifted, self.lowest = step.shifted, float(scores_kept(step.slopes.dtype))
 
@@ -124,11 +128,20 @@ class TablesModule(nn.Module):
         """The new rows."""
         scores = self.slopes @ rows
         if not self.shifted:
-            parts = scores.exp().split(self.sizes)
+            powers = scores.exp()
         else:
-            below = [s - s.amax(dim=0).detach() for s in scores.split(self.sizes)]
-            parts = tuple(s.clamp(min=self.lowest).exp() for s in below)
-        return torch.cat([(v @ e) / e.sum(dim=0) for v, e in zip(self.values, parts, strict=True)])
+            powers = torch.cat([_shifted(s, self.lowest) for s in scores.split(self.sizes)])
+        return ((self.values * self.own) @ powers) / (self.own @ powers)
+
+
+def _shifted(scores: torch.Tensor, lowest: float) -> torch.Tensor:
+    """exp(scores less the largest)."""
+    return (scores - scores.amax(dim=0).detach()).clamp(min=lowest).exp()
+
+
+def _softmax(scores: torch.Tensor, lowest: float) -> torch.Tensor:
+    powers = _shifted(scores, lowest)
+    return powers / powers.sum(dim=0)
 
 
 class GridModule(nn.Module):
@@ -136,7 +149,7 @@ class GridModule(nn.Module):
 
     def __init__(self, step: Grid) -> None:
         super().__init__()
-        self.windows = step.windows
+        self.windows, self.lowest = step.windows, float(scores_kept(step.values.dtype))
         self.windowed = all(w is not None for w in step.windows)
         self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
         self.values = _number(step.values)
@@ -151,7 +164,7 @@ class GridModule(nn.Module):
     def contract(self, rows: torch.Tensor) -> torch.Tensor:
         """All tokens."""
         weights = [
-            torch.softmax(a[:, None] * u + b[:, None], dim=0)
+            _softmax(a[:, None] * u + b[:, None], self.lowest)
             for u, a, b in zip(rows, self.slopes, self.offsets, strict=True)
         ]
         shape = self.values.shape
@@ -171,7 +184,7 @@ class GridModule(nn.Module):
             leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
             first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
             index = first + torch.arange(2 * reach + 1, device=rows.device)[:, None]
-            w = torch.softmax(a[index] * u + b[index], dim=0)
+            w = _softmax(a[index] * u + b[index], self.lowest)
             total = (total[:, None] * w).reshape(count, rows.shape[1])
             place = (place[:, None] * a.shape[0] + index).reshape(count, rows.shape[1])
         return (total * self.values.reshape(-1, self.values.shape[-1]).T[:, place]).sum(dim=1)
