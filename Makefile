@@ -43,6 +43,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/runtimes.py
 
 cases: setup
 	$(BIN)/python benchmarks/cases.py

@@ -12,24 +12,23 @@ same way.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
-
-import csv
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 import transformula as tf
 from compiling import F2, F2_BOX
@@ -130,7 +129,7 @@ def _mlp(inputs: int, outputs: int, layers: int, parameters: int) -> bytes:
     class Network(GraphWriter):
         def graph(self, onnx: Any) -> Any:
             made = "x"
-            for k, (rows, columns) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+            for k, (rows, columns) in enumerate(pairwise(sizes)):
                 parts = [
                     self.constant(f"{k}.w", rng.normal(size=(rows, columns))),
                     self.constant(f"{k}.b", np.ones(columns)),
@@ -156,7 +155,7 @@ def main() -> int:
     torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    with tempfile.TemporaryDirectory() as scratch:
+    with threadpool_limits(1), tempfile.TemporaryDirectory() as scratch:
         found = {
             name: measure(m, given.points) for name, m in models(given.models or Path(scratch), given.names).items()
         }

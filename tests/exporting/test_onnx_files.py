@@ -62,7 +62,7 @@ def _initializer(m, end):
 def _nudge(m):
     tensor = _initializer(m, ".scores.matrix")
     array = onnx.numpy_helper.to_array(tensor).copy()
-    array[1, np.flatnonzero(array[1])[0]] *= 1 + 2**-52
+    array.flat[np.flatnonzero(array)[0]] *= 1 + 2**-52
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
 
 

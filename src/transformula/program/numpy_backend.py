@@ -81,7 +81,7 @@ def scores_kept(dtype: np.dtype[Any]) -> Any:
     return dtype.type(np.log(np.finfo(dtype).tiny) + 0.71)
 
 
-def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray], None]:
+def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray], object]:
     """What writes matrix @ rows[reads]: rows that stand together, more or less, are not copied."""
     first, last = int(reads.min()), int(reads.max()) + 1
     if last - first > 2 * len(reads) or len(np.unique(reads)) < len(reads):
@@ -121,7 +121,7 @@ def _tables(step: Tables, width: int, quiet: Quiet) -> Work:
     lowest = scores_kept(step.slopes.dtype)
     ends = list(zip(step.starts[:-1], step.starts[1:], step.sums, strict=True))
     whole = _reader(step.reads, step.slopes)
-    readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], None]] = {}
+    readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], object]] = {}
 
     def read(rows: FloatArray, scores: FloatArray) -> None:
         """The scores, from the rows that are not quiet."""

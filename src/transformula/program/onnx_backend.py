@@ -15,7 +15,7 @@ import numpy as np
 from transformula.kernel.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.numpy_backend import scores_kept
-from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables
+from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
 from transformula.transformers.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter, file_bytes
 
 _INT64 = 7  # of onnx.TensorProto, without importing it
@@ -40,7 +40,7 @@ class _Writer(GraphWriter):
         super().__init__(program.dtype)
         self.program, self.sequence = program, sequence
         self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
-        self.made: list[str] = []
+        self.made: dict[int, str] = {}
         self.joined: dict[tuple[int, ...], str] = {}
 
     def graph(self, onnx: Any) -> Any:
@@ -51,10 +51,8 @@ class _Writer(GraphWriter):
         batch = self.node("x.batch", "Shape", x, start=0, end=1)
         shape = self.node("one.shape", "Concat", self.constant("1", [1]), batch, axis=0)
         one = onnx.numpy_helper.from_array(np.ones(1, dtype=self.dtype))
-        self.made.append(self.node("one", "ConstantOfShape", shape, value=one))
-        self.made.append(self.node("inputs", "Transpose", x, perm=[1, 0]))
-        for k, step in enumerate(program.steps):
-            self.made.append(_WRITERS[type(step)](self, f"steps.{k}", step))  # type: ignore[operator]
+        self.made[0] = self.node("one", "ConstantOfShape", shape, value=one)
+        self.made[1] = self.node("inputs", "Transpose", x, perm=[1, 0])
         self.read_out()
         flat = len(program.outputs) * program.positions, program.inputs * program.positions
         ends = [[BATCH, flat[1]], [BATCH, flat[0]]] if self.sequence is None else [[BATCH, *self.sequence]] * 2
@@ -84,11 +82,50 @@ class _Writer(GraphWriter):
         """An array that holds the rows, and where they are in it."""
         owners = self.owners(reads)
         if owners not in self.joined:
-            names = [self.made[k] for k in owners]
+            names = [self.array(k) for k in owners]
             joined = "rows." + ".".join(map(str, owners))
             self.joined[owners] = names[0] if len(names) == 1 else self.node(joined, "Concat", *names, axis=0)
         held = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in owners])
         return self.joined[owners], np.searchsorted(held, reads)
+
+    def array(self, owner: int) -> str:
+        """What somebody made, written when it is first asked for: what is only read through `arguments` never is."""
+        if owner not in self.made:
+            step = self.program.steps[owner - 2]
+            self.made[owner] = _WRITERS[type(step)](self, f"steps.{owner - 2}", step)
+        return self.made[owner]
+
+    def expanded(self, row: int) -> tuple[dict[int, float], bool]:
+        """A row as a form of earlier rows (itself, if it is none), and whether it is a guard.
+
+        A guard is ± an argument and a constant. It may be taken from what the argument reads: it is the same for
+        all tokens of its table, so how it is rounded does not matter.
+        """
+        owner = int(np.searchsorted(self.starts, row, side="right")) - 1
+        step = self.program.steps[owner - 2] if owner > 1 else None
+        if not isinstance(step, Affine) or step.bend > step.guard or len({*step.reads}) < len(step.reads):
+            return {row: 1.0}, False
+        factors = step.matrix[row - self.starts[owner]].tolist()
+        form = {int(r): f for r, f in zip(step.reads, factors, strict=True) if f}
+        if not step.guard:
+            return form, False
+        ((argument, sign),) = ((r, f) for r, f in form.items() if r != ONE)
+        outer = {r: sign * f for r, f in self.expanded(argument)[0].items()}
+        outer[ONE] = outer.get(ONE, 0.0) + form.get(ONE, 0.0)
+        return outer, True
+
+    def arguments(self, name: str, reads: Rows) -> str:
+        """The rows that a layer of tables reads, by one product and one Max; empty where there is nothing to gain."""
+        forms = [self.expanded(row) for row in reads.tolist()]
+        if all(form == {row: 1.0} for row, (form, _) in zip(reads.tolist(), forms, strict=True)):
+            return ""
+        base = np.array(sorted({r for form, _ in forms for r in form}))
+        matrix = np.array([[form.get(int(r), 0.0) for r in base] for form, _ in forms])
+        rows = self.product(f"{name}.arguments", matrix, base)
+        if any(guard for _, guard in forms):
+            floor = np.array([[0.0 if guard else -np.inf] for _, guard in forms])
+            rows = self.node(f"{name}.guarded", "Max", rows, self.constant(f"{name}.floor", floor))
+        return rows
 
     def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
         """matrix @ rows[reads]."""
@@ -120,15 +157,21 @@ class _Writer(GraphWriter):
         return self.node(name, "Relu", made) if step.bend else made
 
     def tables(self, name: str, step: Tables) -> str:
+        asked = self.arguments(name, step.reads)
         if not step.shifted:
-            powers = self.node(f"{name}.exp", "Exp", self.product(f"{name}.scores", step.slopes, step.reads))
+            powers = self.node(f"{name}.exp", "Exp", self.scores(name, step.slopes, step.reads, asked))
             return self.quotient(name, powers, *step.dense)
         parts = []
         for g, (start, stop, values) in enumerate(zip(step.starts[:-1], step.starts[1:], step.values, strict=True)):
-            scores = self.product(f"{name}.{g}.scores", step.slopes[start:stop], step.reads)
+            scores = self.scores(f"{name}.{g}", step.slopes[start:stop], step.reads, asked)
             powers = self.shifted(f"{name}.{g}", scores)
             parts.append(self.quotient(f"{name}.{g}", powers, values, np.ones_like(values)))
         return parts[0] if len(parts) == 1 else self.node(name, "Concat", *parts, axis=0)
+
+    def scores(self, name: str, slopes: FloatArray, reads: Rows, asked: str) -> str:
+        if not asked:
+            return self.product(f"{name}.scores", slopes, reads)
+        return self.node(f"{name}.scores", "MatMul", self.constant(f"{name}.scores.matrix", slopes), asked)
 
     def quotient(self, name: str, powers: str, above: FloatArray, below: FloatArray) -> str:
         sums = [
