@@ -1,12 +1,7 @@
-"""One model in every runtime, beside the floor that its arithmetic sets: one table, and JSON.
+"""One model in every runtime, beside the floor that its arithmetic sets: one table, JSON, and docs/runtimes.md.
 
-The *floor* of a model with M tokens in all tables it reads (a polynomial: M directions) is ``np.exp`` of points × M
-numbers and one product of that array with an M × M matrix, in the same run. Everything runs on one core, in
-float64; seconds are that core's time, the best of several runs, whatever else the machine does. *Latency* is a
-batch of one in onnxruntime, beside a ReLU network of as many layers and about as many parameters, written in the
-same way.
-
-``python benchmarks/runtimes.py [--models FOLDER] [--json FILE] [--points N] [NAME ...]``; models are kept in FOLDER.
+``python benchmarks/runtimes.py [--models FOLDER] [--json FILE] [--points N] [NAME ...]``: models are kept in FOLDER;
+with names nothing is written to docs.
 """
 
 from __future__ import annotations
@@ -44,6 +39,21 @@ NAMED: dict[str, tuple[str, str, float | None]] = {
     "sin x1 + sin x2": ("sin(x1) + sin(x2)", "x1..x2=-3..3", 1e-6),
     "exp(-x*y)*sin(3x+y)": ("exp(-x*y)*sin(3*x + y)", "x=0..2, y=0..2", 1e-5),
 }
+PAGE = HERE.parent / "docs" / "runtimes.md"
+HEADER = """# The runtimes, and the floor
+
+One program in NumPy (`model(array)`), torch (`model(tensor)`) and onnxruntime (`export --to onnx`): {points:,} points, float64, on
+one core. Written by `make bench`.
+
+- *floor*: `np.exp` of points × M numbers and one product of that array with an M × M matrix, in the same run. M is the number
+  of tokens of all tables that are read (a polynomial: its directions). *low floor*: the product is with one vector.
+- *ms* are of one core's time, the best of several runs, whatever else the machine does; in brackets multiples of
+  the floor.
+- *formula*: the formula itself, node by node, in NumPy.
+- *latency*: a batch of one in onnxruntime; *MLP*: a ReLU network of as many layers and about as many parameters, written as
+  an ONNX file in the same way.
+
+"""
 RUNTIMES = ("ndarray", "tensor", "onnx")
 TARGET = 3.0
 
@@ -96,7 +106,7 @@ def measure(model: tf.Model, points: int) -> dict[str, Any]:
     tokens = model.program.tokens
     size = max(tokens, 1)
     scores, values = rng.uniform(-5, 0, size=(points, size)), rng.normal(size=(size, size))
-    floor = milliseconds(lambda: np.exp(scores) @ values)
+    floor, low_floor = (milliseconds(lambda v=v: np.exp(scores) @ v) for v in (values, values[0]))
     times = {name: milliseconds(run) for name, run in runs.items()}
     one, mlp = x[:1], _session(_mlp(len(low), model.weights.outputs, model.layers, model.parameter_count))
     return {
@@ -104,6 +114,7 @@ def measure(model: tf.Model, points: int) -> dict[str, Any]:
         "layers": model.layers,
         "tokens": tokens,
         "floor_ms": floor,
+        "low_floor_ms": low_floor,
         "formula_ms": milliseconds(lambda: [evaluate(e, names, columns) for e in expressions]),
         **{f"{name}_ms": t for name, t in times.items()},
         **{f"{name}_floors": t / floor for name, t in times.items()},
@@ -142,6 +153,14 @@ def _mlp(inputs: int, outputs: int, layers: int, parameters: int) -> bytes:
     return file_bytes(Network("float64"), 0, {}, "")
 
 
+def _cells(name: str, row: dict[str, Any]) -> list[str]:
+    """A line of the table."""
+    times = [f"{row[key]:.1f}" for key in ("low_floor_ms", "floor_ms", "formula_ms")]
+    runs = [f"{row[f'{r}_ms']:.1f} ({row[f'{r}_floors']:.1f}x)" for r in RUNTIMES]
+    latency = [f"{row[key]:.0f}" for key in ("latency_us", "mlp_latency_us")]
+    return [name.replace("*", r"\*"), str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
+
+
 def main() -> int:
     """Measure, print, write; the exit code says whether every runtime is within the target."""
     parser = argparse.ArgumentParser()
@@ -159,14 +178,15 @@ def main() -> int:
         found = {
             name: measure(m, given.points) for name, m in models(given.models or Path(scratch), given.names).items()
         }
-    table = Table(title=f"{given.points:,} points, float64, one core; in brackets multiples of the floor")
-    for title in ("model", "layers", "tokens", "floor ms", "formula ms", *RUNTIMES, "latency us", "MLP us"):
-        table.add_column(title, justify="left" if title == "model" else "right")
-    for name, row in found.items():
-        cells = (f"{row[f'{r}_ms']:.1f} ({row[f'{r}_floors']:.1f}x)" for r in RUNTIMES)
-        counts = str(row["layers"]), str(row["tokens"]), f"{row['floor_ms']:.1f}", f"{row['formula_ms']:.1f}"
-        table.add_row(name, *counts, *cells, f"{row['latency_us']:.0f}", f"{row['mlp_latency_us']:.0f}")
+    titles = ("model", "layers", "tokens", "low floor", "floor", "formula", *RUNTIMES, "latency us", "MLP us")
+    lines = [_cells(name, row) for name, row in found.items()]
+    table = Table(*titles, title=f"{given.points:,} points, float64, one core: ms, in brackets multiples of the floor")
+    for line in lines:
+        table.add_row(*line)
     Console(width=150).print(table)
+    if not given.names:
+        ruled = [titles, ["---"] * len(titles), *lines]
+        PAGE.write_text(HEADER.format(points=given.points) + "".join(f"| {' | '.join(r)} |\n" for r in ruled))
     if given.json is not None:
         given.json.write_text(json.dumps({"points": given.points, "models": found}, indent=1) + "\n")
     return int(any(row[f"{r}_floors"] > TARGET for row in found.values() for r in RUNTIMES))

@@ -174,6 +174,17 @@ def test_gradients_are_those_of_the_blocks(name, circuits):
     assert torch.allclose(*gradients, rtol=1e-6, atol=1e-6 * float(gradients[1].abs().max()))
 
 
+@pytest.mark.parametrize("name", ["lookup", "partition", "circuit", "polynomial"])
+def test_a_module_may_be_cast_to_a_narrower_format(name, circuits):
+    """Scores that need no shift in float64 would overflow in float32."""
+    model = exported(name, "float64", circuits)
+    x = rows_of(model, 50)
+    with torch.no_grad():
+        found = model.to_torch().float()(torch.from_numpy(x).float()).numpy()
+    assert found.dtype == np.float32
+    assert np.abs(found - reference.run(model.weights, x)).max() < 0.1
+
+
 def test_one_layer_models_without_tables_are_programs_too():
     model = model_named("no table")
     assert model.program.tokens == 0

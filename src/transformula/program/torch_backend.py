@@ -7,6 +7,7 @@ there. Under torch.compile and torch.export the graph is that of a single chunk 
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -16,13 +17,12 @@ from torch.utils.checkpoint import checkpoint
 
 from transformula.kernel.weights import FloatArray
 from transformula.program.grids import crossings
-from transformula.program.numpy_backend import scores_kept
 from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables
 
 #: Floats that the intermediates of a chunk may take.
 BUDGET_FLOATS = 1 << 22
 #: The same on a CPU: what a core's cache holds.
-CPU_FLOATS = 1 << 19
+CPU_FLOATS = 1 << 20
 
 
 def _number(array: FloatArray) -> nn.Parameter:
@@ -122,25 +122,26 @@ class TablesModule(nn.Module):
         self.values = _number(above)
         self.register_buffer("own", torch.from_numpy(below))
         self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
-        self.shifted, self.lowest = step.shifted, float(scores_kept(step.slopes.dtype))
+        self.shifted, self.dtype = step.shifted, self.slopes.dtype
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
         scores = self.slopes @ rows
-        if not self.shifted:
+        if not self.shifted and scores.dtype == self.dtype:
             powers = scores.exp()
-        else:
-            powers = torch.cat([_shifted(s, self.lowest) for s in scores.split(self.sizes)])
+        else:  # also where the module was cast to a narrower format, in which they might overflow
+            powers = torch.cat([_shifted(s) for s in scores.split(self.sizes)])
         return ((self.values * self.own) @ powers) / (self.own @ powers)
 
 
-def _shifted(scores: torch.Tensor, lowest: float) -> torch.Tensor:
-    """exp(scores less the largest)."""
+def _shifted(scores: torch.Tensor) -> torch.Tensor:
+    """exp(scores less the largest); `numpy_backend.scores_kept` says why they are not taken from further below."""
+    lowest = math.log(torch.finfo(scores.dtype).tiny) + 0.71
     return (scores - scores.amax(dim=0).detach()).clamp(min=lowest).exp()
 
 
-def _softmax(scores: torch.Tensor, lowest: float) -> torch.Tensor:
-    powers = _shifted(scores, lowest)
+def _softmax(scores: torch.Tensor) -> torch.Tensor:
+    powers = _shifted(scores)
     return powers / powers.sum(dim=0)
 
 
@@ -149,7 +150,7 @@ class GridModule(nn.Module):
 
     def __init__(self, step: Grid) -> None:
         super().__init__()
-        self.windows, self.lowest = step.windows, float(scores_kept(step.values.dtype))
+        self.windows = step.windows
         self.windowed = all(w is not None for w in step.windows)
         self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
         self.values = _number(step.values)
@@ -164,8 +165,7 @@ class GridModule(nn.Module):
     def contract(self, rows: torch.Tensor) -> torch.Tensor:
         """All tokens."""
         weights = [
-            _softmax(a[:, None] * u + b[:, None], self.lowest)
-            for u, a, b in zip(rows, self.slopes, self.offsets, strict=True)
+            _softmax(a[:, None] * u + b[:, None]) for u, a, b in zip(rows, self.slopes, self.offsets, strict=True)
         ]
         shape = self.values.shape
         result = self.values.reshape(shape[0], -1).T @ weights[0]
@@ -184,7 +184,7 @@ class GridModule(nn.Module):
             leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
             first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
             index = first + torch.arange(2 * reach + 1, device=rows.device)[:, None]
-            w = _softmax(a[index] * u + b[index], self.lowest)
+            w = _softmax(a[index] * u + b[index])
             total = (total[:, None] * w).reshape(count, rows.shape[1])
             place = (place[:, None] * a.shape[0] + index).reshape(count, rows.shape[1])
         return (total * self.values.reshape(-1, self.values.shape[-1]).T[:, place]).sum(dim=1)
