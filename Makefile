@@ -54,6 +54,7 @@ docs: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/runtimes.py
 
 cases: setup
 	$(BIN)/python benchmarks/cases.py

@@ -31,6 +31,8 @@ from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
 from transformula.kernel.weights import Weights
 from transformula.optional import require
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.steps import Program
 from transformula.saving import STDOUT, write_file
 from transformula.transformers import files, reference
 from transformula.transformers.exact import run_exact
@@ -38,8 +40,9 @@ from transformula.transformers.matrices import memory_tokens, most_heads
 from transformula.transformers.rows import Ends, as_asked, as_rows
 
 if TYPE_CHECKING:
+    import torch
+
     from transformula.inside import NamedTrace, Table, Wires
-    from transformula.transformers.torch_executor import TransformerModule
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +129,11 @@ class Model:
         """The weights read back: a `Ridge`, the heads of one layer, or the blocks of a circuit."""
         return self.family.read(self.weights)
 
+    @cached_property
+    def program(self) -> Program:
+        """What the weights compute, as steps on arrays: what NumPy, torch and ONNX run."""
+        return self.made_by.program(self.weights, self.box, lambda: self.reading)
+
     @property
     def degree(self) -> int:
         """Degree of a polynomial model."""
@@ -146,7 +154,7 @@ class Model:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
         self._warn_outside(rows)
-        values = self.family.run(self.weights, self.reading, rows)
+        values = run_numpy(self.program, rows)
         return as_asked(values, single, self.sequence)
 
     def _warn_outside(self, rows: Any) -> None:
@@ -162,9 +170,18 @@ class Model:
 
         rows, single = self._rows(x)
         rows = rows.to(getattr(torch, self.weights.dtype))
-        fast = self.family.run_torch
-        values = self.to_torch().to(rows.device)(rows) if fast is None else fast(self.reading, rows)
+        values = self._module(str(rows.device))(rows)
         return as_asked(values, single, self.sequence)
+
+    @cached_property
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        return {}
+
+    def _module(self, device: str) -> torch.nn.Module:
+        """The program on a device, its numbers fixed: gradients are those of the points."""
+        if device not in self._modules:
+            self._modules[device] = self.to_torch().to(device).requires_grad_(False)
+        return self._modules[device]
 
     def _rows(self, x: Any) -> tuple[Any, bool]:
         return as_rows(x, self.weights.inputs, self.sequence)
@@ -229,15 +246,22 @@ class Model:
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
-    def to_torch(self) -> TransformerModule:
-        """The blocks as a trainable `torch.nn.Module` with the same weights."""
+    def to_torch(self, blocks: bool = False) -> torch.nn.Module:
+        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as it is written."""
         require("to_torch", "torch")
-        from transformula.transformers.torch_executor import TransformerModule
+        if blocks:
+            from transformula.transformers.torch_executor import TransformerModule
 
-        return TransformerModule(self.weights)
+            return TransformerModule(self.weights)
+        from transformula.program.torch_backend import ProgramModule
 
-    def to_onnx(self, path: str | Path, unverified: bool = False) -> Path:
-        """Write an ONNX file with its claim, which is proven first unless ``unverified``: see docs/export.md."""
+        return ProgramModule(self.program)
+
+    def to_onnx(self, path: str | Path, blocks: bool = False, unverified: bool = False) -> Path:
+        """Write an ONNX file with its claim, which is proven first unless ``unverified``: see docs/export.md.
+
+        It holds the model's program, or with ``blocks`` the Transformer as it is written.
+        """
         from transformula.exporting.onnx_files import onnx_bytes
 
         path = Path(path)
@@ -245,8 +269,7 @@ class Model:
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
         if not unverified:
             proofs.require_proof(self.packed, self.certificate)
-        data = onnx_bytes(self.packed, self.certificate, proven=self.proven)
-        write_file(path, data)
+        write_file(path, onnx_bytes(self.packed, self.certificate, blocks=blocks, proven=self.proven))
         return path
 
     def save(self, folder: str | Path) -> Path:

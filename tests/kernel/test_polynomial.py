@@ -19,8 +19,10 @@ from transformula.kernel.errors import FormulaError, InputError, NotProvenError,
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.parsing import parse
 from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.ridge import read_ridge
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.ridges import ridge_program
 from transformula.transformers.reference import run
-from transformula.transformers.ridge import read_ridge, run_fast
 
 NONE = Evidence({})
 
@@ -108,7 +110,7 @@ def test_no_path_exceeds_the_claim(dtype):
     assert 10 * u < proof.rounding < 1e5 * u  # neither nothing nor absurdly loose
     rng = np.random.default_rng(0)
     x = np.vstack([rng.uniform((-2, -1), (2, 3), (300, 2)), [(-2, -1), (-2, 3), (2, -1), (2, 3)]])
-    for values in (run(weights, x), run_fast(read_ridge(weights).fast, x)):
+    for values in (run(weights, x), run_numpy(ridge_program(read_ridge(weights)), x)):
         for (a, b), got in zip(x.tolist(), values[:, 0].tolist(), strict=True):
             a, b = Fraction(a), Fraction(b)
             assert abs(a**3 / 3 - 5 * a * b + Fraction(1, 7) - Fraction(got)) <= Fraction(proof.rounding)

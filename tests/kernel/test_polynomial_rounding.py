@@ -19,20 +19,19 @@ from support.polynomials import dense, polynomials, text_of, value_of
 from transformula.errors import InputError
 from transformula.kernel.balls import precision
 from transformula.kernel.rounding import FORMATS
+from transformula.program.numpy_backend import run_numpy
 from transformula.transformers.reference import run
-from transformula.transformers.ridge import read_ridge, run_fast, run_fast_torch
 
 
 def _paths(model):
     """Every float path the claim is about."""
     dtype = getattr(torch, model.weights.dtype)
-    fast = read_ridge(model.weights).fast
-    module = model.to_torch()
+    module, blocks = model.to_torch(), model.to_torch(blocks=True)
     return {
         "reference": lambda x: run(model.weights, x),
+        "torch blocks": lambda x: blocks(torch.from_numpy(np.asarray(x)).to(dtype)).detach().numpy(),
+        "numpy": lambda x: run_numpy(model.program, x),
         "torch": lambda x: module(torch.from_numpy(np.asarray(x)).to(dtype)).detach().numpy(),
-        "fast": lambda x: run_fast(fast, x),
-        "fast torch": lambda x: run_fast_torch(fast, torch.from_numpy(np.asarray(x)).to(dtype)).numpy(),
     }
 
 

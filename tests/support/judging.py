@@ -9,22 +9,21 @@ import numpy as np
 
 from support.folders import Opened
 from support.one_layer_models import points_of, truth
+from transformula.errors import RefutedError
 from transformula.kernel.check import verify_files
 from transformula.kernel.files import unpack
 from transformula.kernel.weights import Weights
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.reading import read_tables
 from transformula.transformers import reference
-from transformula.transformers.circuit import NotCircuitError, read_circuit, run_circuit
-from transformula.transformers.one_layer import NotOneLayerError, read_heads, run_one_layer
 
 
 def runs(weights: Weights, x: np.ndarray) -> list[np.ndarray]:
     """Outputs by the definition and by every fast path that takes the weights."""
     with np.errstate(all="ignore"):
         found = [reference.run(weights, x)]
-        with suppress(NotCircuitError):
-            found.append(run_circuit(weights, read_circuit(weights), x))
-        with suppress(NotOneLayerError):
-            found.append(run_one_layer(weights, read_heads(weights), x))
+        with suppress(RefutedError):
+            found.append(run_numpy(read_tables(weights), x))
     return [values.astype(float) for values in found]
 
 

@@ -15,8 +15,11 @@ from transformula.kernel.balls import precision
 from transformula.kernel.files import unpack
 from transformula.kernel.weights import Attention, Block
 from transformula.packing import pack
-from transformula.transformers import circuit, reference
-from transformula.transformers.circuit import NotCircuitError, read_circuit, run_circuit
+from transformula.program import numpy_backend
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.reading import read_tables
+from transformula.transformers import reference
+from transformula.transformers.circuit import NotCircuitError, read_circuit
 from transformula.transformers.matrices import dense_matrix
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in SMALL for d in DTYPES])
@@ -42,7 +45,7 @@ def test_both_halves_of_the_claim(name, dtype, circuits, tmp_path):
     assert _largest(rows, [truth(model, point) for point in x]) <= model.certificate.approximation
     results = {
         "reference": reference.run(model.weights, x),
-        "fast": run_circuit(model.weights, read_circuit(model.weights), x),
+        "fast": run_numpy(model.program, x),
         "torch": model.to_torch()(torch.from_numpy(x.astype(dtype))).detach().numpy(),
         "model": np.asarray(model(x)).reshape(len(x), -1),
         "model on tensors": model(torch.from_numpy(x)).detach().numpy().reshape(len(x), -1),
@@ -61,7 +64,8 @@ def test_chunks_do_not_change_the_numbers(circuits, monkeypatch):
     model = circuits("kinks")
     x = points_of(model, 500)
     whole = model(x)
-    monkeypatch.setattr(circuit, "CHUNK_FLOATS", 1)
+    monkeypatch.setattr(numpy_backend, "CHUNK_FLOATS", 1)
+    monkeypatch.setattr(numpy_backend, "FEWEST", 7)
     np.testing.assert_allclose(model(x), whole, rtol=0, atol=1e-12)
 
 
@@ -156,7 +160,7 @@ def test_the_reader_refuses_what_is_out_of_place(kinks):
     for what, changed in cases.items():
         if what in harmless:
             np.testing.assert_allclose(
-                run_circuit(changed, read_circuit(changed), x),
+                run_numpy(read_tables(changed), x),
                 reference.run(changed, x),
                 rtol=0,
                 atol=1e-9,
@@ -188,6 +192,6 @@ def test_another_feed_forward_layer_is_run_as_defined_or_refused(kinks):
     ]
     x = np.random.default_rng(0).uniform([-1, 0], [1, 2], size=(20, 2))
     for case in cases:
-        np.testing.assert_allclose(run_circuit(case, read_circuit(case), x), reference.run(case, x), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(run_numpy(read_tables(case), x), reference.run(case, x), rtol=0, atol=1e-12)
     with pytest.raises(NotCircuitError, match="is written"):
         read_circuit(changed(output=_edited(layer.output, _set(kinks.slot("one"), 0, 1.0))))

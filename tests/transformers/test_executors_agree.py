@@ -11,10 +11,13 @@ from support.table import NAMES, POLYNOMIALS, compiled, table
 from transformula.errors import InputError
 from transformula.kernel.description import Description
 from transformula.kernel.files import unpack
+from transformula.kernel.ridge import read_ridge
 from transformula.packing import pack
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.ridges import ridge_program
+from transformula.program.torch_backend import ProgramModule
 from transformula.transformers.exact import run_exact
 from transformula.transformers.reference import run, trace
-from transformula.transformers.ridge import read_ridge, run_fast, run_fast_torch
 from transformula.transformers.torch_executor import TransformerModule
 
 CASES = {case.name: case for case in table()}
@@ -60,13 +63,13 @@ def test_exact_is_the_reference_without_rounding(name):
 def test_fast_paths_are_the_blocks(name, multi_head, dtype):
     case = compiled(name, multi_head, dtype)
     tolerance = 1e-12 if dtype == "float64" else 1e-4
-    fast = read_ridge(case.weights).fast
+    program = ridge_program(read_ridge(case.weights))
     blocks = run(case.weights, case.x)
     assert blocks.dtype == dtype
-    quick = run_fast(fast, case.x)
+    quick = run_numpy(program, case.x)
     assert quick.dtype == dtype and quick.shape == blocks.shape
     _close(blocks, quick, tolerance)
-    _close(blocks, run_fast_torch(fast, torch.from_numpy(case.x)), tolerance)
+    _close(blocks, ProgramModule(program)(torch.from_numpy(case.x)).detach(), tolerance)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,11 +100,11 @@ def test_exact_refuses_softmax():
 
 def test_the_fast_path_handles_every_number_of_rows():
     case = compiled("f2")
-    fast = read_ridge(case.weights).fast
+    program = ridge_program(read_ridge(case.weights))
     x = np.random.default_rng(1).uniform(-3, 3, size=(7003, 9))
-    whole = run_fast(fast, x)
+    whole = run_numpy(program, x)
     for rows in (0, 1, 63, 64, 65, 2978, 2979, 2980):
-        assert np.allclose(run_fast(fast, x[:rows]), whole[:rows], rtol=1e-13, atol=1e-11)
+        assert np.allclose(run_numpy(program, x[:rows]), whole[:rows], rtol=1e-13, atol=1e-11)
     _close(whole, run(case.weights, x))
 
 

@@ -20,9 +20,12 @@ from transformula.kernel.balls import precision
 from transformula.kernel.files import unpack
 from transformula.kernel.weights import Attention, Block
 from transformula.packing import pack
-from transformula.transformers import one_layer, reference
+from transformula.program import numpy_backend
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.reading import read_tables
+from transformula.transformers import reference
 from transformula.transformers.matrices import dense_matrix
-from transformula.transformers.one_layer import NotOneLayerError, read_heads, run_one_layer
+from transformula.transformers.one_layer import NotOneLayerError, read_heads
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in NAMES for d in DTYPES])
 
@@ -53,7 +56,7 @@ def test_every_executor_is_within_the_rounding(name, dtype):
     rows = [exact(point) for point in x]
     results = {
         "reference": reference.run(model.weights, x),
-        "fast": run_one_layer(model.weights, read_heads(model.weights), x),
+        "fast": run_numpy(model.program, x),
         "torch": model.to_torch()(torch.from_numpy(x.astype(dtype))).detach().numpy(),
         "model": np.asarray(model(x)).reshape(len(x), -1),
         "model on tensors": model(torch.from_numpy(x)).detach().numpy().reshape(len(x), -1),
@@ -86,7 +89,8 @@ def test_evaluation_does_not_depend_on_its_chunks(name, monkeypatch):
     model = model_named(name)
     x = points_of(model, 60)
     whole = model(x)
-    monkeypatch.setattr(one_layer, "CHUNK_FLOATS", 1)
+    monkeypatch.setattr(numpy_backend, "CHUNK_FLOATS", 1)
+    monkeypatch.setattr(numpy_backend, "FEWEST", 7)
     np.testing.assert_allclose(model(x), whole, rtol=1e-11, atol=1e-13)
     monkeypatch.setattr(reference, "CHUNK_FLOATS", 1)
     np.testing.assert_allclose(reference.run(model.weights, x), np.reshape(whole, (len(x), -1)), rtol=1e-9, atol=1e-11)
@@ -219,7 +223,7 @@ def test_what_nobody_reads_and_what_is_added_up_makes_no_difference():
         (edit(0, slot("y1"), 0.5), plain + 0.5),
     ]:
         changed = _changed(model, memory=memory)
-        found = run_one_layer(changed, read_heads(changed), x)
+        found = run_numpy(read_tables(changed), x)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found, reference.run(changed, x), rtol=0, atol=1e-12)
 

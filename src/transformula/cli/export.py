@@ -50,6 +50,9 @@ def export_command(
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not prove the claim first; what is written says so.")
     ] = False,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="onnx: the Transformer as written, instead of the program it comes to.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Prove a model's claim, write it for other tools, and measure how far they are from the reference.
@@ -62,6 +65,8 @@ def export_command(
 
     if layer_norm and to is not Format.torch:
         raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+    if blocks and to is not Format.onnx:
+        raise ExportError("--blocks is for --to onnx: plain torch.nn is always the blocks as written")
     if out == STDOUT and to is Format.torch:
         raise ExportError("--to torch writes a folder, which cannot go to stdout")
     check_stdout(out, json)
@@ -70,32 +75,34 @@ def export_command(
         if not unverified:
             with progress_bar(quiet=json):
                 proofs.require_proof(model.packed, model.certificate)
-        facts = _onnx(model, folder, out) if to is Format.onnx else _torch(model, folder, out, layer_norm)
+        facts = _onnx(model, folder, out, blocks) if to is Format.onnx else _torch(model, folder, out, layer_norm)
         facts["claim"] = status_entry(model.proven)
     facts["seconds"] = round(time.perf_counter() - start, 4)
     Output(json).facts(facts, title="exported", aside=out == STDOUT)
 
 
-def _onnx(model: Model, folder: Path, out: Path | None) -> dict[str, Any]:
+def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
     """Measure first: a file that a runtime gets wrong is not written."""
-    from transformula.exporting.onnx_files import onnx_bytes
+    from transformula.exporting.onnx_files import BLOCKS, PROGRAM, onnx_bytes
     from transformula.transformers import files
     from transformula.transformers.onnx_graph import OPSET, import_onnx, onnx_executor
 
     runtime = import_onnx(runtime=True)
-    data = onnx_bytes(model.packed, model.certificate, proven=model.proven)
+    data = onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=model.proven)
     shape, run = model.sequence, onnx_executor(data)
 
     def run_rows(rows: Any) -> Any:
         return run(rows if shape is None else rows.reshape(-1, *shape))
 
     parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
-    path = model.to_onnx(folder / files.ONNX_FILE if out is None else out, unverified=True)  # or proven above
+    where = folder / files.ONNX_FILE if out is None else out
+    path = model.to_onnx(where, blocks, unverified=True)  # or proven above
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
         "out": str(path),
         "format": "onnx",
+        "graph": BLOCKS if blocks else PROGRAM,
         "opset": OPSET,
         "dtype": model.weights.dtype,
         "bytes": len(data),

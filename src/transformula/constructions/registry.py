@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from transformula.errors import InputError
 
 if TYPE_CHECKING:
-    from transformula.kernel.weights import FloatArray, Weights
+    from transformula.kernel.boxes import Box
+    from transformula.kernel.ridge import Ridge
+    from transformula.kernel.weights import Weights
+    from transformula.program.steps import Program
     from transformula.transformers.circuit import CircuitWeights
     from transformula.transformers.one_layer import TableHead
-    from transformula.transformers.ridge import Ridge
 
 #: What may be asked for.
 Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit"]
@@ -34,38 +36,29 @@ class Family:
         What a token that depends on the inputs is called.
     read : callable
         Reads weights back as what they compute.
-    run : callable
-        Evaluates (weights, what was read) on samples × inputs.
+    program : callable
+        From (weights, what reads them, the box or None) to the program that evaluates them.
     count : callable
         Numbers of the weights that depend on the formula; the second argument reads them, if need be.
-    run_torch : callable, optional
-        Evaluates what was read on a tensor, faster than the blocks do.
     """
 
     name: str
     data: str
     read: Callable[[Weights], Any]
-    run: Callable[[Weights, Any, FloatArray], FloatArray]
+    program: Callable[[Weights, Callable[[], Any], Box | None], Program]
     count: Callable[[Weights, Callable[[], Any]], int]
-    run_torch: Callable[[Any, Any], Any] | None = None
 
 
 def _read_ridge(weights: Weights) -> Ridge:
-    from transformula.transformers.ridge import read_ridge
+    from transformula.kernel.ridge import read_ridge
 
     return read_ridge(weights)
 
 
-def _run_ridge(weights: Weights, ridge: Ridge, rows: FloatArray) -> FloatArray:
-    from transformula.transformers.ridge import run_fast
+def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
+    from transformula.program.ridges import ridge_program
 
-    return run_fast(ridge.fast, rows)
-
-
-def _run_ridge_torch(ridge: Ridge, rows: Any) -> Any:
-    from transformula.transformers.ridge import run_fast_torch
-
-    return run_fast_torch(ridge.fast, rows)
+    return ridge_program(read())
 
 
 def _count_ridge(weights: Weights, read: Callable[[], Ridge]) -> int:
@@ -80,22 +73,16 @@ def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
     return read_heads(weights)
 
 
-def _run_tables(weights: Weights, heads: tuple[TableHead, ...], rows: FloatArray) -> FloatArray:
-    from transformula.transformers.one_layer import run_one_layer
-
-    return run_one_layer(weights, heads, rows)
-
-
 def _read_circuit(weights: Weights) -> CircuitWeights:
     from transformula.transformers.circuit import read_circuit
 
     return read_circuit(weights)
 
 
-def _run_circuit(weights: Weights, circuit: CircuitWeights, rows: FloatArray) -> FloatArray:
-    from transformula.transformers.circuit import run_circuit
+def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
+    from transformula.program.reading import read_tables
 
-    return run_circuit(weights, circuit, rows)
+    return read_tables(weights, None if box is None else tuple(box.floats()))
 
 
 def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
@@ -104,9 +91,9 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
     return nonzeros(weights) + weights.memory.nonzeros
 
 
-RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _run_ridge, _count_ridge, _run_ridge_torch)
-TABLE_FAMILY = Family("tables", "data", _read_tables, _run_tables, _count_nonzeros)
-CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _run_circuit, _count_nonzeros)
+RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
+TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
+CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
 
 
 @dataclass(frozen=True)
@@ -135,6 +122,11 @@ class Construction:
     proof: str
     exact: bool = False
     sharp: bool = False
+
+    def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
+        """What the weights compute, as steps on arrays; ``read`` gives what was read of them already."""
+        # a sharp table's proof has the largest score subtracted, so its scores may be anywhere
+        return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
 
 
 _ENCLOSED = (

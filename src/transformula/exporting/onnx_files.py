@@ -16,14 +16,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from transformula.constructions.registry import CONSTRUCTIONS
 from transformula.errors import ExportError, ModelFileError
 from transformula.formulas.samples import stored_target
 from transformula.kernel.check import check_shape
 from transformula.kernel.claim import Certificate
 from transformula.kernel.description import CERTIFICATE_FILE
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
+from transformula.program.onnx_backend import program_bytes
 from transformula.transformers.onnx_graph import MAX_BYTES, graph_bytes, import_onnx
 
+#: The metadata entry that says which of the two graphs a file holds.
+GRAPH, PROGRAM, BLOCKS = "graph", "program", "blocks"
 _VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}", re.ASCII)
 _MOST_REASONS = 8
 UNVERIFIED = "claimed, not verified"
@@ -34,15 +38,24 @@ def this_version() -> str:
     return str(import_module(__name__.partition(".")[0]).__version__)
 
 
-def onnx_bytes(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> bytes:
-    """The ONNX file of a model, its claim in the metadata; always the same bytes."""
+def onnx_bytes(
+    packed: Packed, certificate: Certificate, version: str = "", blocks: bool = False, *, proven: bool
+) -> bytes:
+    """The ONNX file of a model, its claim in the metadata; always the same bytes.
+
+    The graph is that of the model's program, or with ``blocks`` that of the Transformer as it is written.
+    """
     version = version or this_version()
     weights, description = unpack(packed)
     shape = None
     if description.shape is not None:
         check_shape(description, weights)
         shape = description.shape[0], description.shape[1]
-    return graph_bytes(weights, claim_entries(packed, certificate, version, proven=proven), shape, version)
+    said = claim_entries(packed, certificate, version, proven=proven) | {GRAPH: BLOCKS if blocks else PROGRAM}
+    if blocks:
+        return graph_bytes(weights, said, shape, version)
+    made_by = CONSTRUCTIONS[description.construction]
+    return program_bytes(made_by.program(weights, stored_target(description).box), said, shape, version)
 
 
 def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> dict[str, str]:
@@ -82,7 +95,8 @@ def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
         version = ""
     proven = said.get("status") != UNVERIFIED  # a file may say less than is true of it
     certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
-    wanted = onnx_bytes(read_packed(folder), certificate, version, proven=proven)
+    blocks = said.get(GRAPH) == BLOCKS
+    wanted = onnx_bytes(read_packed(folder), certificate, version, blocks, proven=proven)
     if found.SerializeToString(deterministic=True) == wanted:
         return ()
     expected = import_onnx().ModelProto.FromString(wanted)

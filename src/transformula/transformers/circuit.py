@@ -1,9 +1,9 @@
-"""Multi-layer table Transformers evaluated on the data token alone, as the kernel reads them.
+"""Multi-layer table Transformers on the data token alone, as the kernel reads them: what is shown of them.
 
 The data token carries the inputs, the constant 1 and one slot a wire; memory tokens carry slopes, offsets and
 values. In block k a head computes softmax over its table at u = Σ coefficient·slot and adds the result to a slot;
 the ReLU layer then adds what its units make of other forms. `kernel.network` checks that the tables stay what
-they are; here the same entries are put in the order in which floats are added up.
+they are; here the same entries are put in order, block by block.
 
 A sequence has one data token per position. Either each carries its own inputs, and the circuit computes the
 same function at every position; or each carries all inputs, and each output is read at its own position.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from flint import fmpq
@@ -22,9 +21,6 @@ from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.network import read_network
 from transformula.kernel.weights import FeedForward, FloatArray, Matrix, Weights
 from transformula.kernel.wires import HeadTable
-from transformula.transformers import reference
-
-CHUNK_FLOATS = 1 << 20
 
 
 class NotCircuitError(ModelFileError):
@@ -152,52 +148,3 @@ def _rows(matrix: Matrix, transposed: bool = False) -> list[dict[int, fmpq]]:
 
 def _column(matrix: Matrix) -> dict[int, fmpq]:
     return {row: value for row, _, value in matrix.entries()}
-
-
-def run_circuit(weights: Weights, circuit: CircuitWeights, x: FloatArray) -> FloatArray:
-    """Evaluate samples × inputs to samples × outputs on the data token alone."""
-    x = np.asarray(x, dtype=weights.dtype)
-    samples = len(x)
-    x = x.reshape(-1, len(circuit.inputs))  # one row per position, where each has its own inputs
-    out = np.empty((len(x), len(circuit.readout)), dtype=x.dtype)
-    widest = max((len(h.slopes) for block in circuit.blocks for h in block.heads), default=1)
-    step = max(64, CHUNK_FLOATS // (widest + weights.width))
-    for start in range(0, len(x), step):
-        out[start : start + step] = _run_chunk(circuit, x[start : start + step])
-    return out.reshape(samples, weights.outputs)
-
-
-def _run_chunk(circuit: CircuitWeights, x: FloatArray) -> FloatArray:
-    slots = np.repeat(circuit.constants.astype(x.dtype)[:, None], len(x), axis=1)
-    for slot, column in circuit.inputs.items():
-        slots[slot] = x[:, column]
-    for block in circuit.blocks:
-        results = [(head.slot, _table(head, _form(head.form, slots))) for head in block.heads]
-        for slot, values in results:
-            slots[slot] += values
-        bends = [(unit.writes, np.maximum(_form(unit.form, slots, unit.bias), 0)) for unit in block.units]
-        for writes, values in bends:
-            for slot, factor in writes.items():
-                slots[slot] += values if factor == 1 else _number(factor, x) * values
-        for slot, added in block.bias.items():
-            slots[slot] += _number(added, x)
-    forms = zip(circuit.readout, circuit.bias, strict=True)
-    return np.stack([_form(form, slots, bias) for form, bias in forms], axis=1)
-
-
-def _form(form: Mapping[int, fmpq], slots: FloatArray, bias: fmpq | None = None) -> FloatArray:
-    result: FloatArray = np.zeros(slots.shape[1], dtype=slots.dtype)
-    if form:
-        coefficients = np.array([_number(v, slots) for v in form.values()], dtype=slots.dtype)
-        result = coefficients @ slots[list(form)]
-    return result + _number(bias, slots) if bias else result
-
-
-def _number(value: fmpq, like: FloatArray) -> np.floating[Any]:
-    return like.dtype.type(int(value.p) / int(value.q))
-
-
-def _table(head: CircuitHead, u: FloatArray) -> FloatArray:
-    scores = u[:, None] * head.slopes.astype(u.dtype) + head.offsets.astype(u.dtype)
-    result: FloatArray = reference.softmax(scores) @ head.values.astype(u.dtype)
-    return result

@@ -1,4 +1,4 @@
-"""One-layer softmax Transformers as tables, evaluated without the n × n scores.
+"""One-layer softmax Transformers as tables, head by head: what is shown of them.
 
 Every data token carries all inputs, a constant 1 and its position; memory tokens carry slopes, offsets and values.
 `kernel.network` reads a head as
@@ -12,7 +12,7 @@ a full grid, softmax factorises over the axes and costs Σ M_k exponentials inst
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,13 +21,9 @@ from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.network import read_network
-from transformula.kernel.weights import FloatArray, IntArray, Matrix, Weights
+from transformula.kernel.weights import FloatArray, Weights
 from transformula.kernel.wires import ONE, HeadTable
 from transformula.transformers import reference
-from transformula.transformers.matrices import dense_matrix
-
-#: Scores computed at a time when a table is evaluated.
-CHUNK_FLOATS = 1 << 20
 
 
 class NotOneLayerError(ModelFileError):
@@ -131,56 +127,6 @@ def read_heads(weights: Weights) -> tuple[TableHead, ...]:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise NotOneLayerError(message)
-
-
-def run_one_layer(weights: Weights, heads: Sequence[TableHead], x: FloatArray) -> FloatArray:
-    """Evaluate samples × inputs to samples × outputs: tables, feed-forward layer, readout."""
-    x = np.asarray(x, dtype=weights.dtype)
-    out = np.empty((len(x), weights.outputs), dtype=x.dtype)
-    widest = max((_cost(head) for head in heads), default=1)
-    step = max(16, CHUNK_FLOATS // (widest + len(weights.data_tokens) * weights.width))
-    compact = _keep_data_tokens(weights)
-    for start in range(0, len(x), step):
-        chunk = x[start : start + step]
-        stream = reference.embed(compact, chunk)
-        for head in heads:
-            stream[:, :, list(head.slots)] += read_table(head, chunk)[:, None, :]
-        layer = weights.blocks[0].feed_forward
-        if layer is not None:
-            stream = stream + reference.feed_forward(layer, stream)
-        out[start : start + step] = reference.read_out(compact, stream)
-    return out
-
-
-def _cost(head: TableHead) -> int:
-    if head.grid is None:
-        return head.tokens
-    shape: tuple[int, ...] = head.grid.values.shape[:-1]
-    return max(int(np.prod(shape)) // shape[0], *shape)
-
-
-def _keep_data_tokens(weights: Weights) -> Weights:
-    """The same model without its memory tokens, for everything that happens outside attention."""
-    data, width = weights.data_tokens, weights.width
-    place = {int(token): k for k, token in enumerate(data)}
-
-    def renumber(index: IntArray) -> IntArray:
-        tokens, slots = np.divmod(index, width)
-        return np.array([place[int(t)] for t in tokens], dtype=np.int32) * width + slots
-
-    inputs, outputs = len(weights.inputs), weights.outputs
-    e, r = weights.embedding, weights.readout
-    return Weights(
-        inputs=weights.inputs,
-        slots=weights.slots,
-        tokens=len(data),
-        embedding=Matrix((len(data) * width, inputs), renumber(e.rows), e.cols, e.values),
-        memory=dense_matrix(weights.memory.dense()[data], weights.dtype),
-        blocks=(),
-        readout=Matrix((outputs, len(data) * width), r.rows, renumber(r.cols), r.values),
-        bias=weights.bias,
-        dtype=weights.dtype,
-    )
 
 
 def read_table(head: TableHead, x: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The same weights as an ONNX graph: written node by node, for any runtime that reads opset 17.
+"""The blocks as written, as an ONNX graph: node by node, for any runtime that reads opset 17.
 
 One input ``x`` (batch × inputs, or batch × positions × features for a sequence), one output ``y`` (batch ×
 outputs, or batch × positions × features), any batch. The embedding, every block and the readout are in
@@ -14,8 +14,7 @@ of equal scores the first wins, as in NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -66,14 +65,20 @@ def graph_bytes(
     version : str
         The producer's version, for the file's header.
     """
-    onnx = import_onnx()
     needed = sum(8 * int(np.prod(m.shape, dtype=float)) for n, m in named_matrices(weights) if _dense(n))
+    return file_bytes(_Writer(weights.dtype, weights, sequence), needed, metadata, version)
+
+
+def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
+    """The file of a graph whose numbers need so many bytes, checked."""
+    onnx = import_onnx()
     if needed > MAX_BYTES:
         raise ExportError(
             f"the matrices take {needed / 1e9:.1f} GB written out, and an ONNX file holds at most 2 GB: "
             "compile with fewer tokens"
         )
-    graph = _Writer(weights, sequence).graph(onnx)
+    writer.helper = onnx.helper
+    graph = writer.graph(onnx)
     model = onnx.helper.make_model(
         graph,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
@@ -104,17 +109,53 @@ def onnx_executor(data: bytes, options: Any = None) -> Callable[[NDArray[Any]], 
     return run
 
 
-@dataclass
-class _Writer:
+class GraphWriter:
     """Collects nodes and initializers; every method returns the name of what it made."""
 
-    weights: Weights
-    sequence: tuple[int, int] | None
-    nodes: list[Any] = field(default_factory=list)
-    constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    helper: Any
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.nodes: list[Any] = []
+        self.constants: dict[str, NDArray[Any]] = {}
 
     def graph(self, onnx: Any) -> Any:
-        self.helper = onnx.helper
+        """The whole graph."""
+        raise NotImplementedError
+
+    def finished(self, onnx: Any, ends: Sequence[Sequence[Any]]) -> Any:
+        """The graph of what was collected, with the shapes of its input and its output."""
+        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        return onnx.helper.make_graph(
+            self.nodes,
+            "transformula",
+            [onnx.helper.make_tensor_value_info(INPUT, kind, ends[0])],
+            [onnx.helper.make_tensor_value_info(OUTPUT, kind, ends[1])],
+            initializer=[onnx.numpy_helper.from_array(a, name) for name, a in self.constants.items()],
+        )
+
+    def constant(self, name: str, array: Any) -> str:
+        """An initializer."""
+        array = np.asarray(array)
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype)
+        self.constants[name] = np.ascontiguousarray(array)
+        return name
+
+    def node(self, name: str, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A node of one output, which has its name."""
+        self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
+        return name
+
+
+class _Writer(GraphWriter):
+    """The blocks as they are written."""
+
+    def __init__(self, dtype: str, weights: Weights, sequence: tuple[int, int] | None) -> None:
+        super().__init__(dtype)
+        self.weights, self.sequence = weights, sequence
+
+    def graph(self, onnx: Any) -> Any:
         weights = self.weights
         self.lead = leading_tokens(weights)
         read = read_tokens(weights)
@@ -124,30 +165,10 @@ class _Writer:
                 tokens = read  # nobody looks at the other tokens after the last block
             stream = self.block(f"blocks.{b}", block, stream, tokens)
         self.read_out(stream, tokens)
-        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(weights.dtype))
         ends = [[BATCH, len(weights.inputs)], [BATCH, weights.outputs]]
         if self.sequence is not None:
             ends = [[BATCH, *self.sequence]] * 2
-        return onnx.helper.make_graph(
-            self.nodes,
-            "transformula",
-            [onnx.helper.make_tensor_value_info(INPUT, kind, ends[0])],
-            [onnx.helper.make_tensor_value_info(OUTPUT, kind, ends[1])],
-            initializer=[onnx.numpy_helper.from_array(a, name) for name, a in self.constants.items()],
-        )
-
-    # The two ways to make a name
-
-    def constant(self, name: str, array: Any) -> str:
-        array = np.asarray(array)
-        if array.dtype.kind == "f":
-            array = array.astype(self.weights.dtype)
-        self.constants[name] = np.ascontiguousarray(array)
-        return name
-
-    def node(self, name: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
-        return name
+        return self.finished(onnx, ends)
 
     # The parts of a Transformer
 

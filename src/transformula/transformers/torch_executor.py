@@ -87,7 +87,7 @@ class TransformerModule(nn.Module):
     Examples
     --------
     >>> import transformula as tf, torch
-    >>> module = tf.compile("x**2", on="x=-1..1").to_torch()
+    >>> module = tf.compile("x**2", on="x=-1..1").to_torch(blocks=True)
     >>> module(torch.tensor([[0.5]], dtype=torch.float64)).item()
     0.25
     """

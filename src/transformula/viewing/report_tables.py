@@ -9,11 +9,11 @@ import numpy as np
 from flint import fmpq
 
 from transformula.formulas import parse
+from transformula.kernel.ridge import Ridge
 from transformula.kernel.weights import FloatArray
 from transformula.kernel.wires import HeadTable
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
-from transformula.transformers.ridge import Ridge
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
 from transformula.viewing.drawings import MAX_OUTPUTS

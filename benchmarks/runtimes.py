@@ -1,0 +1,196 @@
+"""One model in every runtime, beside the floor that its arithmetic sets: one table, JSON, and docs/runtimes.md.
+
+``python benchmarks/runtimes.py [--models FOLDER] [--json FILE] [--points N] [NAME ...]``: models are kept in FOLDER;
+with names nothing is written to docs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+import transformula as tf
+from compiling import F2, F2_BOX
+from transformula.errors import ModelFileError
+from transformula.exporting.onnx_files import onnx_bytes
+from transformula.formulas.numeric import evaluate
+from transformula.transformers.onnx_graph import GraphWriter, file_bytes, import_onnx
+
+HERE = Path(__file__).parent
+#: name: formula, box, eps
+NAMED: dict[str, tuple[str, str, float | None]] = {
+    "f2*": (F2, F2_BOX, None),
+    "sin x1 + sin x2": ("sin(x1) + sin(x2)", "x1..x2=-3..3", 1e-6),
+    "exp(-x*y)*sin(3x+y)": ("exp(-x*y)*sin(3*x + y)", "x=0..2, y=0..2", 1e-5),
+}
+PAGE = HERE.parent / "docs" / "runtimes.md"
+HEADER = """# The runtimes, and the floor
+
+One program in NumPy (`model(array)`), torch (`model(tensor)`) and onnxruntime (`export --to onnx`): {points:,} points, float64, on
+one core. Written by `make bench`.
+
+- *floor*: `np.exp` of points × M numbers and one product of that array with an M × M matrix, in the same run. M is the number
+  of tokens of all tables that are read (a polynomial: its directions). *low floor*: the product is with one vector.
+- *ms* are of one core's time, the best of several runs, whatever else the machine does; in brackets multiples of
+  the floor.
+- *formula*: the formula itself, node by node, in NumPy.
+- *latency*: a batch of one in onnxruntime; *MLP*: a ReLU network of as many layers and about as many parameters, written as
+  an ONNX file in the same way.
+
+"""
+RUNTIMES = ("ndarray", "tensor", "onnx")
+TARGET = 3.0
+
+
+def models(folder: Path, names: list[str]) -> dict[str, tf.Model]:
+    """The named models and the cases, compiled once and kept."""
+    rows = csv.DictReader((HERE / "formulas.csv").read_text().splitlines())
+    wanted = NAMED | {row["name"]: (row["formula"], row["on"], float(row["eps"])) for row in rows}
+    found = {}
+    for k, (name, (formula, box, eps)) in enumerate(wanted.items()):
+        if names and name not in names:
+            continue
+        place = folder / f"{k:02d}"
+        try:
+            found[name] = tf.load(place)
+        except ModelFileError:
+            found[name] = tf.compile(formula, on=box, eps=eps)
+            found[name].save(place)
+    return found
+
+
+def milliseconds(task: Callable[[], object], least: float = 0.15, fewest: int = 5) -> float:
+    """The best of several runs, in a core's time."""
+    best, start, runs = float("inf"), time.process_time(), 0
+    while runs < fewest or time.process_time() - start < least:
+        before = time.process_time()
+        task()
+        best, runs = min(best, time.process_time() - before), runs + 1
+    return 1000 * best
+
+
+def measure(model: tf.Model, points: int) -> dict[str, Any]:
+    """One model everywhere."""
+    import torch
+
+    low, high = np.array(model.box.floats()).T
+    rng = np.random.default_rng(0)
+    x = rng.uniform(low, high, size=(points, len(low)))
+    tensor, columns = torch.from_numpy(x), list(np.ascontiguousarray(x.T))
+    expressions, names = model.formula.outputs, model.box.variables
+    session = _session(onnx_bytes(model.packed, model.certificate))
+    runs: dict[str, Callable[[], Any]] = {
+        "ndarray": lambda: model(x),
+        "tensor": lambda: model(tensor).numpy(),
+        "onnx": lambda: session.run(None, {"x": x})[0].reshape(points, -1).squeeze(),
+    }
+    wanted = runs["ndarray"]()
+    for name, run in runs.items():
+        assert np.abs(run() - wanted).max() <= 2 * model.certificate.rounding, name
+    tokens = model.program.tokens
+    size = max(tokens, 1)
+    scores, values = rng.uniform(-5, 0, size=(points, size)), rng.normal(size=(size, size))
+    floor, low_floor = (milliseconds(lambda v=v: np.exp(scores) @ v) for v in (values, values[0]))
+    times = {name: milliseconds(run) for name, run in runs.items()}
+    one, mlp = x[:1], _session(_mlp(len(low), model.weights.outputs, model.layers, model.parameter_count))
+    return {
+        "construction": model.construction,
+        "layers": model.layers,
+        "tokens": tokens,
+        "floor_ms": floor,
+        "low_floor_ms": low_floor,
+        "formula_ms": milliseconds(lambda: [evaluate(e, names, columns) for e in expressions]),
+        **{f"{name}_ms": t for name, t in times.items()},
+        **{f"{name}_floors": t / floor for name, t in times.items()},
+        "latency_us": 1000 * milliseconds(lambda: session.run(None, {"x": one}), fewest=300),
+        "mlp_latency_us": 1000 * milliseconds(lambda: mlp.run(None, {"x": one}), fewest=300),
+    }
+
+
+def _session(data: bytes) -> Any:
+    runtime = import_onnx(runtime=True)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def _mlp(inputs: int, outputs: int, layers: int, parameters: int) -> bytes:
+    """A ReLU network of so many hidden layers and about so many parameters."""
+    width = 1
+    while width * (inputs + outputs + 1) + (layers - 1) * width * (width + 1) + outputs < parameters:
+        width += 1
+    sizes, rng = [inputs, *[width] * layers, outputs], np.random.default_rng(0)
+
+    class Network(GraphWriter):
+        def graph(self, onnx: Any) -> Any:
+            made = "x"
+            for k, (rows, columns) in enumerate(pairwise(sizes)):
+                parts = [
+                    self.constant(f"{k}.w", rng.normal(size=(rows, columns))),
+                    self.constant(f"{k}.b", np.ones(columns)),
+                ]
+                last = k == layers
+                made = self.node("y" if last else f"{k}.sum", "Gemm", made, *parts)
+                made = made if last else self.node(f"{k}.relu", "Relu", made)
+            return self.finished(onnx, [["batch", inputs], ["batch", outputs]])
+
+    return file_bytes(Network("float64"), 0, {}, "")
+
+
+def _cells(name: str, row: dict[str, Any]) -> list[str]:
+    """A line of the table."""
+    times = [f"{row[key]:.1f}" for key in ("low_floor_ms", "floor_ms", "formula_ms")]
+    runs = [f"{row[f'{r}_ms']:.1f} ({row[f'{r}_floors']:.1f}x)" for r in RUNTIMES]
+    latency = [f"{row[key]:.0f}" for key in ("latency_us", "mlp_latency_us")]
+    return [name.replace("*", r"\*"), str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
+
+
+def main() -> int:
+    """Measure, print, write; the exit code says whether every runtime is within the target."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--models", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--points", type=int, default=100_000)
+    given = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with threadpool_limits(1), tempfile.TemporaryDirectory() as scratch:
+        found = {
+            name: measure(m, given.points) for name, m in models(given.models or Path(scratch), given.names).items()
+        }
+    titles = ("model", "layers", "tokens", "low floor", "floor", "formula", *RUNTIMES, "latency us", "MLP us")
+    lines = [_cells(name, row) for name, row in found.items()]
+    table = Table(*titles, title=f"{given.points:,} points, float64, one core: ms, in brackets multiples of the floor")
+    for line in lines:
+        table.add_row(*line)
+    Console(width=150).print(table)
+    if not given.names:
+        ruled = [titles, ["---"] * len(titles), *lines]
+        PAGE.write_text(HEADER.format(points=given.points) + "".join(f"| {' | '.join(r)} |\n" for r in ruled))
+    if given.json is not None:
+        given.json.write_text(json.dumps({"points": given.points, "models": found}, indent=1) + "\n")
+    return int(any(row[f"{r}_floors"] > TARGET for row in found.values() for r in RUNTIMES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

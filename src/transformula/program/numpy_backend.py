@@ -1,0 +1,197 @@
+"""A program in NumPy, a few samples at a time in buffers that stay in the cache of a core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from transformula.kernel.weights import FloatArray
+from transformula.program.grids import crossings
+from transformula.program.powers_numpy import powers_work
+from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
+
+#: Floats of a chunk: what a core's cache holds.
+CHUNK_FLOATS = 1 << 19
+#: Fewer or more samples at a time are slow.
+FEWEST, MOST = 64, 1 << 14
+#: Below this many floats a second thread is not worth starting.
+THREAD_FLOATS = 1 << 22
+
+
+def run_numpy(program: Program, x: FloatArray) -> FloatArray:
+    """Evaluate samples × inputs to samples × outputs."""
+    x = np.asarray(x, dtype=program.dtype)
+    columns = x.reshape(-1, program.inputs).T  # a column a position
+    out = np.empty((len(program.outputs), columns.shape[1]), dtype=x.dtype)
+    step = min(max(CHUNK_FLOATS // program.floats, FEWEST), MOST)
+    threads = _cores() if columns.shape[1] * program.floats > THREAD_FLOATS else 1
+    share = -(-columns.shape[1] // threads) or 1
+    pieces = [slice(start, start + share) for start in range(0, columns.shape[1], share)]
+    work = partial(_run, program, columns, out, step)
+    if threads == 1:
+        for piece in pieces:
+            work(piece)
+    else:
+        with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:  # BLAS must not start threads beside ours
+            list(pool.map(work, pieces))
+    return out.T.reshape(len(x), len(program.outputs) * program.positions)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piece: slice) -> None:
+    columns, out = columns[:, piece], out[:, piece]
+    width = min(step, columns.shape[1])
+    buffer = np.empty((program.rows, width), dtype=columns.dtype)
+    buffer[ONE] = 1
+    quiet: Quiet = {}
+    works = [_RUNNERS[type(s)](s, width, quiet) for s in program.steps]
+    for start in range(0, columns.shape[1], step):
+        part = columns[:, start : start + step]
+        rows = buffer[:, : part.shape[1]]
+        first = 1 + program.inputs
+        rows[1:first] = part
+        for s, work in zip(program.steps, works, strict=True):
+            work(rows, first)
+            first += s.width
+        out[:, start : start + step] = rows[program.outputs]
+
+
+#: Appends a step's rows, the first of them at a place.
+Work = Callable[[FloatArray, int], None]
+#: Guards of the chunk at hand that are zero, by row.
+Quiet = dict[int, bool]
+
+
+def scores_kept(dtype: np.dtype[Any]) -> Any:
+    """A score whose exponential is about 2 η, η the smallest normal number; lower ones are raised to it.
+
+    exp is ten times slower where its result is closer to underflow. An exponential changes by at most 2.04 η, where
+    the claim has one η for one that is flushed: 2 + 5.1 Y instead of 2 + 3 Y a token and axis, of 4 + 8 Y that it
+    allows for in all (`kernel.softmax.flushed`).
+    """
+    return dtype.type(np.log(np.finfo(dtype).tiny) + 0.71)
+
+
+def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray], object]:
+    """What writes matrix @ rows[reads]: rows that stand together, more or less, are not copied."""
+    first, last = int(reads.min()), int(reads.max()) + 1
+    if last - first > 2 * len(reads) or len(np.unique(reads)) < len(reads):
+        return lambda rows, out: np.matmul(matrix, rows[reads], out=out)
+    wide = np.zeros((len(matrix), last - first), dtype=matrix.dtype)
+    wide[:, reads - first] = matrix
+    return lambda rows, out: np.matmul(wide, rows[first:last], out=out)
+
+
+def _affine(step: Affine, width: int, quiet: Quiet) -> Work:
+    read = _reader(step.reads, step.matrix)
+
+    def work(rows: FloatArray, first: int) -> None:
+        out = rows[first : first + step.width]
+        read(rows, out)
+        if step.bend:
+            np.maximum(out, 0, out=out)
+
+    return partial(_guarded, step, work, quiet) if step.guard else work
+
+
+def _guarded(step: Affine, work: Work, quiet: Quiet, rows: FloatArray, first: int) -> None:
+    """Guards are zero almost always: the ends of the rows they read say so."""
+    ends = np.array([(rows[row].min(), rows[row].max()) for row in step.reads[1:].tolist()]).T
+    factors = step.matrix[:, 1:]
+    most = step.matrix[:, 0] + np.minimum(factors, 0) @ ends[0] + np.maximum(factors, 0) @ ends[1]
+    zero = bool((most < 0).all())  # not where a row is not a number
+    if zero:
+        rows[first : first + step.width] = 0
+    else:
+        work(rows, first)
+    quiet.update(dict.fromkeys(range(first, first + step.width), zero))
+
+
+def _tables(step: Tables, width: int, quiet: Quiet) -> Work:
+    buffer = np.empty((step.tokens, width), dtype=step.slopes.dtype)
+    lowest = scores_kept(step.slopes.dtype)
+    ends = list(zip(step.starts[:-1], step.starts[1:], step.sums, strict=True))
+    whole = _reader(step.reads, step.slopes)
+    readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], object]] = {}
+
+    def read(rows: FloatArray, scores: FloatArray) -> None:
+        """The scores, from the rows that are not quiet."""
+        kept = tuple(not quiet.get(row, False) for row in step.reads.tolist())
+        if kept not in readers:
+            readers[kept] = whole if all(kept) else _reader(step.reads[list(kept)], step.slopes[:, list(kept)])
+        readers[kept](rows, scores)
+
+    def work(rows: FloatArray, first: int) -> None:
+        scores = buffer[:, : rows.shape[1]]
+        read(rows, scores)
+        if step.shifted:
+            for start, stop, _ in ends:
+                scores[start:stop] -= scores[start:stop].max(axis=0)
+            np.maximum(scores, lowest, out=scores)
+        np.exp(scores, out=scores)
+        for start, stop, sums in ends:
+            summed = sums @ scores[start:stop]
+            np.divide(summed[:-1], summed[-1], out=rows[first : first + len(sums) - 1])
+            first += len(sums) - 1
+
+    return work
+
+
+def _grid(step: Grid, width: int, quiet: Quiet) -> Work:
+    if all(w is not None for w in step.windows):
+        return partial(_windowed, step, [crossings(a, b) for a, b in zip(step.slopes, step.offsets, strict=True)])
+    return partial(_whole_grid, step)
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    scores -= scores.max(axis=0)
+    np.maximum(scores, scores_kept(scores.dtype), out=scores)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=0)
+    return scores
+
+
+def _whole_grid(step: Grid, rows: FloatArray, first: int) -> None:
+    """One softmax an axis, then the values contracted with them, the first axis by a matrix product."""
+    weights = [
+        _softmax(a[:, None] * rows[row] + b[:, None])
+        for row, a, b in zip(step.reads.tolist(), step.slopes, step.offsets, strict=True)
+    ]
+    shape = step.values.shape
+    result = step.values.reshape(shape[0], -1).T @ weights[0]
+    for axis, w in enumerate(weights[1:], start=1):
+        result = np.einsum("jks,js->ks", result.reshape(shape[axis], -1, result.shape[-1]), w)
+    rows[first : first + step.width] = result
+
+
+def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int) -> None:
+    """The same where only a few tokens around the leading one have a weight."""
+    total: FloatArray | None = None
+    place: FloatArray | None = None
+    for row, a, b, edge, size in zip(step.reads.tolist(), step.slopes, step.offsets, edges, step.windows, strict=True):
+        u, reach = rows[row], size or 0
+        leader = np.searchsorted(edge, u)
+        lowest = np.clip(leader - reach, 0, len(a) - 2 * reach - 1)
+        index = lowest + np.arange(2 * reach + 1)[:, None]
+        w = _softmax(a[index] * u + b[index])
+        if total is None or place is None:
+            total, place = w, index
+        else:
+            total = (total[:, None] * w).reshape(-1, len(u))
+            place = (place[:, None] * len(a) + index).reshape(-1, len(u))
+    assert total is not None and place is not None
+    values = step.values.reshape(-1, step.width)
+    for column in range(step.width):
+        np.einsum("ts,ts->s", total, values[:, column][place], out=rows[first + column])
+
+
+_RUNNERS: dict[type[Step], Callable[..., Work]] = {Affine: _affine, Tables: _tables, Grid: _grid, Powers: powers_work}

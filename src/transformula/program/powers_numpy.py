@@ -1,0 +1,78 @@
+"""Sums of powers in NumPy, without any samples × tokens array that leaves the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformula.kernel.weights import FloatArray
+from transformula.program.steps import BLOCK_TOKENS, Powers
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A few tokens: their directions, and for each output (coefficients, tokens used by each power)."""
+
+    directions: FloatArray
+    terms: tuple[tuple[FloatArray, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, step: Powers, tokens: slice) -> _Block:
+        """Cut out some tokens and leave the powers that none of them has."""
+        terms = []
+        for output in range(step.width):
+            table = np.ascontiguousarray(step.coefficients[:, output, tokens])
+            used = [int(np.flatnonzero(row).max(initial=-1)) + 1 for row in table]
+            degree = max((s for s, count in enumerate(used) if count), default=0)
+            terms.append((table[: degree + 1], tuple(used[: degree + 1])))
+        return cls(np.ascontiguousarray(step.directions[tokens]), tuple(terms))
+
+
+def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, int], None]:
+    """What adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
+    starts = range(0, len(step.directions), BLOCK_TOKENS)
+    blocks = [_Block.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
+    height = min(BLOCK_TOKENS, len(step.directions))
+    buffers = [np.empty((height, width), dtype=step.directions.dtype) for _ in range(2)]
+    inputs = slice(int(step.reads[0]), int(step.reads[-1]) + 1)  # they stand together
+
+    def work(rows: FloatArray, first: int) -> None:
+        out = rows[first : first + step.width]
+        out[:] = 0
+        for block in blocks:
+            t, power = (b[: len(block.directions), : rows.shape[1]] for b in buffers)
+            np.matmul(block.directions, rows[inputs], out=t)
+            for output, (coefficients, used) in enumerate(block.terms):
+                if len(used) > 1:
+                    out[output] += _power_sum(coefficients, used, t, power)
+
+    return work
+
+
+def _power_sum(coefficients: FloatArray, used: tuple[int, ...], t: FloatArray, power: FloatArray) -> FloatArray:
+    """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1; only the first used[s] tokens have power s.
+
+    Like Horner's rule it takes one product a power and token, but the coefficients enter through BLAS.
+    """
+    degree = len(used) - 1
+    if not any(used[:degree]):
+        alone: FloatArray = coefficients[degree] @ _raised(t, degree, power)
+        return alone
+    total: FloatArray = coefficients[1, : used[1]] @ t[: used[1]]
+    base = t
+    for s in range(2, degree + 1):
+        base = np.multiply(base, t, out=power)
+        total += coefficients[s, : used[s]] @ power[: used[s]]
+    return total
+
+
+def _raised(t: FloatArray, degree: int, power: FloatArray) -> FloatArray:
+    """t^degree by repeated squaring."""
+    base = t
+    for bit in f"{degree:b}"[1:]:
+        base = np.multiply(base, base, out=power)
+        if bit == "1":
+            power *= t
+    return base

@@ -1,0 +1,217 @@
+"""A program as a PyTorch module: differentiable, any device, memory bounded by a budget.
+
+Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (32 MB in float64), fewer on a CPU, where they should
+stay in the cache. With gradients a chunk's intermediates are computed again on the way back, so they are never all
+there. Under torch.compile and torch.export the graph is that of a single chunk of any size.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from transformula.kernel.weights import FloatArray
+from transformula.program.grids import crossings
+from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables
+
+#: Floats that the intermediates of a chunk may take.
+BUDGET_FLOATS = 1 << 22
+#: The same on a CPU: what a core's cache holds.
+CPU_FLOATS = 1 << 20
+
+
+def _number(array: FloatArray) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(array.copy()))
+
+
+class ProgramModule(nn.Module):
+    """A program on tensors; its parameters are the stored numbers.
+
+    Examples
+    --------
+    >>> import transformula as tf, torch
+    >>> module = tf.compile("x**2", on="x=-1..1").to_torch()
+    >>> module(torch.tensor([[0.5]], dtype=torch.float64)).item()
+    0.25
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.inputs, self.positions, self.floats = program.inputs, program.positions, program.floats
+        ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
+        self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
+        self.gathers = nn.ModuleList(Gather(step.reads, ends) for step in program.steps)
+        self.last, self.outputs = Gather(program.outputs, ends), len(program.outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Samples × inputs to samples × outputs."""
+        rows = x.reshape(-1, self.inputs)
+        if torch.compiler.is_compiling():
+            result = self.evaluate(rows)
+        else:
+            budget = CPU_FLOATS if x.device.type == "cpu" else BUDGET_FLOATS
+            parts = rows.split(max(64, budget // self.floats))
+            again = torch.is_grad_enabled() and len(parts) > 1
+            results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
+            result = results[0] if len(results) == 1 else torch.cat(results)
+        return result.reshape(x.shape[0], self.outputs * self.positions)
+
+    def evaluate(self, x: torch.Tensor) -> torch.Tensor:
+        """One chunk: positions × inputs to positions × outputs."""
+        made = [torch.cat([x.new_ones(1, x.shape[0]), x.T])]
+        for gather, step in zip(self.gathers, self.steps, strict=True):
+            made.append(step(gather(made)))
+        rows: torch.Tensor = self.last(made)
+        return rows.T
+
+
+class Gather(nn.Module):
+    """Some rows out of what the inputs and the steps before have made, without copying the others."""
+
+    def __init__(self, reads: Rows, ends: Rows) -> None:
+        super().__init__()
+        owner = np.searchsorted(ends, reads, side="right")
+        starts = np.concatenate([[0], ends])
+        cuts = [0, *(np.flatnonzero(np.diff(owner)) + 1).tolist(), len(reads)]
+        self.parts: list[tuple[int, int, int]] = []
+        for first, last in pairwise(cuts):
+            own, local = int(owner[first]), reads[first:last] - starts[owner[first]]
+            together = bool((np.diff(local) == 1).all())
+            self.parts.append((own, int(local[0]), last - first) if together else (own, -1, len(self.parts)))
+            if not together:
+                self.register_buffer(f"part{len(self.parts) - 1}", torch.from_numpy(local))
+
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
+        """The rows, in order."""
+        found = [
+            made[own].narrow(0, first, count)
+            if first >= 0
+            else made[own].index_select(0, getattr(self, f"part{count}"))
+            for own, first, count in self.parts
+        ]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+
+class AffineModule(nn.Module):
+    """Linear forms, and ReLU."""
+
+    def __init__(self, step: Affine) -> None:
+        super().__init__()
+        self.matrix, self.bend = _number(step.matrix), step.bend
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        new = self.matrix @ rows
+        return torch.relu(new) if self.bend else new
+
+
+class TablesModule(nn.Module):
+    """Softmax tables of one layer; ``own`` says which tokens are a table's."""
+
+    own: torch.Tensor
+
+    def __init__(self, step: Tables) -> None:
+        super().__init__()
+        self.slopes = _number(step.slopes)
+        above, below = step.dense
+        self.values = _number(above)
+        self.register_buffer("own", torch.from_numpy(below))
+        self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
+        self.shifted, self.dtype = step.shifted, self.slopes.dtype
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        scores = self.slopes @ rows
+        if not self.shifted and scores.dtype == self.dtype:
+            powers = scores.exp()
+        else:  # also where the module was cast to a narrower format, in which they might overflow
+            powers = torch.cat([_shifted(s) for s in scores.split(self.sizes)])
+        return ((self.values * self.own) @ powers) / (self.own @ powers)
+
+
+def _shifted(scores: torch.Tensor) -> torch.Tensor:
+    """exp(scores less the largest); `numpy_backend.scores_kept` says why they are not taken from further below."""
+    lowest = math.log(torch.finfo(scores.dtype).tiny) + 0.71
+    return (scores - scores.amax(dim=0).detach()).clamp(min=lowest).exp()
+
+
+def _softmax(scores: torch.Tensor) -> torch.Tensor:
+    powers = _shifted(scores)
+    return powers / powers.sum(dim=0)
+
+
+class GridModule(nn.Module):
+    """A grid: one softmax an axis, within windows where few tokens count."""
+
+    def __init__(self, step: Grid) -> None:
+        super().__init__()
+        self.windows = step.windows
+        self.windowed = all(w is not None for w in step.windows)
+        self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
+        self.values = _number(step.values)
+        for axis, (a, b) in enumerate(zip(step.slopes, step.offsets, strict=True)):
+            if self.windowed:
+                self.register_buffer(f"crossings{axis}", torch.from_numpy(crossings(a, b)))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        return self.look_around(rows) if self.windowed else self.contract(rows)
+
+    def contract(self, rows: torch.Tensor) -> torch.Tensor:
+        """All tokens."""
+        weights = [
+            _softmax(a[:, None] * u + b[:, None]) for u, a, b in zip(rows, self.slopes, self.offsets, strict=True)
+        ]
+        shape = self.values.shape
+        result = self.values.reshape(shape[0], -1).T @ weights[0]
+        for axis, w in enumerate(weights[1:], start=1):
+            result = (result.reshape(shape[axis], shape[axis + 1 :].numel(), rows.shape[1]) * w[:, None]).sum(dim=0)
+        return result
+
+    def look_around(self, rows: torch.Tensor) -> torch.Tensor:
+        """The tokens around the leading one of each axis."""
+        total, place = rows.new_ones(1, rows.shape[1]), torch.zeros(1, 1, dtype=torch.long, device=rows.device)
+        count = 1
+        for axis, (u, a, b) in enumerate(zip(rows, self.slopes, self.offsets, strict=True)):
+            reach = self.windows[axis] or 0
+            count *= 2 * reach + 1
+            edges: torch.Tensor = getattr(self, f"crossings{axis}")
+            leader = torch.searchsorted(edges, u.detach().to(edges.dtype).contiguous())
+            first = (leader - reach).clamp(0, a.shape[0] - 2 * reach - 1)
+            index = first + torch.arange(2 * reach + 1, device=rows.device)[:, None]
+            w = _softmax(a[index] * u + b[index])
+            total = (total[:, None] * w).reshape(count, rows.shape[1])
+            place = (place[:, None] * a.shape[0] + index).reshape(count, rows.shape[1])
+        return (total * self.values.reshape(-1, self.values.shape[-1]).T[:, place]).sum(dim=1)
+
+
+class PowersModule(nn.Module):
+    """Sums of powers of linear forms."""
+
+    def __init__(self, step: Powers) -> None:
+        super().__init__()
+        self.active = step.active
+        self.directions, self.coefficients = _number(step.directions), _number(step.coefficients)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """The new rows."""
+        t = self.directions @ rows
+        power, total = t, self.coefficients[0] @ t if len(self.active) < 2 else self.coefficients[1] @ t
+        for s in range(2, len(self.active)):
+            count = self.active[s]
+            power = power[:count] * t[:count]
+            total = total + self.coefficients[s, :, :count] @ power
+        return total
+
+
+_MODULES: dict[type[Step], type[nn.Module]] = {
+    Affine: AffineModule,
+    Tables: TablesModule,
+    Grid: GridModule,
+    Powers: PowersModule,
+}

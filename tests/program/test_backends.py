@@ -1,0 +1,192 @@
+"""One program, three runtimes: each is compared with the blocks as written over the shared table of models."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import transformula as tf
+from support.export_models import NAMES, exported, rows_of
+from support.one_layer_models import model_named
+from transformula.exporting.onnx_files import onnx_bytes
+from transformula.program import bounds, numpy_backend, torch_backend
+from transformula.program.numpy_backend import run_numpy
+from transformula.program.reading import read_tables
+from transformula.program.steps import Grid, Tables
+from transformula.transformers import reference
+from transformula.transformers.onnx_graph import onnx_executor
+
+DTYPES = ("float64", "float32")
+SEQUENCE = "same at each position"
+
+
+def _model(name, dtype, circuits):
+    if name == SEQUENCE:
+        eps = 1e-5 if dtype == "float64" else 1e-2
+        formulas = [text for k in "123" for text in (f"a{k}*b{k}", f"b{k}")]
+        box = ", ".join(f"a{k}=0..1, b{k}=-1..1" for k in "123")
+        return tf.compile(formulas, on=box, shape=(3, 2), eps=eps, dtype=dtype, construction="circuit")
+    return exported(name, dtype, circuits)
+
+
+def _points(model, count=300):
+    """Random points and corners of the box, or a memorised model's samples."""
+    x = rows_of(model, count)
+    if model.construction != "memorize":
+        ends = zip(*np.array(model.box.floats()).T, strict=True)
+        x = np.concatenate([x, np.array(list(itertools.product(*ends)), dtype=x.dtype)])
+    return x
+
+
+def _runs(model):
+    """Every back-end as a function from rows to rows."""
+    module, execute = model.to_torch(), onnx_executor(onnx_bytes(model.packed, model.certificate))
+
+    def in_torch(x):
+        with torch.no_grad():
+            return module(torch.from_numpy(x)).numpy()
+
+    def in_onnx(x):
+        return execute(x.reshape(len(x), *(model.sequence or x.shape[1:]))).reshape(len(x), model.weights.outputs)
+
+    return {"numpy": lambda x: run_numpy(model.program, x), "torch": in_torch, "onnx": in_onnx}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*NAMES, SEQUENCE])
+def test_every_back_end_is_the_blocks_within_the_proven_rounding(name, dtype, circuits):
+    model = _model(name, dtype, circuits)
+    x = _points(model)
+    wanted = reference.run(model.weights, x).astype(float)
+    for runtime, run in _runs(model).items():
+        for rows in (1, len(x)):
+            found = run(x[:rows])
+            assert found.dtype == dtype and found.shape == (rows, model.weights.outputs), runtime
+            assert np.abs(found - wanted[:rows]).max() <= 2 * model.certificate.rounding, runtime
+        assert run(x[:0]).shape == (0, model.weights.outputs), runtime
+
+
+@pytest.mark.parametrize("name", ["lookup", "lookup in two variables", "partition", "circuit"])
+def test_outside_the_box_every_back_end_still_computes_the_weights(name, circuits):
+    """Scores that are not shifted would overflow there; nothing is certified, but the function is the same.
+
+    Only what leaks through the gates, which are weak so far outside, is left to the blocks.
+    """
+    model = _model(name, "float64", circuits)
+    near = np.random.default_rng(1).uniform(-3, 3, size=(400, len(model.weights.inputs)))
+    shifted = read_tables(model.weights)
+    np.testing.assert_allclose(run_numpy(shifted, near), reference.run(model.weights, near), rtol=1e-9, atol=1e-9)
+    far = 1000 * near
+    wanted = run_numpy(shifted, far)
+    scale = 1 + np.abs(wanted).max()
+    for runtime, run in _runs(model).items():
+        np.testing.assert_allclose(run(far), wanted, rtol=0, atol=1e-9 * scale, err_msg=runtime)
+
+
+def test_scores_are_shifted_only_where_they_must_be(circuits):
+    model = circuits("product")
+    known = [s for s in model.program.steps if isinstance(s, Tables)]
+    unknown = [s for s in read_tables(model.weights).steps if isinstance(s, Tables)]
+    assert not any(s.shifted for s in known) and all(s.shifted for s in unknown)
+    x = rows_of(model, 50)
+    np.testing.assert_allclose(
+        run_numpy(model.program, x), run_numpy(read_tables(model.weights), x), rtol=0, atol=model.certificate.rounding
+    )
+
+
+def test_in_the_box_the_guards_are_zero(circuits, monkeypatch):
+    """Shown by what they say, not by what the fast check of their ends says."""
+    model = circuits("kinks")
+    seen = []
+
+    def look(step, work, quiet, rows, first):
+        work(rows, first)
+        seen.append(rows[first : first + step.width].copy())
+
+    monkeypatch.setattr(numpy_backend, "_guarded", look)
+    model(rows_of(model, 2000))
+    assert seen and all(out.size and not out.any() for out in seen)
+
+
+def test_a_table_lies_where_it_is_said_to_lie():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        slopes, offsets, values = rng.normal(size=(3, 5)) * 30
+        where = tuple(sorted(rng.normal(size=2)))
+        low, high = bounds.table_range(slopes, offsets, values, where)
+        u = np.linspace(*where, 20_011)
+        scores = np.outer(u, slopes) + offsets
+        found = reference.softmax(scores) @ values
+        assert low <= found.min() and found.max() <= high
+
+
+def test_what_heads_share_is_computed_once():
+    """Two outputs that read one table at one argument: one softmax, one exponential a token."""
+    one = tf.compile("sin(3*x)", on="x=-1..1", eps=1e-3, construction="lookup")
+    two = tf.compile(["sin(3*x)", "2*sin(3*x)"], on="x=-1..1", eps=1e-3, construction="lookup")
+    assert two.program.tokens <= 2 * one.program.tokens
+    repeated = _model(SEQUENCE, "float64", None)
+    assert repeated.program.positions == 3 and repeated.program.inputs == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_fine_partition_looks_at_few_tokens(dtype):
+    model = tf.compile("x*sin(y)", on="x=0..1, y=0..2", eps=0.06, construction="partition", dtype=dtype)
+    (grid,) = (s for s in model.program.steps if isinstance(s, Grid))
+    assert all(w is not None and 2 * w + 1 < len(a) for w, a in zip(grid.windows, grid.slopes, strict=True))
+    low, high = np.array(model.box.floats()).T
+    edges = [np.concatenate([-np.diff(b) / np.diff(a), [low[k], high[k], -1, 4]]) for k, (a, b) in
+             enumerate(zip(grid.slopes, grid.offsets, strict=True))]  # fmt: skip
+    x = np.random.default_rng(0).uniform(low, high, size=(400, 2))
+    x[:200, 0], x[200:, 1] = np.resize(edges[0], 200), np.resize(edges[1], 200)  # where two tokens weigh the same
+    x = x.astype(dtype)
+    wanted = reference.run(model.weights, x).astype(float)
+    for runtime, run in _runs(model).items():
+        assert np.abs(run(x) - wanted).max() <= 2 * model.certificate.rounding, runtime
+
+
+def test_chunks_bound_the_memory_of_a_tensor_and_change_nothing(circuits, monkeypatch):
+    model = circuits("quotient")
+    x = torch.from_numpy(rows_of(model, 500)).requires_grad_()
+    whole = model(x)
+    (wanted,) = torch.autograd.grad(whole.sum(), x)
+    sizes = []
+    evaluate = torch_backend.ProgramModule.evaluate
+    monkeypatch.setattr(torch_backend, "CPU_FLOATS", 1)
+    monkeypatch.setattr(
+        torch_backend.ProgramModule, "evaluate", lambda self, rows: (sizes.append(len(rows)), evaluate(self, rows))[1]
+    )
+    parts = model(x)
+    assert max(sizes) == 64 and torch.allclose(parts, whole, rtol=0, atol=1e-12)
+    (found,) = torch.autograd.grad(parts.sum(), x)
+    assert torch.allclose(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["polynomial", "lookup in two variables", "partition", "circuit"])
+def test_gradients_are_those_of_the_blocks(name, circuits):
+    model = exported(name, "float64", circuits)
+    x = torch.from_numpy(rows_of(model, 20))
+    gradients = []
+    for module in (model.to_torch(), model.to_torch(blocks=True)):
+        point = x.clone().requires_grad_()
+        gradients.append(torch.autograd.grad(module(point).sum(), point)[0])
+    assert torch.allclose(*gradients, rtol=1e-6, atol=1e-6 * float(gradients[1].abs().max()))
+
+
+@pytest.mark.parametrize("name", ["lookup", "partition", "circuit", "polynomial"])
+def test_a_module_may_be_cast_to_a_narrower_format(name, circuits):
+    """Scores that need no shift in float64 would overflow in float32."""
+    model = exported(name, "float64", circuits)
+    x = rows_of(model, 50)
+    with torch.no_grad():
+        found = model.to_torch().float()(torch.from_numpy(x).float()).numpy()
+    assert found.dtype == np.float32
+    assert np.abs(found - reference.run(model.weights, x)).max() < 0.1
+
+
+def test_one_layer_models_without_tables_are_programs_too():
+    model = model_named("no table")
+    assert model.program.tokens == 0
+    x = rows_of(model, 100)
+    assert np.abs(run_numpy(model.program, x) - reference.run(model.weights, x)).max() <= model.certificate.rounding
