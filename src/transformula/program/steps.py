@@ -172,6 +172,11 @@ class Program:
         """Numbers held at once for a sample, about: what a chunk of samples is measured by."""
         return self.rows + max((_floats(step) for step in self.steps), default=0)
 
+    @property
+    def fused_floats(self) -> int:
+        """The same where fused kernels hold no tokens (`fused`): grids are not fused."""
+        return 3 * self.rows + max((_floats(step) for step in self.steps if isinstance(step, Grid)), default=0)
+
 
 def _floats(step: Step) -> int:
     if isinstance(step, Affine):

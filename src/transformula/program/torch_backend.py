@@ -1,6 +1,6 @@
 """A program as a PyTorch module: differentiable, any device, memory bounded by a budget.
 
-Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (32 MB in float64), fewer on a CPU, where they should
+Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (256 MB in float32), fewer on a CPU, where they should
 stay in the cache. With gradients a chunk's intermediates are computed again on the way back, so they are never all
 there. Under torch.compile and torch.export the graph is that of a single chunk of any size.
 """
@@ -16,11 +16,15 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from transformula.kernel.weights import FloatArray
+from transformula.program.fused import MAX_INPUTS, fused
 from transformula.program.grids import crossings
 from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables
+from transformula.program.table_layout import table_layout
 
 #: Floats that the intermediates of a chunk may take.
-BUDGET_FLOATS = 1 << 22
+BUDGET_FLOATS = 1 << 26
+#: The same with fused kernels, whose launches cost more than their work on few samples.
+FUSED_FLOATS = 1 << 28
 #: The same on a CPU: what a core's cache holds.
 CPU_FLOATS = 1 << 20
 
@@ -42,7 +46,8 @@ class ProgramModule(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.inputs, self.positions, self.floats = program.inputs, program.positions, program.floats
+        self.inputs, self.positions = program.inputs, program.positions
+        self.floats, self.fused_floats = program.floats, program.fused_floats
         ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
         self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
         self.gathers = nn.ModuleList(Gather(step.reads, ends) for step in program.steps)
@@ -54,12 +59,17 @@ class ProgramModule(nn.Module):
         if torch.compiler.is_compiling():
             result = self.evaluate(rows)
         else:
-            budget = CPU_FLOATS if x.device.type == "cpu" else BUDGET_FLOATS
-            parts = rows.split(max(64, budget // self.floats))
+            parts = rows.split(max(64, self.chunk(rows)))
             again = torch.is_grad_enabled() and len(parts) > 1
             results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
             result = results[0] if len(results) == 1 else torch.cat(results)
         return result.reshape(x.shape[0], self.outputs * self.positions)
+
+    def chunk(self, rows: torch.Tensor) -> int:
+        """How many samples are taken at once."""
+        if fused(rows):
+            return FUSED_FLOATS // self.fused_floats
+        return (CPU_FLOATS if rows.device.type == "cpu" else BUDGET_FLOATS) // self.floats
 
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """One chunk: positions × inputs to positions × outputs."""
@@ -114,6 +124,7 @@ class TablesModule(nn.Module):
     """Softmax tables of one layer; ``own`` says which tokens are a table's."""
 
     own: torch.Tensor
+    _LAYOUT = ("columns", "chosen", "kept", "tables")
 
     def __init__(self, step: Tables) -> None:
         super().__init__()
@@ -123,9 +134,17 @@ class TablesModule(nn.Module):
         self.register_buffer("own", torch.from_numpy(below))
         self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
         self.shifted, self.dtype = step.shifted, self.slopes.dtype
+        layout = table_layout(step.slopes, step.starts, [len(v) for v in step.values])
+        for name, part in zip(self._LAYOUT, layout, strict=True):
+            self.register_buffer(name, torch.from_numpy(part), persistent=False)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
+        if fused(rows):
+            from transformula.program.triton_tables import table_rows
+
+            layout: tuple[torch.Tensor, ...] = tuple(getattr(self, name) for name in self._LAYOUT)
+            return table_rows(rows, self.slopes, self.values, layout)
         scores = self.slopes @ rows
         if not self.shifted and scores.dtype == self.dtype:
             powers = scores.exp()
@@ -200,6 +219,10 @@ class PowersModule(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """The new rows."""
+        if len(self.active) > 1 and rows.shape[0] <= MAX_INPUTS and fused(rows):
+            from transformula.program.triton_ridge import ridge_rows
+
+            return ridge_rows(rows, self.directions, self.coefficients)
         t = self.directions @ rows
         power, total = t, self.coefficients[0] @ t if len(self.active) < 2 else self.coefficients[1] @ t
         for s in range(2, len(self.active)):
