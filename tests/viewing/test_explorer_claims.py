@@ -1,13 +1,12 @@
 """The explorer never lets a claim stand beside a formula it is not about."""
 
-import asyncio
 import os
 import signal
 
 import pytest
 
 from support.browsing import CURVE, change, drawn, fact, reach
-from support.explorer import SLOW, wait_until
+from support.explorer import SLOW, run_apart, wait_until
 from transformula.viewing.explorer.jobs import Worker
 
 PROVEN = "Proven on the whole box, rounding included"
@@ -128,4 +127,4 @@ def test_an_abort_is_for_want_of_memory_only_where_that_was_said(said, known):
         os.kill(worker.process.pid, signal.SIGABRT)
         return await worker.ran_out_of_memory()
 
-    assert asyncio.run(end()) is known
+    assert run_apart(end) is known
