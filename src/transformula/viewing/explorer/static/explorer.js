@@ -170,7 +170,7 @@ function listen() {
   $("cancel").addEventListener("click", cancel);
   $("share").addEventListener("click", share);
   $("compare").addEventListener("click", () => {
-    if (readFields()) compare(session.state, () => session.model?.facts);
+    if (readFields()) compare(asked(), markStale);
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") cancel(); });
   window.addEventListener("hashchange", () => {
