@@ -13,7 +13,8 @@ def fact(page, name):
 
 def drawn(page):
     page.wait_for_selector("#picture-chart[data-drawn] .main-svg")
-    page.wait_for_selector("#attention-chart .main-svg")
+    for chart in ("error", "attention"):
+        page.wait_for_selector(f"#{chart}-chart .main-svg")
     return page.get_attribute("#picture-chart", "data-drawn")
 
 

@@ -1,8 +1,10 @@
 """An explorer to test against: the real server on a real socket, in a thread of this process."""
 
+import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
@@ -49,6 +51,12 @@ def parse_events(lines):
     for line in lines:
         if line.startswith("data: "):
             yield json.loads(line[6:])
+
+
+def run_apart(work):
+    """What a coroutine function gives, in a thread of its own: Playwright's loop may be running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(work())).result(PATIENCE)
 
 
 def wait_until(condition, what):

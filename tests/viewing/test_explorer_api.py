@@ -1,6 +1,5 @@
 """The explorer's server: jobs, streams, cancelling, limits, and requests that mean no good."""
 
-import asyncio
 import io
 import json
 import os
@@ -16,7 +15,7 @@ import httpx
 import pytest
 
 import transformula as tf
-from support.explorer import PATIENCE, QUICK, SLOW, parse_events, running, wait_until
+from support.explorer import PATIENCE, QUICK, SLOW, parse_events, run_apart, running, wait_until
 from transformula.viewing.explorer.gallery import EXAMPLES
 from transformula.viewing.explorer.jobs import Worker
 
@@ -375,7 +374,7 @@ def test_a_worker_is_collected_by_one_hand(how, caplog):
             worker.kill()
         return await worker.process.wait()
 
-    assert asyncio.run(end_it_often()) == -signal.SIGKILL
+    assert run_apart(end_it_often) == -signal.SIGKILL
     assert not caplog.records
 
 

@@ -131,6 +131,11 @@ def test_the_comparison_grows_and_stops(visit, server):
     wait_until(lambda: server.explorer.compilers.admitted == 0, "the work has ended")
     legend = page.locator("#compare-chart .legendtext").all_text_contents()
     assert {"lookup, proven", "partition, proven", "your model, proven"} <= set(legend)
+    assert page.locator("#compare-title[data-earlier]").count() == 0
+    page.fill("#formula", "cos(3*x)")
+    assert page.get_attribute("#compare-title", "data-earlier") == "earlier formula"
+    page.fill("#formula", CURVE["formula"])
+    assert page.locator("#compare-title[data-earlier]").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from support.browsing import CURVE, change, drawn, fact, reach
-from support.explorer import SLOW, wait_until
+from support.explorer import SLOW, run_apart, wait_until
+from transformula.viewing.explorer.jobs import Worker
 
 PROVEN = "Proven on the whole box, rounding included"
 GREEN = "() => getComputedStyle(document.getElementById('claim-title')).color"
@@ -112,3 +113,18 @@ def test_a_killed_worker_is_not_called_out_of_memory(visit, server):
     page.fill("#formula", "x*y")
     change(page, lambda: page.press("#formula", "Enter"))
     assert fact(page, "construction") == "polynomial"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="ends by a signal")
+@pytest.mark.parametrize(
+    "said, known", [(b"", False), (b"FLINT exception:\n    Unable to allocate memory (8).\n", True)]
+)
+def test_an_abort_is_for_want_of_memory_only_where_that_was_said(said, known):
+    async def end():
+        worker = await Worker.start(memory=2**30)
+        worker.errors.write(said)
+        worker.errors.flush()
+        os.kill(worker.process.pid, signal.SIGABRT)
+        return await worker.ran_out_of_memory()
+
+    assert run_apart(end) is known

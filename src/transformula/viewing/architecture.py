@@ -147,7 +147,7 @@ def _polynomial(model: Model) -> str:
     drawing.text(_BOX / 2, 12, "inputs", bold=True)
     drawing.box(0, middle - 20, _BOX, 40, "input", [_listed(inputs)])
     left, wide = _BOX + _GAP, 230.0
-    drawing.text(left + wide / 2, 12, f"{len(directions)} tokens, one per direction", bold=True)
+    drawing.text(left + wide / 2, 12, f"{len(directions)} tokens, one for each direction", bold=True)
     y = middle - tall / 2
     right = left + wide + _GAP
     for k, direction in enumerate(shown):

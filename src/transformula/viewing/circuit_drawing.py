@@ -42,7 +42,7 @@ def circuit_element(model: Model) -> str:
     }
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [
-        f'<svg class="architecture" role="img" {size} preserveAspectRatio="xMidYMin" font-size="12">',
+        f'<svg class="architecture" role="img" {size} font-size="12">',
         f"<title>{escape(str(model.formula))}</title>",
     ]
     for x, column in enumerate(columns):

@@ -135,7 +135,7 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
 
 
 def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[Drawing]:
-    """Attention over memory tokens as a function of the input, a figure a head."""
+    """Attention over memory tokens as a function of the input, a figure for each head."""
     for one in followed:
         head = one.head
         title = f"Layer {head.block + 1}, head {head.head + 1}" + (f": {head.name}" if head.name else "")

@@ -74,7 +74,7 @@ def short(value: Any) -> str:
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:
-    """Name and value, one per row; values are markup."""
+    """Name and value, one for each row; values are markup."""
     body = "".join(f'<tr><th scope="row">{escape(k)}</th><td class="word">{v}</td></tr>' for k, v in rows)
     return f'<div class="wide"><table>{body}</table></div>'
 

@@ -99,7 +99,7 @@ def _row(values: FloatArray) -> str:
 
 
 def attention_section(model: Model, followed: Sequence[Followed]) -> str:
-    """Attention over memory tokens: a figure and a slider a head."""
+    """Attention over memory tokens: a figure and a slider for each head."""
     if model.family is RIDGE_FAMILY:
         return html.section("Attention", html.paragraph(_HARDMAX))
     if not followed:

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
-from importlib.resources import files as resources
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,12 +20,12 @@ from starlette.exceptions import HTTPException
 from transformula import __version__
 from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
-from transformula.viewing.colours import page_css
 from transformula.viewing.explorer.frames import Frame
 from transformula.viewing.explorer.gallery import gallery
 from transformula.viewing.explorer.guard import Guard
 from transformula.viewing.explorer.jobs import BusyError, Pool
 from transformula.viewing.explorer.limits import Limits
+from transformula.viewing.explorer.pages import add_pages
 from transformula.viewing.explorer.requests import (
     AttentionRequest,
     CompareRequest,
@@ -38,15 +37,6 @@ from transformula.viewing.explorer.requests import (
 from transformula.viewing.explorer.shelf import Kept, Shelf
 
 _FILES = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE, CERTIFICATE_FILE)
-_MODULES = ("explorer", "session", "state", "api", "fields", "claim", "views", "charts", "comparing")
-_PAGES = {
-    "index.html": "text/html; charset=utf-8",
-    "explorer.css": "text/css; charset=utf-8",
-    **{f"{name}.js": "text/javascript; charset=utf-8" for name in _MODULES},
-    "icon.svg": "image/svg+xml",
-}
-#: What the report has too.
-_SHARED = {"drawing.css": "text/css; charset=utf-8", "panzoom.js": "text/javascript; charset=utf-8"}
 _STATUS = {"fault": 500}
 _RETRY = {"retry-after": "2"}
 
@@ -104,7 +94,7 @@ def create_app(limits: Limits | None = None) -> FastAPI:
     app = FastAPI(title="transformula", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.explorer = explorer
     app.add_middleware(Guard, limits=explorer.limits)
-    _add_pages(app)
+    add_pages(app)
     _add_errors(app)
     _add_work(app, explorer)
     _add_models(app, explorer)
@@ -187,34 +177,6 @@ async def _stream(events: AsyncGenerator[str, None]) -> EventStream:
 
 def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, allow_nan=False)}\n\n"
-
-
-def _add_pages(app: FastAPI) -> None:
-    folder = resources("transformula.viewing.explorer") / "static"
-    shared = resources("transformula.viewing") / "static"
-    contents = {name: ((folder / name).read_bytes(), kind) for name, kind in _PAGES.items()}
-    contents |= {name: ((shared / name).read_bytes(), kind) for name, kind in _SHARED.items()}
-    contents["colours.css"] = page_css().encode(), "text/css; charset=utf-8"
-    plotly = (resources("plotly") / "package_data" / "plotly.min.js").read_bytes()
-
-    @app.get("/")
-    async def page() -> Response:
-        return Response(contents["index.html"][0], media_type=contents["index.html"][1])
-
-    @app.get("/static/plotly.min.js")
-    async def plots() -> Response:
-        return Response(
-            plotly,
-            media_type="text/javascript; charset=utf-8",
-            headers={"cache-control": "private, max-age=3600"},
-        )
-
-    @app.get("/static/{name}")
-    async def static(name: str) -> Response:
-        if name not in contents:  # a name out of a fixed list, never a path
-            raise HTTPException(404)
-        content, kind = contents[name]
-        return Response(content, media_type=kind)
 
 
 def _add_errors(app: FastAPI) -> None:

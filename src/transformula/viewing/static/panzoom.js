@@ -10,9 +10,9 @@
       this.svg = this.querySelector("svg");
       if (!this.svg || this.dataset.ready) return;
       this.dataset.ready = "yes";
-      const { width, height } = this.svg.viewBox.baseVal;
-      const { x, y } = this.svg.viewBox.baseVal;
+      const { x, y, width, height } = this.svg.viewBox.baseVal;
       this.whole = { x, y, width, height };
+      this.view = this.whole;
       this.fingers = new Map();
       this.svg.setAttribute("tabindex", "0");
       this.tools();
@@ -20,7 +20,7 @@
       this.told.setAttribute("role", "status");
       this.append(this.told);
       this.listen();
-      this.fit();
+      new ResizeObserver(() => this.show(this.view)).observe(this.svg);
     }
 
     tools() {
@@ -37,19 +37,24 @@
     }
 
     fit() {
-      this.show({ ...this.whole });
+      this.show(this.whole);
     }
 
+    // Fit the view to the shape of its window, and keep it on the drawing.
     show(view) {
       const { whole } = this;
-      const width = Math.min(Math.max(view.width, whole.width / MOST), whole.width);
-      const height = (width * whole.height) / whole.width;
-      const inside = (value, low, size, all) => Math.min(Math.max(value, low), low + all - size);
+      const { clientWidth, clientHeight } = this.svg;
+      if (!clientWidth || !clientHeight) return; // hidden for now
+      const shape = clientHeight / clientWidth;
+      const widest = Math.max(whole.width, whole.height / shape);
+      const width = view === whole ? widest : Math.min(Math.max(view.width, whole.width / MOST), widest);
+      const height = width * shape;
+      const inside = (value, low, size, all) => (size >= all ? low + (all - size) / 2 : Math.min(Math.max(value, low), low + all - size));
       const x = inside(view.x, whole.x, width, whole.width);
       const y = inside(view.y, whole.y, height, whole.height);
-      this.view = { x, y, width, height };
+      this.view = width < widest ? { x, y, width, height } : whole;
       this.svg.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
-      this.toggleAttribute("data-zoomed", width < whole.width);
+      this.toggleAttribute("data-zoomed", width < widest);
     }
 
     // A place on the screen in the drawing's own units.
@@ -59,9 +64,8 @@
 
     zoom(factor, at = { x: this.view.x + this.view.width / 2, y: this.view.y + this.view.height / 2 }) {
       const { x, y, width, height } = this.view;
-      const now = Math.min(Math.max(width / factor, this.whole.width / MOST), this.whole.width);
-      const share = now / width;
-      this.show({ x: at.x - (at.x - x) * share, y: at.y - (at.y - y) * share, width: now, height: height * share });
+      const share = Math.max(width / factor, this.whole.width / MOST) / width;
+      this.show({ x: at.x - (at.x - x) * share, y: at.y - (at.y - y) * share, width: width * share, height: height * share });
     }
 
     pan(right, down) {

@@ -188,7 +188,7 @@ function tint(share) {
   return `rgb(${middle.map((m, k) => Math.round(m + (end[k] - m) * Math.abs(share) ** 0.3)).join(",")})`;
 }
 
-// One row of bars per head: height is the weight, colour the value the token offers.
+// A row of bars for each head: height is the weight, colour the value the token offers.
 export function attention(id, heads) {
   const rows = heads.length;
   const div = document.getElementById(id);

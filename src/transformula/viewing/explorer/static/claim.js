@@ -5,6 +5,7 @@ import { asked, complain, difference, pointAt } from "/static/fields.js";
 import { $, session } from "/static/session.js";
 
 const PROVEN = "Proven on the whole box, rounding included";
+const ANY = { eps: null, construction: "auto" }; // a comparison tries several of these
 const TITLES = { "not proven": "Not proven", time: "Out of time", memory: "Out of memory", busy: "Busy", stopped: "Stopped" };
 
 export function setState(name, text) {
@@ -23,10 +24,15 @@ export function markStale() {
   const changed = model ? difference(asked(), model.asked) : "";
   $("results").classList.toggle("stale", changed !== "");
   $("claim-title").textContent = changed ? `Proven for the earlier ${changed}` : PROVEN;
-  for (const title of $("results").querySelectorAll(".of-model h2:not(#claim-title)")) {
-    if (changed) title.dataset.earlier = `earlier ${changed}`;
-    else delete title.dataset.earlier;
-  }
+  for (const title of $("results").querySelectorAll(".of-model h2:not(#claim-title)")) label(title, changed);
+  const other = session.compared ? difference({ ...asked(), ...ANY }, { ...session.compared, ...ANY }) : "";
+  $("compare-card").classList.toggle("stale", other !== "");
+  label($("compare-title"), other);
+}
+
+function label(title, changed) {
+  if (changed) title.dataset.earlier = `earlier ${changed}`;
+  else delete title.dataset.earlier;
 }
 
 // `retry` compiles with a tolerance that may be within reach; while somebody types, the cursor stays where it is.

@@ -2,14 +2,15 @@
 
 import { stream } from "/static/api.js";
 import { comparison } from "/static/charts.js";
+import { $, session } from "/static/session.js";
 
-const $ = (id) => document.getElementById(id);
 const STEPS = { lookup: "solving tables", partition: "cutting cells", trained: "training" };
 let job = null;
 
 export const stopComparing = () => job?.abort();
 
-export async function compare(state, facts) {
+// Compare for what the fields ask; `begun` is told once the chart is of that.
+export async function compare(asked, begun) {
   if (job) {
     stopComparing();
     return;
@@ -17,7 +18,9 @@ export async function compare(state, facts) {
   const mine = new AbortController();
   job = mine;
   const points = [];
-  const { formula, box, dtype } = state;
+  const { formula, box, dtype } = asked;
+  session.compared = asked;
+  begun();
   const note = (text) => {
     const item = document.createElement("li");
     item.textContent = text;
@@ -29,10 +32,10 @@ export async function compare(state, facts) {
   $("compare-chart").hidden = false;
   $("compare-chart").dataset.points = "0";
   const paint = () => {
-    const current = facts();
-    const same = current && current.outputs.length && state.formula === formula && state.box === box;
-    const star = same && ["lookup", "partition"].includes(current.construction) && current.memory_tokens > 0;
-    comparison("compare-chart", points, star ? { tokens: current.memory_tokens, error: current.bound } : null);
+    const { facts, asked: of } = session.model ?? {};
+    const same = of && of.formula === formula && of.box === box && of.dtype === dtype;
+    const star = same && ["lookup", "partition"].includes(facts.construction) && facts.memory_tokens > 0;
+    comparison("compare-chart", points, star ? { tokens: facts.memory_tokens, error: facts.bound } : null);
     $("compare-chart").dataset.points = String(points.length);
   };
   paint();

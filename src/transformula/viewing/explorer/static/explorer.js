@@ -76,9 +76,10 @@ async function compile({ typing = false } = {}) {
 }
 
 function cancel() {
-  notLater("compile", "check");
+  const pending = notLater("compile", "check");
   waiting.check?.abort();
-  job?.control.abort();
+  if (job) job.control.abort();
+  else if (pending) $("status").textContent = "Cancelled.";
   stopComparing();
 }
 
@@ -107,9 +108,10 @@ function typed() {
     const { control } = job;
     job = null;
     control.abort();
-    setState(session.model ? "done" : "idle", "Compiles when you stop typing.");
+    setState(session.model ? "done" : "idle", "");
   }
   markStale();
+  $("status").textContent = isNew() ? "Compiles when you stop typing." : "";
   later("check", CHECK_AFTER, checkWhileTyping);
 }
 
@@ -118,8 +120,10 @@ async function checkWhileTyping() {
   const mine = new AbortController();
   waiting.check = mine;
   try {
-    if ((await check(mine.signal)) !== true || mine.signal.aborted || job) return;
-    if (isNew()) later("compile", COMPILE_AFTER, () => compile({ typing: true }));
+    const fine = (await check(mine.signal)) === true;
+    if (mine.signal.aborted || job) return;
+    if (!fine) $("status").textContent = "Please look at the marked field.";
+    else if (isNew()) later("compile", COMPILE_AFTER, () => compile({ typing: true }));
   } catch { /* busy, or typed on: the next check will tell */ }
 }
 
@@ -166,7 +170,7 @@ function listen() {
   $("cancel").addEventListener("click", cancel);
   $("share").addEventListener("click", share);
   $("compare").addEventListener("click", () => {
-    if (readFields()) compare(session.state, () => session.model?.facts);
+    if (readFields()) compare(asked(), markStale);
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") cancel(); });
   window.addEventListener("hashchange", () => {

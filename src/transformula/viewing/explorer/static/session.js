@@ -6,16 +6,21 @@ export const $ = (id) => document.getElementById(id);
 export const session = {
   state: blank(),
   model: null, // { id, facts, asked } of what is drawn; asked is what it was compiled from
+  compared: null, // what the comparison on show is of
 };
 export const waiting = {}; // AbortControllers of the requests under way, by name
-const timers = {};
+const timers = new Map();
 
 export function later(name, wait, action) {
-  clearTimeout(timers[name]);
-  timers[name] = setTimeout(action, wait);
+  notLater(name);
+  timers.set(name, setTimeout(() => { timers.delete(name); action(); }, wait));
 }
 
-export const notLater = (...names) => names.forEach((name) => clearTimeout(timers[name]));
+// Whether anything was about to happen that now will not.
+export function notLater(...names) {
+  names.forEach((name) => clearTimeout(timers.get(name)));
+  return names.filter((name) => timers.delete(name)).length > 0;
+}
 
 export const aborted = (error) => error?.name === "AbortError";
 
