@@ -158,7 +158,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
     times = [f"{row[key]:.1f}" for key in ("low_floor_ms", "floor_ms", "formula_ms")]
     runs = [f"{row[f'{r}_ms']:.1f} ({row[f'{r}_floors']:.1f}x)" for r in RUNTIMES]
     latency = [f"{row[key]:.0f}" for key in ("latency_us", "mlp_latency_us")]
-    return [name.replace("*", r"\*"), str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
+    return [name, str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
 
 
 def main() -> int:
@@ -186,7 +186,8 @@ def main() -> int:
     Console(width=150).print(table)
     if not given.names:
         ruled = [titles, ["---"] * len(titles), *lines]
-        PAGE.write_text(HEADER.format(points=given.points) + "".join(f"| {' | '.join(r)} |\n" for r in ruled))
+        rows = "".join(f"| {' | '.join(r)} |\n" for r in ruled).replace("*", r"\*")
+        PAGE.write_text(HEADER.format(points=given.points) + rows)
     if given.json is not None:
         given.json.write_text(json.dumps({"points": given.points, "models": found}, indent=1) + "\n")
     return int(any(row[f"{r}_floors"] > TARGET for row in found.values() for r in RUNTIMES))
