@@ -48,6 +48,19 @@ def test_the_issues_own_session(cli, folder):
     assert facts["verified"] is True and facts["onnx"] == str(folder / "model.onnx")
 
 
+def test_the_graph_is_the_program_or_on_request_the_blocks(cli, folder, tmp_path):
+    graphs = {}
+    for graph, options in (("program", ()), ("blocks", ("--blocks",))):
+        path = tmp_path / f"{graph}.onnx"
+        facts = _json(cli("export", str(folder), "--to", "onnx", "--out", str(path), *options, "--json"))
+        assert facts["graph"] == graph and facts["within_rounding"] is True
+        assert cli("verify", str(folder), "--onnx", str(path)).code == 0
+        graphs[graph] = {node.op_type for node in onnx.load(path).graph.node}
+    assert "Softmax" in graphs["blocks"] and "Softmax" not in graphs["program"]
+    refused = cli("export", str(folder), "--to", "torch", "--blocks")
+    assert refused.code == 2 and "--blocks is for --to onnx" in refused.err
+
+
 def test_people_get_text(cli, folder):
     shown = cli("export", str(folder), "--to", "onnx").out
     for word in ("exported", "parity", "rounding", "session options", "opset"):

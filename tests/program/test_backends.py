@@ -12,8 +12,9 @@ from support.one_layer_models import model_named
 from transformula.exporting.onnx_files import onnx_bytes
 from transformula.program import bounds, numpy_backend, torch_backend
 from transformula.program.numpy_backend import run_numpy
+from transformula.program.onnx_backend import program_bytes
 from transformula.program.reading import read_tables
-from transformula.program.steps import Grid, Tables
+from transformula.program.steps import Affine, Grid, Program, Tables
 from transformula.transformers import reference
 from transformula.transformers.onnx_graph import onnx_executor
 
@@ -183,6 +184,23 @@ def test_a_module_may_be_cast_to_a_narrower_format(name, circuits):
         found = model.to_torch().float()(torch.from_numpy(x).float()).numpy()
     assert found.dtype == np.float32
     assert np.abs(found - reference.run(model.weights, x)).max() < 0.1
+
+
+def test_a_form_that_reads_a_row_twice_keeps_both_numbers():
+    """Two slots may hold the same; their factors are not added up, as that would round."""
+    twice = np.array([1, 2, 2, 2]), np.array([[1.0, 0.1, 0.2, 0.3]])
+    program = Program(
+        2, 1, (Affine(*twice), Affine(np.array([0, 3]), np.array([[1.0, 1.0]]))), np.array([4]), "float64"
+    )
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    wanted = 1 + x[:, :1] + 0.6 * x[:, 1:]
+    found = [
+        run_numpy(program, x),
+        torch_backend.ProgramModule(program)(torch.from_numpy(x)).detach().numpy(),
+        onnx_executor(program_bytes(program, {}))(x),
+    ]
+    for values in found:
+        np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-15)
 
 
 def test_one_layer_models_without_tables_are_programs_too():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,26 +50,43 @@ def _cores() -> int:
 
 def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piece: slice) -> None:
     columns, out = columns[:, piece], out[:, piece]
-    width = min(step, columns.shape[1])
-    buffer = np.empty((program.rows, width), dtype=columns.dtype)
-    buffer[ONE] = 1
-    quiet: Quiet = {}
-    works = [_RUNNERS[type(s)](s, width, quiet) for s in program.steps]
+    few = columns.shape[1] <= FEWEST
+    kept = _KEPT.setdefault(program, []) if few else []
+    runner = kept.pop() if kept else _Runner(program, FEWEST if few else min(step, columns.shape[1]))
     for start in range(0, columns.shape[1], step):
-        part = columns[:, start : start + step]
-        rows = buffer[:, : part.shape[1]]
-        first = 1 + program.inputs
-        rows[1:first] = part
-        for s, work in zip(program.steps, works, strict=True):
-            work(rows, first)
-            first += s.width
-        out[:, start : start + step] = rows[program.outputs]
+        runner.run(columns[:, start : start + step], out[:, start : start + step])
+    kept.append(runner)
 
+
+class _Runner:
+    """The buffers of a program, and what fills them: for one thread at a time."""
+
+    def __init__(self, program: Program, width: int) -> None:
+        self.program = weakref.proxy(program)
+        self.buffer = np.empty((program.rows, width), dtype=program.dtype)
+        self.buffer[ONE] = 1
+        quiet: Quiet = set()
+        first, self.works = 1 + program.inputs, []
+        for step in program.steps:
+            self.works.append((_RUNNERS[type(step)](step, width, quiet), first))
+            first += step.width
+
+    def run(self, columns: FloatArray, out: FloatArray) -> None:
+        """Evaluate inputs × samples into outputs × samples."""
+        rows = self.buffer[:, : columns.shape[1]]
+        rows[1 : 1 + len(columns)] = columns
+        for work, first in self.works:
+            work(rows, first)
+        np.take(rows, self.program.outputs, axis=0, out=out)
+
+
+#: Runners for a few samples, which take longer to make than to run. They go with their programs.
+_KEPT: weakref.WeakKeyDictionary[Program, list[_Runner]] = weakref.WeakKeyDictionary()
 
 #: Appends a step's rows, the first of them at a place.
 Work = Callable[[FloatArray, int], None]
-#: Guards of the chunk at hand that are zero, by row.
-Quiet = dict[int, bool]
+#: Guards of the chunk at hand that are zero.
+Quiet = set[int]
 
 
 def scores_kept(dtype: np.dtype[Any]) -> Any:
@@ -104,28 +122,34 @@ def _affine(step: Affine, width: int, quiet: Quiet) -> Work:
 
 
 def _guarded(step: Affine, work: Work, quiet: Quiet, rows: FloatArray, first: int) -> None:
-    """Guards are zero almost always: the ends of the rows they read say so."""
+    """Guards are zero almost always: the ends of the rows they read say so, if there are enough of them to ask."""
+    quiet.difference_update(range(first, first + step.width))
+    if rows.shape[1] <= FEWEST:
+        work(rows, first)
+        return
     ends = np.array([(rows[row].min(), rows[row].max()) for row in step.reads[1:].tolist()]).T
     factors = step.matrix[:, 1:]
     most = step.matrix[:, 0] + np.minimum(factors, 0) @ ends[0] + np.maximum(factors, 0) @ ends[1]
-    zero = bool((most < 0).all())  # not where a row is not a number
-    if zero:
+    if (most < 0).all():
         rows[first : first + step.width] = 0
-    else:
+        quiet.update(range(first, first + step.width))
+    else:  # also where a row is not a number
         work(rows, first)
-    quiet.update(dict.fromkeys(range(first, first + step.width), zero))
 
 
 def _tables(step: Tables, width: int, quiet: Quiet) -> Work:
     buffer = np.empty((step.tokens, width), dtype=step.slopes.dtype)
     lowest = scores_kept(step.slopes.dtype)
     ends = list(zip(step.starts[:-1], step.starts[1:], step.sums, strict=True))
-    whole = _reader(step.reads, step.slopes)
+    whole, asked = _reader(step.reads, step.slopes), step.reads.tolist()
     readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], object]] = {}
 
     def read(rows: FloatArray, scores: FloatArray) -> None:
         """The scores, from the rows that are not quiet."""
-        kept = tuple(not quiet.get(row, False) for row in step.reads.tolist())
+        if not quiet:
+            whole(rows, scores)
+            return
+        kept = tuple(row not in quiet for row in asked)
         if kept not in readers:
             readers[kept] = whole if all(kept) else _reader(step.reads[list(kept)], step.slopes[:, list(kept)])
         readers[kept](rows, scores)

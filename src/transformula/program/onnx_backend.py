@@ -128,27 +128,21 @@ class _Writer(GraphWriter):
         return rows
 
     def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
-        """matrix @ rows[reads]."""
+        """matrix @ rows[reads]; a form that reads a row twice keeps both its numbers, in two products."""
         source, columns = self.source(reads)
-        wide = np.zeros((len(matrix), self.rows_of(reads)), dtype=self.dtype)
-        twice = np.zeros((0, wide.shape[1]), dtype=self.dtype)
-        if len(np.unique(columns)) < len(columns):  # a form that reads a row twice: keep both its numbers
-            wide, twice = self._apart(matrix, columns, wide)
-        else:
-            wide[:, columns] = matrix
-        first = self.node(name, "MatMul", self.constant(f"{name}.matrix", wide), source)
-        if not len(twice):
-            return first
-        second = self.node(f"{name}.again", "MatMul", self.constant(f"{name}.again.matrix", twice), source)
-        return self.node(f"{name}.sum", "Add", first, second)
-
-    def _apart(self, matrix: FloatArray, columns: Rows, wide: FloatArray) -> tuple[FloatArray, FloatArray]:
-        seen: set[int] = set()
-        twice = np.zeros_like(wide)
+        times: dict[int, int] = {}
+        parts: list[FloatArray] = []
         for place, column in enumerate(columns.tolist()):
-            (twice if column in seen else wide)[:, column] += matrix[:, place]
-            seen.add(column)
-        return wide, twice
+            again = times[column] = times.get(column, -1) + 1
+            if again == len(parts):
+                parts.append(np.zeros((len(matrix), self.rows_of(reads)), dtype=self.dtype))
+            parts[again][:, column] = matrix[:, place]
+        total = ""
+        for k, part in enumerate(parts):
+            own = name if not k else f"{name}.again{k}"
+            made = self.node(own, "MatMul", self.constant(f"{own}.matrix", part), source)
+            total = self.node(f"{own}.sum", "Add", total, made) if total else made
+        return total
 
     # The steps
 

@@ -1,6 +1,6 @@
 """A program as a PyTorch module: differentiable, any device, memory bounded by a budget.
 
-Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (256 MB in float32), fewer on a CPU, where they should
+Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (512 MB in float64), fewer on a CPU, where they should
 stay in the cache. With gradients a chunk's intermediates are computed again on the way back, so they are never all
 there. Under torch.compile and torch.export the graph is that of a single chunk of any size.
 """
@@ -47,7 +47,9 @@ class ProgramModule(nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.inputs, self.positions = program.inputs, program.positions
-        self.floats, self.fused_floats = program.floats, program.fused_floats
+        powers = [3 * len(step.directions) for step in program.steps if isinstance(step, Powers)]
+        self.floats = max(program.floats, *powers) if powers else program.floats
+        self.fused_floats = program.fused_floats
         ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
         self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
         self.gathers = nn.ModuleList(Gather(step.reads, ends) for step in program.steps)
@@ -214,7 +216,9 @@ class PowersModule(nn.Module):
 
     def __init__(self, step: Powers) -> None:
         super().__init__()
-        self.active = step.active
+        self.active, self.width = step.active, step.width
+        #: How many of the first tokens have each power.
+        self.used = [int(np.flatnonzero(c.any(axis=0)).max(initial=-1)) + 1 for c in step.coefficients]
         self.directions, self.coefficients = _number(step.directions), _number(step.coefficients)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
@@ -223,12 +227,14 @@ class PowersModule(nn.Module):
             from transformula.program.triton_ridge import ridge_rows
 
             return ridge_rows(rows, self.directions, self.coefficients)
-        t = self.directions @ rows
-        power, total = t, self.coefficients[0] @ t if len(self.active) < 2 else self.coefficients[1] @ t
-        for s in range(2, len(self.active)):
+        t = power = self.directions @ rows
+        total = rows.new_zeros(self.width, rows.shape[1])
+        for s in range(1, len(self.active)):
             count = self.active[s]
-            power = power[:count] * t[:count]
-            total = total + self.coefficients[s, :, :count] @ power
+            if s > 1:
+                power = power[:count] * t[:count]
+            if used := self.used[s]:
+                total = total + self.coefficients[s, :, :used] @ power[:used]
         return total
 
 
