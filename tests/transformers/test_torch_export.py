@@ -160,7 +160,7 @@ def test_torch_compile_without_graph_breaks(name, circuits):
             torch.testing.assert_close(compiled(x[:rows]), module(x[:rows]), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["polynomial", "circuit"])  # those that failed
 def test_torch_compile_as_it_comes(name, circuits, monkeypatch):
     """The default backend, up to the C++ it writes (to build that takes a minute).
 

@@ -407,11 +407,10 @@ def test_a_port_in_use_is_said(explore):
     assert err == f"error: port {port} is in use: give another port, or none for a free one\n"
 
 
-def test_what_is_missing_is_said(explore, tmp_path):
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", "from transformula.cli import main; main()", "explore"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+def test_what_is_missing_is_said(explore):
+    code = "import sys; sys.modules['uvicorn'] = None; from transformula.cli import main; main()"
+    command = [sys.executable, "-c", code, "explore"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert "needs uvicorn" in done.stderr and "pip install 'transformula[explorer]'" in done.stderr
 
