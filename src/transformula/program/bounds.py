@@ -43,7 +43,8 @@ def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend:
     for (first, last), factor in terms:
         ends = sorted((first * factor, last * factor))
         low, high, size = low + ends[0], high + ends[1], max(size, *map(abs, ends))
-    low, high = _rough(low - SLACK * size, high + SLACK * size) if size < math.inf else ANYWHERE
+    known = abs(low) < 1e300 and abs(high) < 1e300 and size < 1e300  # zero times infinity is not
+    low, high = _rough(low - SLACK * size, high + SLACK * size) if known else ANYWHERE
     return (max(low, 0.0), max(high, 0.0)) if bend else (low, high)
 
 
