@@ -33,7 +33,7 @@ demo: setup
 	$(BIN)/transformula report $(DEMO)/gravity
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3  # on two cores: browsers and servers are waited for
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -44,7 +44,7 @@ lint: setup
 # A wheel and an sdist in build/dist; both are installed into empty environments and the README is followed there.
 dist: setup
 	$(BIN)/python -m build --outdir build/dist .
-	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest tests/packaging
+	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest -n 2 tests/packaging tests/test_documents.py
 
 # The site in build/site. The tutorials run in build/notebooks, where they leave their files.
 docs: setup

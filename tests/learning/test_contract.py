@@ -22,10 +22,7 @@ ESTIMATORS = [
     PolynomialTransformerRegressor(solver="sparse"),
     PolynomialTransformerRegressor(solver="lowrank"),
     PolynomialTransformerRegressor(solver="adam", epochs=60),
-    PolynomialTransformerRegressor(solver="sgd", epochs=60, learning_rate=0.05),
     PolynomialTransformerClassifier(),
-    PolynomialTransformerClassifier(solver="sparse"),
-    PolynomialTransformerClassifier(solver="lowrank"),
     PolynomialTransformerClassifier(solver="adam", epochs=40),
     OneLayerTransformerRegressor(),
 ]

@@ -1,7 +1,7 @@
 """The package as a newcomer gets it: built, installed into an empty environment, and followed from the README on.
 
-`make test` builds a wheel and tries the core. `make dist` (TRANSFORMULA_DIST names the folder of what it built) also
-installs the sdist and the wheel with all extras, and follows README and tutorials there.
+For `make dist` only, as it takes minutes (TRANSFORMULA_DIST names the folder of what it built): the wheel with the core
+alone, the sdist, and the wheel with all extras, where README and tutorials are followed.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ BUILT = os.environ.get("TRANSFORMULA_DIST")
 FOLLOW = ROOT / "tests" / "support" / "follow.py"
 CORE_MB = 250
 
-full = pytest.mark.skipif(not BUILT, reason="make dist installs all extras, which takes minutes")
+full = pytest.mark.skipif(not BUILT, reason="make dist builds and installs the package, which takes minutes")
 
 
 def _tool():
@@ -55,6 +55,7 @@ def run(python, *arguments, cwd):
     return subprocess.run([python, *arguments], capture_output=True, text=True, cwd=cwd, env=clean)
 
 
+@full
 def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     """One test, so that one worker builds and installs once."""
     _describes_itself(wheel)
