@@ -25,7 +25,7 @@ class Output:
             return
         self._list(title, {k: v for k, v in facts.items() if v not in (None, [], "")}, aside)
         if hint:
-            print(hint, file=sys.stderr)
+            self._beside(hint)
 
     def sections(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Several titled lists."""
@@ -44,7 +44,7 @@ class Output:
             print(value)
         if facts["bound"] is not None:
             status = facts["status"] + ("" if facts["status"] == "proven" else "; transformula verify proves it")
-            print(f"within {facts['bound']:.3g} of the formula ({status})", file=sys.stderr)
+            self._beside(f"within {facts['bound']:.3g} of the formula ({status})")
 
     def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
         """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
@@ -55,6 +55,12 @@ class Output:
             self._json(facts)
         print(f"error: {error}", file=sys.stderr)
         return code
+
+    @staticmethod
+    def _beside(text: str) -> None:
+        """A line on stderr, after what stdout holds, also where both go to one pipe."""
+        sys.stdout.flush()
+        print(text, file=sys.stderr)
 
     @staticmethod
     def _json(facts: Mapping[str, Any]) -> None:
