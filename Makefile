@@ -32,8 +32,9 @@ demo: setup
 	$(BIN)/transformula export $(DEMO)/gravity --to onnx
 	$(BIN)/transformula report $(DEMO)/gravity
 
+# Three workers on two cores: browsers and servers are waited for.
 test: setup
-	$(BIN)/python -m pytest -n 3  # on two cores: browsers and servers are waited for
+	$(BIN)/python -m pytest -n 3
 
 lint: setup
 	$(BIN)/ruff format --check .
