@@ -32,9 +32,8 @@ demo: setup
 	$(BIN)/transformula export $(DEMO)/gravity --to onnx
 	$(BIN)/transformula report $(DEMO)/gravity
 
-# Three workers on two cores: browsers and servers are waited for.
 test: setup
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 2
 
 lint: setup
 	$(BIN)/ruff format --check .

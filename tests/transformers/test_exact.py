@@ -32,14 +32,14 @@ points = st.lists(st.lists(inside, min_size=6, max_size=6), min_size=POINTS, max
 
 @pytest.mark.parametrize("multi_head", [False, True])
 @given(terms=polynomials(degree=(1, 8)), points=points)
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_blocks_equal_the_polynomial(multi_head, terms, points):
     _check(terms, points, multi_head)
 
 
 @pytest.mark.parametrize("multi_head", [False, True])
 @given(terms=polynomials(variables=(1, 3), degree=(1, 4), terms=9), points=points)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_blocks_equal_denser_polynomials(multi_head, terms, points):
     _check(terms, points, multi_head)
 
