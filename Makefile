@@ -50,7 +50,7 @@ dist: setup
 docs: setup
 	mkdir -p build/notebooks
 	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict \
-		--config-file ../../mkdocs.yml --site-dir ../site
+		--config-file ../../mkdocs.yml --site-dir build/site
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
