@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import transformula
 from transformula.optional import require
 from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLostError, call
 
@@ -73,7 +72,7 @@ class DaskEngine(Engine):
         try:
             while True:
                 while len(running) < max(room, 2) and (task := next(waiting, None)) is not None:
-                    future = self._client.submit(_checked, transformula.__version__, function, task[1], pure=False)
+                    future = self._client.submit(_checked, _own_version(), function, task[1], pure=False)
                     running[future] = task[0]
                 if not running:
                     return
@@ -142,8 +141,14 @@ def _by_value(names: tuple[str, ...]) -> Callable[[], dict[str, str | None]]:
     return versions
 
 
+def _own_version() -> str:
+    version = _by_value(("transformula",))()["transformula"]
+    assert version is not None
+    return version
+
+
 def _checked(version: str, function: Callable[[Any], Any], task: Any) -> Any:
     """A task, refused by a worker that joined later with another version."""
-    if version != transformula.__version__:
-        raise EngineError(f"a worker has transformula {transformula.__version__} and its client {version}")
+    if version != _own_version():
+        raise EngineError(f"a worker has transformula {_own_version()} and its client {version}")
     return call(function, task)
