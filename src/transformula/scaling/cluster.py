@@ -81,12 +81,18 @@ class DaskEngine(Engine):
                         done = wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done
                 except TimeoutError:
                     done = set()
+                if self._client.status != "running":
+                    raise EngineError(f"the scheduler at {self.address} went away")
                 if done or self.workers:
                     alive = time.monotonic()
                 elif time.monotonic() - alive > DESERTED:
                     raise EngineError(f"the scheduler at {self.address} has lost all of its workers")
                 for future in done:
-                    yield self._outcome(running.pop(future), future)
+                    if future.status not in (
+                        "lost",
+                        "pending",
+                    ):  # else a result went with its worker, and is made again
+                        yield self._outcome(running.pop(future), future)
                 room = 2 * self.workers if done else room
         finally:
             if running and self._client.status == "running":
@@ -95,7 +101,7 @@ class DaskEngine(Engine):
     def _outcome(self, index: int, future: Any) -> Outcome:
         from distributed import KilledWorker
 
-        if future.status in ("cancelled", "lost"):
+        if future.status == "cancelled":
             raise EngineError(f"the scheduler at {self.address} went away")
         error = future.exception()
         if isinstance(error, KilledWorker):
