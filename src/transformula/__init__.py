@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformula.comparing import Comparison, compare
     from transformula.compiling import compile, load, memorize, verify
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Comparison": "transformula.comparing",
+    "compare": "transformula.comparing",
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
@@ -42,12 +45,14 @@ _HOME = {
 
 __all__ = [
     "Box",
+    "Comparison",
     "Formula",
     "Model",
     "OneLayerTransformerRegressor",
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",
     "Verification",
+    "compare",
     "compile",
     "load",
     "memorize",

@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.compare import compare_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
@@ -209,6 +210,7 @@ def show(
     Output(json).sections(sections)
 
 
+app.command("compare", context_settings={"ignore_unknown_options": True})(compare_command)
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)
