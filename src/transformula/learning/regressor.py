@@ -13,10 +13,10 @@ from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.options import check_init, check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
-from transformula.learning.solvers.exact import ExactFit, Gram
-from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
-from transformula.learning.solvers.penalty import Penalty
-from transformula.learning.solving import MOST_EXACT_TERMS, Settings, choose, solve
+from transformula.learning.solvers.exact import ExactFit
+from transformula.learning.solvers.features import all_terms, orthonormal_basis
+from transformula.learning.solving import Settings, choose, solve
+from transformula.learning.streaming import StreamState, solve_exact
 
 
 def _streams(estimator: Any) -> bool:
@@ -43,7 +43,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     ridge : float, optional
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
         total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
-        better), by held-out rows for ``lowrank``, none for `partial_fit`.
+        better), by held-out rows for ``lowrank``.
     criterion : {"ebic", "bic", "holdout"}
         ``sparse``: what decides the number of terms.
     max_terms : int, optional
@@ -211,44 +211,30 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         check_options(self)
         if self.solver not in ("exact", "auto"):
             raise ValueError(f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once")
-        first = not hasattr(self, "_gram")
+        first = not hasattr(self, "_state")
         X, y = validate_data(
             self, X, y, reset=first, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
         )
         w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         self._single = np.ndim(y) == 1
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        here = Range.of(X)
         if first:
-            count = count_terms(X.shape[1], self.degree)
-            if count > MOST_EXACT_TERMS:
-                raise ValueError(
-                    f"{count} monomials of degree {self.degree} in {X.shape[1]} variables are too many for "
-                    f"partial_fit: at most {MOST_EXACT_TERMS}"
-                )
-            basis = orthonormal_basis(X, self.degree, w)
-            self._gram = Gram(all_terms(X.shape[1], self.degree), basis, Y.shape[1])
-            self._moments = np.zeros((3, Y.shape[1]))
+            self._state = StreamState.begin(X, Y, w, self.degree)
+        elif Y.shape[1] != len(self._state.gram.shift):
+            raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {len(self._state.gram.shift)}")
         else:
-            here = here.union(self.range_)
-        if Y.shape[1] != self._gram.n_outputs:
-            raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {self._gram.n_outputs}")
-        self._gram.add(X, Y, w)
-        ones = np.ones(len(Y)) if w is None else w
-        self._moments += np.array([[ones.sum()] * Y.shape[1], ones @ Y, ones @ Y**2])
-        total, one, two = self._moments
-        self.range_ = here
-        self.target_spread_ = _spread(np.sqrt(np.maximum(two / total - (one / total) ** 2, 0.0)), one / total)
-        penalty = Penalty(self.ridge or 0.0)
-        found = ExactFit(self._gram.terms, self._gram.basis, self._gram.solve(penalty), penalty)
+            self._state = self._state + self._state.of(X, Y, w)
+        survey = self._state.survey
+        self.range_ = survey.range
+        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        found, _ = solve_exact(self._state.gram, survey.sample.rows(), self.ridge)
         self.solver_, self.degree_, self.history_ = "exact", self.degree, None
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
         return self
 
     def _forget_stream(self) -> None:
-        for name in ("_gram", "_moments"):
-            if hasattr(self, name):
-                delattr(self, name)
+        if hasattr(self, "_state"):
+            del self._state
 
     def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
         self.range_ = inputs
