@@ -13,6 +13,7 @@ EXTRAS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "plotly": "explorer",
+    "pyarrow": "parquet",
     "sklearn": "learn",
     "torch": "torch",
     "uvicorn": "explorer",

@@ -60,7 +60,8 @@ class ReadParts:
         task: Callable[[tuple[Reader, ...]], State | None] = partial(_work, work)
         if self.workers is None:
             return add_up(map(task, groups))
-        return add_up(outcome.get() for outcome in in_order(self.workers.run(task, groups)))
+        states: Iterator[State | None] = (one.get() for one in in_order(self.workers.run(task, groups)))
+        return add_up(states)
 
     def _groups(self) -> list[tuple[Reader, ...]]:
         count = len(self.readers)

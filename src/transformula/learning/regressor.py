@@ -16,7 +16,10 @@ from transformula.learning.rows import Floats, Range, Rows, regression_rows
 from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
 from transformula.learning.solving import Settings, choose, solve
-from transformula.learning.streaming import StreamState, solve_exact
+from transformula.learning.states import Split, Survey
+from transformula.learning.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact
+
+_NOTHING_HELD = Split()
 
 
 def _streams(estimator: Any) -> bool:
@@ -194,6 +197,19 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.solver_, self.degree_ = solver, settings.degree
         self.fitted_ = Fitted(solver, found, columns)
         return self
+
+    def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
+        """Fit a table that is in parts, by a closed form; what the passes found out comes back."""
+        check_options(self)
+        if self.solver in ("sgd", "adam"):
+            raise ValueError(f"solver={self.solver!r} needs all rows in memory: give arrays, or choose a closed form")
+        self._forget_stream()
+        fit = fit_parts(parts, self.solver, self._settings(), survey, split)
+        self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
+        self.range_ = survey.range
+        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        self.solver_, self.degree_, self.fitted_ = fit.solver, fit.settings.degree, fit.fitted
+        return fit
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""

@@ -42,8 +42,13 @@ _JUDGES = 4_000
 class Parts(Protocol):
     """A table in parts, wherever they are."""
 
-    width: int
-    outputs: int
+    @property
+    def width(self) -> int:
+        """How many inputs a row has."""
+
+    @property
+    def outputs(self) -> int:
+        """How many targets a row has."""
 
     def total(self, work: Callable[[Iterable[Chunk]], State | None]) -> State:
         """Do one piece of work on every part, and add up what comes back; None is the state of no rows."""
