@@ -8,6 +8,7 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
+    "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
     "onnx": "onnx",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -36,7 +37,10 @@ def fit_command(
         float, typer.Option(help="Widen the box around all rows by this share of its width, on both sides.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the solver.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes that read and add up the parts of a table.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes that work on the parts of a table.")] = 1,
+    scheduler: Annotated[
+        Optional[str], typer.Option(help="A Dask cluster that works on the parts, like tcp://10.0.0.1:8786.")
+    ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the Transformer in.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -56,8 +60,9 @@ def fit_command(
     from transformula.learning.parts import ReadParts
 
     table = find_table(data, target, list(drop or []))
-    parts = ReadParts(len(table.names), 1, table.readers)
-    facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin))
+    with _workers(jobs, scheduler) as workers:
+        parts = ReadParts(len(table.names), 1, table.readers, workers)
+        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin))
     facts = {"target": target, "columns": columns_of(table.names)} | facts
     if out is not None:
         from transformula.viewing.describe import summary
@@ -69,6 +74,15 @@ def fit_command(
     facts |= {"out": None if out is None else str(out), "seconds": round(time.perf_counter() - start, 3)}
     hint = "" if out else "give --out FOLDER to keep the Transformer"
     Output(json).facts(facts if json else _for_people(facts), title="fitted", hint=hint)
+
+
+def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
+    """Who works on the parts: this process alone (None), or those that were asked for."""
+    if jobs == 1 and scheduler is None:
+        return nullcontext()
+    from transformula.scaling import opened_engine
+
+    return opened_engine(None if jobs == 1 else jobs, scheduler)
 
 
 def _for_people(facts: Mapping[str, Any]) -> dict[str, Any]:

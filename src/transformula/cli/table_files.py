@@ -1,4 +1,4 @@
-"""Tables to fit: a CSV or Parquet file, a folder of them, or a pattern; files are read in chunks, by whoever needs them.
+"""Tables to fit: a CSV or Parquet file, a folder of them, or a pattern; files are read in chunks.
 
 A CSV file is one part, a Parquet file has a part for each of its row groups. What cannot be used is named with its
 file and its line or row.
