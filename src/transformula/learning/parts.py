@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
+from threadpoolctl import threadpool_limits
+
 from transformula.learning.rows import Floats
 from transformula.learning.streaming import Chunk, add_up
 
@@ -59,7 +61,8 @@ class ReadParts:
         groups = self._groups()
         task: Callable[[tuple[Reader, ...]], State | None] = partial(_work, work)
         if self.workers is None:
-            return add_up(map(task, groups))
+            with threadpool_limits(limits=1):  # as workers do: the work is mostly not BLAS, and its threads would wait
+                return add_up(map(task, groups))
         states: Iterator[State | None] = (one.get() for one in in_order(self.workers.run(task, groups)))
         return add_up(states)
 

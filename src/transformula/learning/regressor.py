@@ -17,7 +17,8 @@ from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
 from transformula.learning.solving import Settings, choose, solve
 from transformula.learning.states import Split, Survey
-from transformula.learning.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact
+from transformula.learning.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact, survey_of
+from transformula.learning.tables import GivenTable, given_table
 
 _NOTHING_HELD = Split()
 
@@ -169,12 +170,18 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
 
         Parameters
         ----------
-        X : (rows, features) numbers.
+        X : (rows, features) numbers, also of Dask or Arrow: a closed form then reads them in parts, where they are.
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         check_options(self)
         check_init(self.init)
+        given = None if self.solver in ("sgd", "adam") else given_table(X, y, sample_weight)
+        if given is not None:
+            self._name(given)
+            self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
+            self._single = given.single
+            return self
         rows, self._single = regression_rows(self, X, y, sample_weight)
         self._forget_stream()
         self._set_range(Range.of(rows.X), rows.Y, rows.weight)
@@ -201,8 +208,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
         """Fit a table that is in parts, by a closed form; what the passes found out comes back."""
         check_options(self)
-        if self.solver in ("sgd", "adam"):
-            raise ValueError(f"solver={self.solver!r} needs all rows in memory: give arrays, or choose a closed form")
         self._forget_stream()
         fit = fit_parts(parts, self.solver, self._settings(), survey, split)
         self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
@@ -210,6 +215,12 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
         self.solver_, self.degree_, self.fitted_ = fit.solver, fit.settings.degree, fit.fitted
         return fit
+
+    def _name(self, given: GivenTable) -> None:
+        if given.names is not None and all(isinstance(name, str) for name in given.names):
+            self.feature_names_in_ = given.names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""
