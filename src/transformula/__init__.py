@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
+    from transformula.sweeps.batch import batch
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "batch": "transformula.sweeps.batch",
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
@@ -48,6 +50,7 @@ __all__ = [
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",
     "Verification",
+    "batch",
     "compile",
     "load",
     "memorize",

@@ -52,6 +52,7 @@ def _started(arguments, sign, code=""):
     name, *rest = [*arguments, "--no-dashboard", "--host", "127.0.0.1"]
     run = f"{code}\nimport sys\nfrom distributed.cli.{name} import main\nsys.argv[0] = 'dask'\nmain()"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])}
+    environment |= {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "2s"}  # how long a dead worker is called: else 30 s
     process = subprocess.Popen([sys.executable, "-c", run, *rest], stderr=subprocess.PIPE, text=True, env=environment)
     seen = []
     for line in process.stderr:

@@ -11,6 +11,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.batch import batch_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
@@ -209,6 +210,7 @@ def show(
     Output(json).sections(sections)
 
 
+app.command("batch")(batch_command)
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)

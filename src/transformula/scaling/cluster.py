@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import transformula
 from transformula.optional import require
 from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLostError, call
 
@@ -73,7 +72,7 @@ class DaskEngine(Engine):
         try:
             while True:
                 while len(running) < max(room, 2) and (task := next(waiting, None)) is not None:
-                    future = self._client.submit(_checked, transformula.__version__, function, task[1], pure=False)
+                    future = self._client.submit(_checked, _own_version(), function, task[1], pure=False)
                     running[future] = task[0]
                 if not running:
                     return
@@ -82,12 +81,18 @@ class DaskEngine(Engine):
                         done = wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done
                 except TimeoutError:
                     done = set()
+                if self._client.status != "running":
+                    raise EngineError(f"the scheduler at {self.address} went away")
                 if done or self.workers:
                     alive = time.monotonic()
                 elif time.monotonic() - alive > DESERTED:
                     raise EngineError(f"the scheduler at {self.address} has lost all of its workers")
                 for future in done:
-                    yield self._outcome(running.pop(future), future)
+                    if future.status not in (
+                        "lost",
+                        "pending",
+                    ):  # else a result went with its worker, and is made again
+                        yield self._outcome(running.pop(future), future)
                 room = 2 * self.workers if done else room
         finally:
             if running and self._client.status == "running":
@@ -96,7 +101,7 @@ class DaskEngine(Engine):
     def _outcome(self, index: int, future: Any) -> Outcome:
         from distributed import KilledWorker
 
-        if future.status in ("cancelled", "lost"):
+        if future.status == "cancelled":
             raise EngineError(f"the scheduler at {self.address} went away")
         error = future.exception()
         if isinstance(error, KilledWorker):
@@ -142,8 +147,14 @@ def _by_value(names: tuple[str, ...]) -> Callable[[], dict[str, str | None]]:
     return versions
 
 
+def _own_version() -> str:
+    version = _by_value(("transformula",))()["transformula"]
+    assert version is not None
+    return version
+
+
 def _checked(version: str, function: Callable[[Any], Any], task: Any) -> Any:
     """A task, refused by a worker that joined later with another version."""
-    if version != transformula.__version__:
-        raise EngineError(f"a worker has transformula {transformula.__version__} and its client {version}")
+    if version != _own_version():
+        raise EngineError(f"a worker has transformula {_own_version()} and its client {version}")
     return call(function, task)

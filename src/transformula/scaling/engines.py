@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -25,7 +26,8 @@ class WorkerLostError(TransformulaError):
     """The process that worked on a task was ended from outside, most likely for want of memory."""
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True)
+class Outcome:
     """What became of the task with this index."""
 
     index: int

@@ -15,7 +15,7 @@ from transformula.errors import InputError
 from transformula.scaling.engines import Engine, Outcome, WorkerLostError, call
 
 #: Read by libraries when they are loaded; what is loaded already is limited in `call`.
-_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MAX_JOBS = 1024
 
 _Task = tuple[int, Any]
