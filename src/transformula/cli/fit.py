@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -37,6 +38,12 @@ def fit_command(
         float, typer.Option(help="Widen the box around all rows by this share of its width, on both sides.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the solver.")] = 0,
+    epochs: Annotated[Optional[int], typer.Option(help="sgd, adam: passes over the rows.")] = None,
+    batch_size: Annotated[int, typer.Option(help="sgd, adam: rows of a step, of all processes together.")] = 256,
+    checkpoint: Annotated[
+        Optional[Path],
+        typer.Option(help="sgd, adam: a file to save to; if it is there, training goes on from it."),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that work on the parts of a table.")] = 1,
     scheduler: Annotated[
         Optional[str], typer.Option(help="A Dask cluster that works on the parts, like tcp://10.0.0.1:8786.")
@@ -60,9 +67,12 @@ def fit_command(
     from transformula.learning.parts import ReadParts
 
     table = find_table(data, target, list(drop or []))
+    training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
     with _workers(jobs, scheduler) as workers:
         parts = ReadParts(len(table.names), 1, table.readers, workers)
-        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin))
+        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin, training))
+    if getattr(workers, "rank", 0):
+        return  # the first of torchrun's processes writes and speaks
     facts = {"target": target, "columns": columns_of(table.names)} | facts
     if out is not None:
         from transformula.viewing.describe import summary
@@ -77,7 +87,13 @@ def fit_command(
 
 
 def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
-    """Who works on the parts: this process alone (None), or those that were asked for."""
+    """Who works on the parts: this process alone (None), those that were asked for, or torchrun's."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        if jobs != 1 or scheduler is not None:
+            raise InputError("torchrun has started the processes: give no --jobs and no --scheduler beside it")
+        from transformula.learning.ranks import joined
+
+        return joined()
     if jobs == 1 and scheduler is None:
         return nullcontext()
     from transformula.scaling import opened_engine

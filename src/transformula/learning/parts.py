@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from transformula.learning.rows import Floats
 from transformula.learning.streaming import Chunk, add_up
+from transformula.scaling.engines import Outcome
 
 State = TypeVar("State")
 #: States that reach whoever adds them up.
@@ -31,19 +32,10 @@ class Reader(Protocol):
         """The rows, some at a time."""
 
 
-class Outcome(Protocol):
-    """What became of a task: `scaling.engines.Outcome`."""
-
-    index: int
-
-    def get(self) -> Any:
-        """The value, or raise what went wrong."""
-
-
 class Workers(Protocol):
-    """Who works on tasks: `scaling.engines.Engine`, or the ranks of a group."""
+    """Who works on tasks: an engine, or the ranks of a group."""
 
-    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Outcomes of a function on every task, as they are ready."""
 
 

@@ -1,0 +1,54 @@
+"""Run by torchrun in tests: fits estimators in a process group; the second rank is killed once, in mid-training."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def estimators(folder, checkpoints=True):
+    """What is trained, by name; each has its own checkpoint."""
+    from transformula.learning import OneLayerTransformerRegressor, PolynomialTransformerRegressor
+
+    def at(name):
+        return {"checkpoint": str(Path(folder) / name), "checkpoint_every": 2} if checkpoints else {}
+
+    shared = {"epochs": 6, "batch_size": 32, "early_stopping": False}
+    return {
+        "sgd": PolynomialTransformerRegressor(2, "sgd", **shared, **at("sgd.pt")),
+        "adam": PolynomialTransformerRegressor(2, "adam", **{**shared, "early_stopping": True}, **at("adam.pt")),
+        "one": OneLayerTransformerRegressor(**shared, **at("one.pt")),
+    }
+
+
+def rows():
+    """A table of 101 rows, so that batches do not divide by the ranks."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(101, 2))
+    return X, X[:, 0] ** 2 - X[:, 1] + 0.1 * rng.normal(size=101)
+
+
+def main(folder):
+    from transformula.learning import training
+    from transformula.learning.ranks import joined
+
+    step, steps = training._step, []
+    with joined() as ranks:
+
+        def counted(*arguments):
+            steps.append(1)
+            if len(steps) == 38 and ranks.rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return step(*arguments)
+
+        training._step = counted
+        X, y = rows()
+        predictions = {name: model.fit(X, y).predict(X) for name, model in estimators(folder).items()}
+        if ranks.rank == 0:
+            np.savez(Path(folder) / "predictions.npz", **predictions, steps=len(steps))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
