@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformula.comparing import Comparison, compare
     from transformula.compiling import compile, load, memorize, verify
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "batch": "transformula.sweeps.batch",
+    "Comparison": "transformula.comparing",
+    "compare": "transformula.comparing",
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
@@ -44,6 +47,7 @@ _HOME = {
 
 __all__ = [
     "Box",
+    "Comparison",
     "Formula",
     "Model",
     "OneLayerTransformerRegressor",
@@ -51,6 +55,7 @@ __all__ = [
     "PolynomialTransformerRegressor",
     "Verification",
     "batch",
+    "compare",
     "compile",
     "load",
     "memorize",

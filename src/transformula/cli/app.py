@@ -12,6 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from transformula.cli.batch import batch_command
+from transformula.cli.compare import compare_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
@@ -211,6 +212,7 @@ def show(
 
 
 app.command("batch")(batch_command)
+app.command("compare", context_settings={"ignore_unknown_options": True})(compare_command)
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)
