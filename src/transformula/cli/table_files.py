@@ -194,7 +194,6 @@ class _Parquet:
     """An open Parquet file; what pyarrow refuses is a sentence with the file's name."""
 
     def __init__(self, path: Path) -> None:
-        require("reading Parquet", "pyarrow")
         self.path = path
 
     def __enter__(self) -> Any:
@@ -219,6 +218,7 @@ class _Parquet:
 
 def _parquet_layout(path: Path, drop: list[str]) -> tuple[list[str], list[int]]:
     """The columns, refused where one that is not dropped has no numbers, and the first row of every row group."""
+    require("reading Parquet", "pyarrow")
     from pyarrow import types
 
     with _Parquet(path) as file:
