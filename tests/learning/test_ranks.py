@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import transformula as tf
 from support import ranks
 from transformula.cli.app import app
+from transformula.learning import states
 
 SOURCE = Path(tf.__file__).parents[1]
 #: Sums over the ranks are taken in another order; that is all that may be seen, in float64, after these few steps.
@@ -26,7 +27,7 @@ def torchrun(*arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=200)
 
 
-def test_a_killed_rank_is_started_again_and_two_ranks_end_where_one_process_does(tmp_path):
+def test_a_killed_rank_is_started_again_and_two_ranks_end_where_one_process_does(tmp_path, monkeypatch):
     done = torchrun("--max-restarts", "1", "--monitor-interval", "0.1", ranks.__file__, str(tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     found = np.load(tmp_path / "predictions.npz")
@@ -37,6 +38,9 @@ def test_a_killed_rank_is_started_again_and_two_ranks_end_where_one_process_does
     assert int(found["steps"]) == 6 + 24
     for name, model in ranks.estimators(tmp_path, checkpoints=False).items():
         np.testing.assert_allclose(found[name], model.fit(X, y).predict(X), rtol=TOLERANCE, atol=TOLERANCE)
+    for name in ("_LEAST_SAMPLE", "_MOST_SAMPLE"):  # restored, after `in_parts` has changed them
+        monkeypatch.setattr(states, name, getattr(states, name))
+    assert np.array_equal(found["in parts"], ranks.in_parts(None)), "the ranks' states add up in the same order"
 
 
 def test_fit_under_torchrun_writes_what_one_process_writes(tmp_path):

@@ -30,6 +30,20 @@ def rows():
     return X, X[:, 0] ** 2 - X[:, 1] + 0.1 * rng.normal(size=101)
 
 
+def in_parts(workers):
+    """A closed form from parts that the workers share, in so few rows of a sample that the table is a large one."""
+    from transformula.learning import PolynomialTransformerRegressor, states
+    from transformula.learning.parts import ArrayReader, ReadParts
+    from transformula.learning.streaming import survey_of
+
+    states._LEAST_SAMPLE = states._MOST_SAMPLE = 40
+    X, y = rows()
+    readers = tuple(ArrayReader(X[k : k + 20], y[k : k + 20, None]) for k in range(0, 101, 20))
+    parts, model = ReadParts(2, 1, readers, workers), PolynomialTransformerRegressor(2, "exact")
+    assert model.fit_parts(parts, survey_of(parts, states.Split())).gram is not None
+    return model.predict(X)
+
+
 def main(folder):
     from transformula.learning import training
     from transformula.learning.ranks import joined
@@ -46,6 +60,7 @@ def main(folder):
         training._step = counted
         X, y = rows()
         predictions = {name: model.fit(X, y).predict(X) for name, model in estimators(folder).items()}
+        predictions["in parts"] = in_parts(ranks)
         if ranks.rank == 0:
             np.savez(Path(folder) / "predictions.npz", **predictions, steps=len(steps))
 

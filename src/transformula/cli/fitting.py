@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.errors import InputError, PointError
+from transformula.errors import InputError, PointError, TransformulaError
 from transformula.learning import PolynomialTransformerRegressor
 from transformula.learning.columns import columns_of
 from transformula.learning.judging import judge, linear_is_better, scores_from
@@ -19,7 +19,7 @@ from transformula.learning.parts import ReadParts
 from transformula.learning.rows import Floats
 from transformula.learning.scoring import LINEAR, THIS_FIT, clearly_worse, predictions, score_all, scores_of
 from transformula.learning.states import Split, Survey, row_hashes
-from transformula.learning.streaming import survey_of
+from transformula.learning.streaming import NoRowsError, survey_of
 from transformula.learning.writing import range_box
 
 
@@ -46,7 +46,7 @@ def fit_table(names: list[str], parts: ReadParts, wanted: Wanted) -> tuple[dict[
     split = Split(wanted.test, wanted.seed)
     try:
         survey = survey_of(parts, split)
-    except ValueError as error:
+    except NoRowsError as error:
         raise PointError(f"{error}: at least 2 are needed to fit") from None
     if survey.rows < 2:
         raise PointError("the table has one row of numbers; at least 2 are needed to fit")
@@ -122,6 +122,8 @@ def _sentences() -> Iterator[None]:
     """What a solver refuses is the user's input."""
     try:
         yield
+    except TransformulaError:
+        raise
     except (ValueError, FloatingPointError) as error:
         raise InputError(str(error)) from None
 

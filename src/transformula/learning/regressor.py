@@ -18,7 +18,7 @@ from transformula.learning.solvers.features import all_terms, orthonormal_basis
 from transformula.learning.solving import Settings, choose, solve
 from transformula.learning.states import Split, Survey
 from transformula.learning.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact, survey_of
-from transformula.learning.tables import GivenTable, given_table
+from transformula.learning.tables import given_table
 
 _NOTHING_HELD = Split()
 
@@ -178,7 +178,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         check_init(self.init)
         given = None if self.solver in ("sgd", "adam") else given_table(X, y, sample_weight)
         if given is not None:
-            self._name(given)
+            given.name(self)
             self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
             self._single = given.single
             return self
@@ -206,7 +206,22 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         return self
 
     def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
-        """Fit a table that is in parts, by a closed form; what the passes found out comes back."""
+        """Fit a table that is in parts, by a closed form, in a fixed number of passes.
+
+        Parameters
+        ----------
+        parts : Parts
+            The table, as `transformula.learning.parts` has it.
+        survey : Survey
+            What `streaming.survey_of` has found in the first pass over it.
+        split : Split
+            Which rows are held out, as for the survey; none by default.
+
+        Returns
+        -------
+        Streamed
+            The fit with the states it was solved from.
+        """
         check_options(self)
         self._forget_stream()
         fit = fit_parts(parts, self.solver, self._settings(), survey, split)
@@ -215,12 +230,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
         self.solver_, self.degree_, self.fitted_ = fit.solver, fit.settings.degree, fit.fitted
         return fit
-
-    def _name(self, given: GivenTable) -> None:
-        if given.names is not None and all(isinstance(name, str) for name in given.names):
-            self.feature_names_in_ = given.names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""

@@ -39,6 +39,10 @@ State = TypeVar("State")
 _JUDGES = 4_000
 
 
+class NoRowsError(ValueError):
+    """A table without rows."""
+
+
 class Parts(Protocol):
     """A table in parts, wherever they are."""
 
@@ -59,14 +63,14 @@ def add_up(states: Iterable[State | None]) -> State:
 
     Raises
     ------
-    ValueError
+    NoRowsError
         If there are none.
     """
     total: Any = None
     for state in states:
         total = state if total is None else total if state is None else total + state  # type: ignore[operator]
     if total is None:
-        raise ValueError("the table has no rows")
+        raise NoRowsError("the table has no rows")
     return total  # type: ignore[no-any-return]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from transformula.learning.parts import ReadParts
 from transformula.learning.rows import Floats, is_dask
-from transformula.learning.streaming import Chunk, Parts
+from transformula.learning.streaming import Chunk, NoRowsError, Parts
 
 State = TypeVar("State")
 _SLICE_ROWS = 262_144
@@ -24,6 +24,13 @@ class GivenTable:
     parts: Parts
     names: NDArray[np.object_] | None
     single: bool  # y has one number a row
+
+    def name(self, estimator: Any) -> None:
+        """Tell an estimator the names of its columns, as scikit-learn does."""
+        if self.names is not None and all(isinstance(name, str) for name in self.names):
+            estimator.feature_names_in_ = self.names
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
 
 
 def is_arrow(table: Any) -> bool:
@@ -38,7 +45,7 @@ def given_table(X: Any, y: Any, weight: Any) -> GivenTable | None:
     if is_arrow(X):
         rows = len(X)
         if not rows:
-            raise ValueError("the table has no rows")
+            raise NoRowsError("the table has no rows")
         readers = tuple(_ArrowReader(X, y, weight, k) for k in range(0, rows, _SLICE_ROWS))
         if len(y) != rows:
             raise ValueError(f"X has {rows} rows and y has {len(y)}")
@@ -106,7 +113,7 @@ class _DaskParts:
             states = [both(*states[k : k + 2]) if k + 1 < len(states) else states[k] for k in range(0, len(states), 2)]
         found: State | None = compute(states[0])[0]
         if found is None:
-            raise ValueError("the table has no rows")
+            raise NoRowsError("the table has no rows")
         return found
 
 
