@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
+    from transformula.scaling.proofs import workers
     from transformula.sweeps.batch import batch
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _HOME = {
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
+    "workers": "transformula.scaling.proofs",
     "Box": "transformula.kernel.boxes",
     "Formula": "transformula.kernel.boxes",
     "Model": "transformula.model",
@@ -60,6 +62,7 @@ __all__ = [
     "load",
     "memorize",
     "verify",
+    "workers",
 ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from transformula.cli.output import Output
+from transformula.cli.working import Scheduler
 
 if TYPE_CHECKING:
     from transformula.sweeps.summary import Summary
@@ -41,9 +42,7 @@ def batch_command(
     jobs: Annotated[
         Optional[int], typer.Option(help="Processes of this machine; by default one for each core.")
     ] = None,
-    scheduler: Annotated[
-        Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
-    ] = None,
+    scheduler: Scheduler = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Keep what an earlier run has finished and was asked for in the same words."),
