@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +20,8 @@ from transformula.scaling.engines import Engine, Outcome, WorkerLostError, call
 #: Read by libraries when they are loaded; what is loaded already is limited in `call`.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MAX_JOBS = 1024
+#: Seconds between two looks whether the process that gives out the tasks is still there.
+_LOOK = 0.5
 
 _Task = tuple[int, Any]
 
@@ -91,12 +96,19 @@ class LocalEngine(Engine):
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, initializer=_start, env=_ONE_THREAD)
+    return ProcessPoolExecutor(jobs, initializer=_start, initargs=(os.getpid(),), env=_ONE_THREAD)
 
 
-def _start() -> None:
-    """Ctrl-C is for the process that gives out the tasks; it ends the others."""
+def _start(parent: int) -> None:
+    """Ctrl-C is for the process that gives out the tasks; it ends the others. If it is killed, they end themselves."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(1)
 
 
 def _outcome(task: _Task, future: Future[Any]) -> Outcome:
