@@ -24,16 +24,20 @@ if TYPE_CHECKING:
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
+    from transformula.scaling.proofs import workers
+    from transformula.sweeps.batch import batch
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "batch": "transformula.sweeps.batch",
     "Comparison": "transformula.comparing",
     "compare": "transformula.comparing",
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
+    "workers": "transformula.scaling.proofs",
     "Box": "transformula.kernel.boxes",
     "Formula": "transformula.kernel.boxes",
     "Model": "transformula.model",
@@ -52,11 +56,13 @@ __all__ = [
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",
     "Verification",
+    "batch",
     "compare",
     "compile",
     "load",
     "memorize",
     "verify",
+    "workers",
 ]
 
 
