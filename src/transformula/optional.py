@@ -14,6 +14,7 @@ EXTRAS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "plotly": "explorer",
+    "pyarrow": "parquet",
     "sklearn": "learn",
     "torch": "torch",
     "uvicorn": "explorer",
