@@ -105,7 +105,8 @@ class _DaskParts:
 
     def total(self, work: Callable[[Iterable[Chunk]], State | None]) -> State:
         """Do one piece of work on every block, and add up what comes back."""
-        from dask import compute, delayed
+        from dask.base import compute
+        from dask.delayed import delayed
 
         job, one, both = delayed(work), delayed(_on_block, pure=False), delayed(_sum, pure=False)
         states = [one(job, *block) for block in self.blocks]
