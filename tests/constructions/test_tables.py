@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.solving import equalise, improve
 
 
 def _softmax(slopes, offsets, x):
@@ -61,3 +63,27 @@ def test_what_can_not_be_fitted_comes_with_the_best_error():
     with pytest.raises(CannotFit) as error:
         fit_table(lambda x: np.sin(1 / (x * x + 1e-9)), -1.0, 1.0, 1e-3, "float64")
     assert error.value.best_error > 1e-3
+
+
+@pytest.mark.parametrize("functions", [1, 3])
+def test_starts_that_step_together_step_as_each_would_alone(functions):
+    points = np.linspace(-1, 1, 60)
+    target = np.stack([np.exp((k + 1) * points) for k in range(functions)], axis=1)
+    rng = np.random.default_rng(0)
+    starts = [Fresh(np.sort(rng.normal(size=4)), rng.normal(size=4), 1e-10) for _ in range(5)]
+    together = improve(Problem(points, target, 1e-10, True), starts, 12)
+    for start, state in zip(starts, together, strict=True):
+        (alone,) = improve(Problem(points, target, 1e-10, True), [start], 12)
+        assert np.array_equal(alone.slopes, state.slopes) and alone.cost == state.cost
+        (before,) = improve(Problem(points, target, 1e-10, True), [start], 0)
+        assert state.cost < 0.5 * before.cost
+
+
+def test_errors_are_made_equal():
+    points = np.linspace(-1, 1, 60)
+    problem = Problem(points, np.abs(points)[:, None], 1e-10, False)
+    (start,) = improve(problem, [Fresh(np.linspace(-4, 4, 5), np.zeros(5), 1e-10)], 40)
+    (state,) = equalise(problem, [start], 0.0, 25)
+    assert state.sup < 0.8 * start.sup
+    softmax = _softmax(state.slopes, state.offsets, points)
+    assert np.allclose(np.abs(softmax @ state.values[:, 0] - np.abs(points)), state.errors)
