@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.regions import halfway
+from transformula.progress import checkpoint
 
 Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]
@@ -46,6 +47,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     bounds = bound(low, high)
     history = [float(bounds.max())]
     for _ in range(_ROUNDS):
+        checkpoint()
         worst = bounds >= _WORTH * bounds.max()
         if low.shape[1] + worst.sum() > _MAX_PARTS or not worst.any():
             break

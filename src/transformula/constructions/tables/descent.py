@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from transformula.constructions.tables.table import Array
+from transformula.progress import checkpoint
 
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 OVERHEAD = 2e5  # interpreter time of one small step, in floating-point operations
@@ -131,6 +132,7 @@ class Descent:
         damping, rejected = [1e-2] * self.count, [0] * self.count
         model = self.model(at, slice(None)) if live else None
         while live and model is not None:
+            checkpoint()
             here = slice(None) if len(live) == self.count else live
             slopes, offsets, usable = self.stepped(_part(at, here), _part(model, here), [damping[k] for k in live])
             trial = self.solve(slopes, offsets, here)

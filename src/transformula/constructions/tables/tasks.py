@@ -26,6 +26,7 @@ from transformula.constructions.tables.table import (
     rounding_profile,
     to_dtype,
 )
+from transformula.progress import checkpoint
 
 APPROXIMATION_SHARE = 0.7  # of eps, for the measured approximation error
 TOTAL_SHARE = 0.9  # of eps, for approximation plus rounding: what is left is for the proof
@@ -120,6 +121,7 @@ class Task:
 
     def finish(self, state: State) -> Table:
         """The table of a state: back to x, gauge, rounding, values again, measurement."""
+        checkpoint()
         slopes = state.slopes / self.half
         offsets = state.offsets - slopes * self.leaves.finest
         order = np.argsort(slopes, kind="stable")
