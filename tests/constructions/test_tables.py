@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from transformula.constructions.circuit import SQUARE_ENDS
 from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
 
 
@@ -87,3 +89,26 @@ def test_errors_are_made_equal():
     assert state.sup < 0.8 * start.sup
     softmax = _softmax(state.slopes, state.offsets, points)
     assert np.allclose(np.abs(softmax @ state.values[:, 0] - np.abs(points)), state.errors)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_stored_squares_are_what_they_say(dtype):
+    x = np.linspace(*SQUARE_ENDS, 5001)
+    before = np.inf
+    for table in squares()[dtype]:
+        for stored in (table.slopes, table.offsets, table.values):
+            assert np.array_equal(stored.astype(dtype).astype(float), stored)
+        values = _softmax(table.slopes, table.offsets, x) @ table.values
+        assert np.abs(values - x * x).max() <= 1.05 * table.error_estimate + table.rounding_estimate
+        assert table.total_error < before  # more tokens come closer
+        before = table.total_error
+    assert [table.size for table in squares()[dtype]] == {
+        "float64": [3, 4, 7, 9, 10, 11, 12, 16],
+        "float32": [3, 4, 5],
+    }[dtype]
+
+
+def test_a_stored_square_leaves_the_proof_its_headroom():
+    table = ready_square(1e-6, "float64")
+    assert table is not None and table.size == 3 and table.total_error <= 0.9e-6
+    assert ready_square(1e-12, "float64").size > 3 and ready_square(1e-9, "float32") is None

@@ -38,6 +38,7 @@ UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
 USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
+QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
 SCREENED = 32  # starts that are tried together
 
 
@@ -190,10 +191,14 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
 
 def _sharpened(task: Task, effort: Effort, table: Table, state: State) -> Table:
     """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
+    if table.rounding_estimate > QUIET * task.eps:
+        return table
     problem = task.problem(table.size)
-    states = equalise(problem, improve(problem, [state], effort.long_steps), 0.0, effort.lawson_rounds)
-    rivals = [table, *(task.finish(state) for state in states)]
-    return min((rival for rival in rivals if task.accepts(rival)), key=lambda rival: rival.total_error)
+    closer = improve(problem, [state, replace(state, price=problem.price)], 2 * effort.long_steps)
+    for rival in map(task.finish, equalise(problem, closer, 0.0, effort.lawson_rounds)):
+        if rival.rounding_estimate <= QUIET * task.eps and rival.total_error < table.total_error:
+            table = rival
+    return table
 
 
 def _grown(task: Task, state: State | None, size: int) -> list[Scores]:

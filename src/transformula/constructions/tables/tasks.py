@@ -110,9 +110,8 @@ class Task:
         return max(1, (crossings + 1) // 2)
 
     def accepts(self, table: Table) -> bool:
-        """Whether the measured and modelled errors leave the proof its headroom."""
-        small = table.error_estimate <= APPROXIMATION_SHARE * self.eps
-        return small and table.total_error <= TOTAL_SHARE * self.eps
+        """Whether a table will do."""
+        return acceptable(table, self.eps)
 
     def missed(self, state: State) -> None:
         """Remember a failure: its table may still be the best there is."""
@@ -144,6 +143,11 @@ class Task:
         error = np.abs(table(self.dense) - self.dense_values).max()
         profile = rounding_profile(self.dense, table.slopes, table.offsets, table.values, table.linear, self.unit)
         return replace(table, error_estimate=float(error), rounding_estimate=float(profile.max()))
+
+
+def acceptable(table: Table, eps: float) -> bool:
+    """Whether the measured and modelled errors leave the proof its headroom."""
+    return table.error_estimate <= APPROXIMATION_SHARE * eps and table.total_error <= TOTAL_SHARE * eps
 
 
 def prepare(
