@@ -92,12 +92,13 @@ def test_a_batch_goes_on_after_ctrl_c_a_dead_worker_and_kill_9(tmp_path):
 
 def test_the_table_on_screen_and_the_exit_codes(tmp_path, cli):
     table = tmp_path / "t.csv"
-    table.write_text("name;formula;on;eps\nline;2*x;x=0..1;\npole;1/x;x=-1..1;1e-3\n")
+    long = "line" * 24
+    table.write_text(f"name;formula;on;eps\n{long};2*x;x=0..1;\npole;1/x;x=-1..1;1e-3\n")
     done = cli("batch", str(table), "--out", str(tmp_path / "out"), "--jobs", "1")
     assert done.code == 1 and done.err == ""
     lines = done.out.splitlines()
     assert lines[0].split() == ["name", "construction", "layers", "tokens", "bound", "attacked", "seconds"]
-    assert lines[1].split()[:3] == ["line", "polynomial", "1"]
+    assert lines[1].split()[:3] == [long, "polynomial", "1"]
     assert lines[2].startswith("not proven: pole: 1/x is undefined or unbounded near x = 0")
     again = cli("batch", str(table), "--out", str(tmp_path / "out"), "--resume", "--json")
     assert again.code == 1 and json.loads(again.out)["kept"] == 2

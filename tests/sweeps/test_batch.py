@@ -83,6 +83,8 @@ def test_verbs_use_the_folders_that_are_there(first, tmp_path):
     assert not tf.batch(ASKED[:1], out, jobs=1, verb="export").failed
     after = contents(out)
     assert after.pop("wave/model.onnx") and after == before
+    assert not tf.batch(ASKED[:1], out, jobs=1, verb="report").failed
+    assert b"sin" in contents(out)["wave/report.html"]
     weights = out / "wave" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     failed = tf.batch(ASKED[:1], out, jobs=1, verb="verify").failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Rows that are printed; the files have all.
 _SHOWN = 60
+#: Columns of text in a pipe or a file, where nothing is cut off.
+_WIDE = 250
 _PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
 _COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
 
@@ -89,7 +92,7 @@ def _print(summary: Summary) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
     proven = [row for row in summary.rows if row.proven]
     if proven:
         grid = Table(box=None, pad_edge=False)
