@@ -22,10 +22,10 @@ GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.ara
 
 
 def best(tables: list[Table]) -> list[Table]:
-    """Those that no other table of at most their size comes closer than, smallest first."""
+    """Smallest first, each at least a tenth closer than those before it."""
     kept: list[Table] = []
     for table in sorted(tables, key=lambda table: (table.size, table.total_error)):
-        if not kept or table.total_error < kept[-1].total_error:
+        if not kept or table.total_error < 0.9 * kept[-1].total_error:
             kept.append(table)
     return kept
 

@@ -103,7 +103,8 @@ def find_pieces(
 
 def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
     proven = best if math.isfinite(best) else None
-    return NotProvenError(f"a table of {function} is not proven: {reason}", best_bound=proven, measured=seen)
+    said = f"the best bound of its error is {best:.3g}" if proven else f"an error of {seen:.3g} was seen"
+    return NotProvenError(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:
