@@ -47,6 +47,7 @@ MAX_AXIS_TOKENS = 64
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
+UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
 AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
 MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
 
@@ -210,6 +211,11 @@ class _Axis:
             self._fit(size, eps)
         return self.errors[size]
 
+    @property
+    def budget(self) -> float:
+        """What may be spent on this axis: less where sampling met a jump or noise."""
+        return allowed(AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK)
+
     def stalled(self, size: int) -> bool:
         """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""
         before = [error for earlier, error in self.errors.items() if earlier <= size - STALL]
@@ -278,7 +284,7 @@ def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int
             error = axis.reach(size, goal)
             if not ladder or error < ladder[-1][1]:
                 ladder.append((size, error))
-            if error < 0.1 * goal / len(axes) or axis.work > allowed(AXIS_WORK) or axis.stalled(size):
+            if error < 0.1 * goal / len(axes) or axis.work > axis.budget or axis.stalled(size):
                 break
         options.append([entry for entry in ladder if entry[1] <= goal])
     best: tuple[int, tuple[int, ...]] | None = None
