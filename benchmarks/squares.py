@@ -18,7 +18,7 @@ from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.threads import one_thread
 
 #: Tolerances tried, from coarse to what no table meets.
-GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.1)}
+GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}
 
 
 def best(tables: list[Table]) -> list[Table]:

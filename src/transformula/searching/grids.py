@@ -31,7 +31,7 @@ _MAX_LEVELS = 60
 #: Without a target: refine until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.5
 #: An error that occurs and is so many times the target leaves nothing to prove: any bound will do for the refusal.
-_HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 20
+_HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 4
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
