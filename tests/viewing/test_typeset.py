@@ -159,7 +159,9 @@ def _grown(inner):
         safe.map(lambda pair: ex.div(*pair)),
         powers.map(lambda pair: ex.power(*pair)),
         inner.map(ex.neg),
-        st.tuples(st.sampled_from(ex.FUNCTIONS), inner).map(lambda pair: ex.call(*pair)),
+        st.tuples(st.sampled_from([name for name in ex.FUNCTIONS if name in ex.RESERVED]), inner).map(
+            lambda pair: ex.call(*pair)
+        ),
         st.tuples(st.sampled_from(ex.VARIADIC), inner, inner).map(lambda t: ex.call(*t)),
     )
 

@@ -18,10 +18,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from fractions import Fraction
+from functools import lru_cache
 
 from transformula.kernel import expression as ex
+from transformula.kernel.definitions import ALIASES, JUMPING, known, written_out
 from transformula.kernel.errors import FormulaError
-from transformula.kernel.expression import Expr
+from transformula.kernel.expression import Expr, fold
 from transformula.kernel.work import spend
 
 MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
@@ -40,12 +42,21 @@ def parse(text: str, variables: Collection[str] | None = None) -> Expr:
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
     spend(4 * len(text))
-    return _Parser(text, variables).parse()
+    parser = _Parser(text, variables)
+    expr = parser.parse()
+    if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:
+        raise FormulaError("the formula is too long once its functions are written out")
+    return expr
 
 
 def parse_constant(text: str) -> Expr:
     """An expression without variables, such as an interval's end."""
     return parse(text, ())
+
+
+@lru_cache(maxsize=256)
+def _definition(text: str) -> Expr:
+    return parse(text, ("u", "v"))
 
 
 class _Parser:
@@ -54,6 +65,7 @@ class _Parser:
             raise FormulaError(f"the formula has {len(text)} characters; at most {MAX_LENGTH}")
         self.text, self.variables = text, variables
         self.index = self.depth = 0
+        self.longer = False  # definitions repeat their arguments
         self.tokens: list[tuple[str, str, int]] = []
         position, end = 0, len(text.rstrip())
         while position < end:
@@ -153,18 +165,20 @@ class _Parser:
         return Fraction(token)
 
     def _call(self, name: str, position: int) -> Expr:
-        known = (*ex.FUNCTIONS, *ex.VARIADIC)
-        if name not in known:
-            raise self._error(f"unknown function {name[:40]!r} (known: {' '.join(known)})", position)
+        name = ALIASES.get(name, name)
+        if name in JUMPING:
+            raise self._error(f"{name} jumps, and only continuous functions can be compiled; it stands", position)
+        if name not in known():
+            raise self._error(f"unknown function {name[:40]!r}", position)
         args = [self._nested(self._sum)]
         while self._accept(","):
             args.append(self._nested(self._sum))
         self._closed(args[-1])
-        if name in ex.FUNCTIONS and len(args) != 1:
-            raise self._error(f"{name} takes one argument, not {len(args)}", position)
-        if name in ex.VARIADIC and len(args) < 2:
-            raise self._error(f"{name} takes two arguments or more", position)
-        return ex.call(name, *args)
+        self.longer |= name not in ex.FUNCTIONS and name not in ex.VARIADIC
+        try:
+            return written_out(name, args, _definition)
+        except FormulaError as error:
+            raise self._error(str(error), position) from None
 
     def _name(self, name: str) -> Expr:
         if self.variables is not None and name in self.variables:
