@@ -12,13 +12,15 @@ from flint import arb, arb_series, fmpq
 
 from transformula.kernel import special
 from transformula.kernel.balls import precision
+from transformula.kernel.derivations import defined_nodes
 from transformula.kernel.errors import RefutedError, SingularError
 from transformula.kernel.expression import call, variable
 from transformula.kernel.function_ends import dyadic_below
 from transformula.kernel.function_series import series_length
-from transformula.kernel.functions import FUNCTIONS, find, function_of
+from transformula.kernel.functions import FUNCTIONS, domain_of, find, function_of, is_open
 from transformula.kernel.modelling import model_of
 from transformula.kernel.models import boxes_of
+from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.smooth import from_taylor, of_series
 from truth import SPECIAL
 
@@ -225,3 +227,14 @@ def test_a_ball_that_is_coarse_is_sharpened(monkeypatch):
         with series_length(3):
             found = rough.series(arb_series([arb(0, 0.5), 1], 3))
             assert found[0].rad() < 0.7 and all(found[0].contains(arb(x).exp()) for x in (-0.5, 0.5))
+
+
+def test_a_pole_inside_the_domain_does_not_follow_from_signs():
+    """li needs u > 0, and u != 1 besides: a sign of u does not show that it is defined."""
+    x = variable("x")
+    algebra = Algebra(["x"])
+    algebra.learn(algebra.of(x), 2)
+    assert domain_of(call("li", x)) is None and is_open(call("li", x))
+    assert not defined_nodes(call("li", x), algebra)
+    assert call("lgamma", x) in defined_nodes(call("lgamma", x), algebra)
+    assert not defined_nodes(call("atanh", x), algebra)

@@ -11,6 +11,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from transformula.formulas.many_points import at_many
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.expression import Expr, walk
 from transformula.kernel.functions import function_of
@@ -35,13 +36,13 @@ def float_function(name: str) -> Callable[[Any], Any]:
 
     Examples
     --------
-    >>> float_function("exp")(0.0), float_function("gamma")(np.array([5.0, -1.0]))
-    (np.float64(1.0), array([24., nan]))
+    >>> float_function("exp")(0.0), float_function("gamma")(np.array([5.0, -1.0, -np.inf]))
+    (np.float64(1.0), array([24., nan, nan]))
     """
     if name in _OTHERS:
         return _OTHERS[name]  # type: ignore[no-any-return]
     known = getattr(np, _NAMES.get(name, name), None) if ":" not in name else None
-    return known or np.vectorize(partial(_by_arb, function_of(name).ball), otypes=[float])
+    return known or partial(at_many, np.vectorize(partial(_by_arb, function_of(name).ball), otypes=[float]))
 
 
 def _by_arb(ball: Callable[[arb], arb], x: float) -> float:

@@ -119,7 +119,9 @@ def domain_of(node: Expr) -> Domain | None:
             return Domain(0, zero, zero, True) if by < 0 else None
         return Domain(0, zero, None, by is None or by < 0)
     found = find(node.op)
-    return Domain(0, found.low, found.high, found.open) if found and (found.low, found.high) != (None, None) else None
+    if found is None or found.poles or (found.low, found.high) == (None, None):
+        return None
+    return Domain(0, found.low, found.high, found.open)
 
 
 def is_open(node: Expr) -> bool:

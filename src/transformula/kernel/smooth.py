@@ -32,6 +32,7 @@ from transformula.kernel.function_ends import Ends, OnEnds, dyadic_above, dyadic
 from transformula.kernel.function_ends import monotone as by_end_values
 from transformula.kernel.function_series import series_length
 from transformula.kernel.models import TINY, UP, Floats, Model, U, choose, compose, constant_model
+from transformula.kernel.work import spend
 
 Ball = Callable[[arb], arb]
 Taylor = Callable[[arb, int], list[arb]]
@@ -66,9 +67,15 @@ class Function:
 
 
 def from_taylor(
-    name: str, ball: Ball, taylor: Taylor, steady: int | None = None, monotone: bool = False, **more: Any
+    name: str,
+    ball: Ball,
+    taylor: Taylor,
+    steady: int | None = None,
+    monotone: bool = False,
+    work: int = 10,
+    **more: Any,
 ) -> Function:
-    """A function from its values and its Taylor coefficients in the interior of the domain."""
+    """A function from its values and its Taylor coefficients in the interior of the domain, each so much ``work``."""
     low, high = (more.get(k) for k in ("low", "high"))
     bottom, top = (None if end is None else arb(fmpq(end.numerator, end.denominator)) for end in (low, high))
 
@@ -79,11 +86,13 @@ def from_taylor(
         closed = not more.get("open") and at in (bottom, top)
         if not interior(at) and not closed:
             return arb.nan()
+        spend(work)
         return ball(arb(at.lower())).union(ball(arb(at.upper()))) if monotone else ball(at)
 
     def coefficients(at: arb, length: int) -> list[arb]:
         if not interior(at):
             raise SingularError
+        spend(work * length)
         return taylor(at, length)
 
     def inside(x: Floats) -> Floats:

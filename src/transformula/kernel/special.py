@@ -64,7 +64,7 @@ def _elliptic(first: fmpq) -> tuple[Ball, Taylor]:
 
 
 def _bessel(kind: str) -> Callable[[Fraction], Function]:
-    method = getattr(arb, f"bessel_{kind}")
+    method: Callable[[arb, arb], arb] = getattr(arb, f"bessel_{kind}")
     signs = {"j": (-1, 1), "y": (-1, 1), "i": (1, 1), "k": (1, -1)}[kind]
 
     @lru_cache(maxsize=64)
@@ -72,9 +72,13 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
         whole = order.denominator == 1
 
         def value(at: arb, v: arb) -> arb:
-            more = 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))  # Arb's Y and K lose so many bits
-            with ctx.workprec(ctx.prec + more):
-                return method(at, v) if at.rad() < _THIN else arb(0, 1) * _bessel_bound(kind, at, v, whole)
+            if not at.rad() < _THIN:
+                return arb(0, 1) * _bessel_bound(kind, at, v, whole)
+            found = method(at, v)
+            if found.rel_accuracy_bits() > ctx.prec / 2:
+                return found
+            with ctx.workprec(ctx.prec + 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))):
+                return method(at, v)  # unless u is large, Arb's Y and K lose so many bits
 
         def taylor(at: arb, length: int) -> list[arb]:
             reach = length - 1
@@ -87,10 +91,9 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
 
         entire = whole and kind in "ji"
         domain: dict[str, Any] = {} if entire else {"low": _ZERO, "open": True}
-        return from_taylor(
-            f"bessel{kind}:{order}", lambda at: taylor(at, 1)[0], taylor, analytic=entire,
-            sign=2 if kind == "k" or (kind == "i" and order == 0) else 0, **domain,
-        )  # fmt: skip
+        work, sign = 40 if kind in "ji" else 200, 2 if kind == "k" or (kind == "i" and order == 0) else 0
+        more = domain | {"analytic": entire, "sign": sign, "monotone": kind == "k", "work": work}
+        return from_taylor(f"bessel{kind}:{order}", lambda at: taylor(at, 1)[0], taylor, **more)
 
     return of_order
 
@@ -184,6 +187,6 @@ SPECIAL: tuple[Function, ...] = (
     ),
     from_taylor("fresnels", arb.fresnel_s, primitive(arb.fresnel_s, _wave(arb_series.sin)), analytic=True, odd=True),
     from_taylor("fresnelc", arb.fresnel_c, primitive(arb.fresnel_c, _wave(arb_series.cos)), analytic=True, odd=True),
-    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, high=_ONE, open=True, sign=2),
-    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, high=_ONE, open=True, sign=2),
+    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, 40, high=_ONE, open=True, sign=2),
+    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, 40, high=_ONE, open=True, sign=2),
 )
