@@ -124,8 +124,6 @@ def sharp(taylor: Taylor, steady: int | None) -> Taylor:
     """The same coefficients, sharpened where the ball is wide; `SingularError` where one is not finite."""
 
     def finite(at: arb, length: int) -> list[arb]:
-        if not at.is_finite():
-            raise SingularError
         try:
             found = taylor(at, length)
         except (ValueError, ZeroDivisionError, NotImplementedError):
@@ -195,8 +193,7 @@ def on_ends(ball: Ball, taylor: Taylor) -> OnEnds:
         return _hull([value.intersection(around) if both else value if value.is_finite() else around])
 
     def ends(low: fmpq, high: fmpq) -> Ends:
-        found = part(low, high)
-        if found is not None:
+        if (found := part(low, high)) is not None:
             return found
         cuts = [low + (high - low) * k / _PARTS for k in range(_PARTS + 1)]
         parts = [part(a, b) or coarse(a, b) for a, b in pairwise(cuts)]
