@@ -36,6 +36,9 @@ ALIASES = {
     "iv": "besseli", "kn": "besselk", "kv": "besselk", "chebyshev": "chebyshevt",
 }  # fmt: skip
 
+#: where(test, a, b) and Piecewise((a, test), .., (b, True)): see `pieces`.
+PIECEWISE = ("where", "Piecewise")
+
 #: Functions that jump: no formula with one is seen to be continuous.
 JUMPING = ("floor", "ceil", "ceiling", "round", "trunc", "mod", "fmod", "sign", "sgn", "heaviside", "Heaviside", "step")
 

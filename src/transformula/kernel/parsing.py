@@ -7,7 +7,9 @@ overflows at about 3,000 of them; the grammar below keeps sums and products flat
     product = unary (("*" | "/") unary)*
     unary   = ("+" | "-") unary | power
     power   = atom ["**" unary]              right associative, -x**2 is -(x**2)
-    atom    = number | name | name "(" sum ("," sum)* ")" | "(" sum ")"
+    atom    = number | name | name "(" sum ("," sum)* ")" | "(" sum ")" | pieces
+    pieces  = "where(" test "," sum "," sum ")" | "Piecewise(" ("(" sum "," test ")" ",")+ "(" sum ", True))"
+    test    = sum ("<" | "<=" | ">" | ">=") sum
 
 Decimals are exact: 0.1 is 1/10. Names such as ``#w12`` stand for quantities of a circuit in evidence. They
 are read only where they are declared, and no box can declare them.
@@ -21,9 +23,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from transformula.kernel import expression as ex
-from transformula.kernel.definitions import ALIASES, JUMPING, known, written_out
+from transformula.kernel.definitions import ALIASES, JUMPING, PIECEWISE, known, written_out
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr, fold
+from transformula.kernel.pieces import where
 from transformula.kernel.work import spend
 
 MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
@@ -32,7 +35,7 @@ MAX_DECIMAL_EXPONENT = 5_000
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[-+*/(),]))",
+    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[<>]=?|[-+*/(),]))",
     re.ASCII,
 )
 
@@ -152,8 +155,7 @@ class _Parser:
         return self._closed(self._nested(self._sum))
 
     def _closed(self, inner: Expr) -> Expr:
-        if not self._accept(")"):
-            raise self._error("a ')' is missing")
+        self._expect(")")
         return inner
 
     def _exact(self, token: str, position: int) -> Fraction:
@@ -168,6 +170,9 @@ class _Parser:
         name = ALIASES.get(name, name)
         if name in JUMPING:
             raise self._error(f"{name} jumps, and only continuous functions can be compiled; it stands", position)
+        if name in PIECEWISE:
+            self.longer = True
+            return self._where() if name == "where" else self._piecewise()
         if name not in known():
             raise self._error(f"unknown function {name[:40]!r}", position)
         args = [self._nested(self._sum)]
@@ -179,6 +184,41 @@ class _Parser:
             return written_out(name, args, _definition)
         except FormulaError as error:
             raise self._error(str(error), position) from None
+
+    def _where(self) -> Expr:
+        test = self._test()
+        a, b = self._after(","), self._after(",")
+        return where(*test, a, self._closed(b))
+
+    def _piecewise(self) -> Expr:
+        """As where of the first piece, and of what follows it."""
+        pieces = []
+        while True:
+            value = self._after("(")
+            self._expect(",")
+            if self.tokens[self.index : self.index + 1] and self.tokens[self.index][1] == "True":
+                self.index += 1
+                break
+            pieces.append((self._test(), self._closed(value)))
+            self._expect(",")
+        self._closed(self._closed(value))
+        for test, piece in reversed(pieces):
+            value = where(*test, piece, value)
+        return value
+
+    def _test(self) -> tuple[Expr, str, Expr]:
+        left, sign = self._nested(self._sum), self._accept("<", "<=", ">", ">=")
+        if sign is None:
+            raise self._error("a comparison such as x < 1 is missing")
+        return left, sign, self._nested(self._sum)
+
+    def _expect(self, symbol: str) -> None:
+        if not self._accept(symbol):
+            raise self._error(f"a {symbol!r} is missing")
+
+    def _after(self, symbol: str) -> Expr:
+        self._expect(symbol)
+        return self._nested(self._sum)
 
     def _name(self, name: str) -> Expr:
         if self.variables is not None and name in self.variables:
