@@ -122,6 +122,10 @@ points (*error*, the largest found).
   sin and cos of πt²/2. `lambertw` is the principal branch, `Ei` and `li` are principal values.
 - `gamma`, `lgamma`, `digamma` take positive numbers, `zeta` numbers above 1; `cbrt` any number.
 - `atan2(y, x)` is refused where the box meets its branch cut, y = 0 with x ≤ 0.
+- `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables.
+  That the pieces meet on the seam is proven (their normal forms are equal there); a jump is refused with its place and size.
+- What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
+  one entry of `kernel/special.py`.
 """
 
 

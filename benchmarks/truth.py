@@ -1,7 +1,7 @@
 """What a formula's value is, from its text alone: an evaluator that shares nothing with the package.
 
 Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
-A text means what docs/formulas.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
+A text means what docs/functions.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
 A quotient 0/0 is taken as its limit (the claims are about continuous extensions), by a look beside the point.
 """
 
