@@ -6,6 +6,7 @@ import mpmath
 import pytest
 from flint import arb, fmpq
 
+from transformula.formulas.typed import shown
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Formula
@@ -61,6 +62,8 @@ def test_a_function_is_stored_and_shown_as_it_was_typed():
     formula = Formula.of("sigmoid(x) + j0(x)", "x=0..1")
     assert formula.typed == ("sigmoid(x) + j0(x)",)
     assert parse(str(formula), ["x"]) == formula.outputs[0]
+    assert shown(formula) == ["sigmoid(x) + j0(x)"] and shown(Formula.of("0.5*x", "x=0..1")) == ["1/2*x"]
+    assert shown(Formula(formula.outputs, formula.box)) == [str(formula)]
 
 
 @pytest.mark.parametrize("name", [n for n in (*known(), *ALIASES, *JUMPING) if n not in ex.RESERVED])

@@ -69,6 +69,12 @@ def test_what_jumps_or_cannot_be_read_is_refused(text, said):
     assert "\n" not in str(refused.value)
 
 
+def test_values_of_functions_on_the_seam_count_if_they_are_exact():
+    assert parse("where(x > 0, x, erf(x) + gamma(3) - 2)").names == {"x"}
+    with pytest.raises(FormulaError, match=r"not seen to meet at x = 1: they differ by erf\(1\) .* there"):
+        parse("where(x > 1, x*erf(1), 1 - erfc(x))")
+
+
 def test_a_piece_is_defined_on_its_own_side_only():
     expr = parse("where(x >= 1, log(x), 0)")
     assert str(expr) == "log(max(x, 1))"

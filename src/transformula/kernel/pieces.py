@@ -12,6 +12,8 @@ their own sides, and both on the seam. That a = b there is an identity: their no
 
 from __future__ import annotations
 
+from flint import arb
+
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose
 from transformula.kernel.errors import FormulaError, RefutedError
@@ -52,15 +54,15 @@ def _solved(difference: Expr) -> tuple[str, Expr, bool]:
 
 
 def _check_continuous(name: str, seam: Expr, a: Expr, b: Expr) -> None:
-    algebra = Algebra(sorted(a.names | b.names))
+    jump, algebra = ex.add(a, ex.neg(b)), Algebra(sorted(a.names | b.names))
+    size = arb.nan() if jump.names else enclose(jump)
     try:
-        same = algebra.same(algebra.of(a), algebra.of(b))
+        if size.is_zero() or algebra.same(algebra.of(a), algebra.of(b)):  # a ball that is just zero, or an identity
+            return
     except RefutedError:  # too large, or divided by zero
-        same = False
-    if same:
-        return
-    jump, place = ex.add(a, ex.neg(b)), f"{name} = {short_text(seam)}"
-    if jump.names:
+        pass
+    place = f"{name} = {short_text(seam)}"
+    if not size.is_finite() or size.contains(0):
         raise FormulaError(f"the pieces are not seen to meet at {place}: they differ by {short_text(jump)} there")
-    size = abs(float(enclose(jump).mid()))
-    raise FormulaError(f"the formula jumps by {size:.6g} at {place}, and only continuous formulas can be compiled")
+    shown = f"{abs(float(size.mid())):.6g}"
+    raise FormulaError(f"the formula jumps by {shown} at {place}, and only continuous formulas can be compiled")
