@@ -9,23 +9,39 @@ from typing import Any
 
 from transformula import proofs
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
-from transformula.constructions.registry import MEMORIZE, Construction, chosen
-from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError, closer
+from transformula.constructions.chooser import DEFAULT_EPS, attempts, rounds
+from transformula.constructions.options import (
+    Options,
+    absolute,
+    at_positions,
+    check_dtype,
+    check_positive,
+    checked_options,
+)
+from transformula.constructions.registry import MEMORIZE, Construction
+from transformula.errors import (
+    FormulaError,
+    InputError,
+    NotProvenError,
+    RefutedError,
+    SearchInterrupted,
+    TransformulaError,
+    closer,
+    closest_bound,
+)
 from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
-from transformula.formulas.peaks import peak
-from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
-from transformula.kernel.weights import DTYPES
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
+from transformula.progress import OutOfTime, checkpoint, deadline
 from transformula.searching.ground import prepared
+from transformula.threads import one_thread
 
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
@@ -41,6 +57,7 @@ def compile(
     layers: int | None = None,
     shape: tuple[int, int] | None = None,
     rel: float | None = None,
+    time_limit: float | None = None,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
@@ -68,6 +85,9 @@ def compile(
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
+    time_limit : float, optional
+        Seconds after which the search ends, with the best model that is proven by then or with a refusal
+        that says how close it came.
 
     Returns
     -------
@@ -91,21 +111,21 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = _at_positions(_read(formula, box_of(on)), shape)
-    if rel is not None:
-        eps = _absolute(rel, eps, prepared(parsed).extended)
-    options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
-    refusals: list[TransformulaError] = []
-    for competing in rounds(parsed, options):
-        proven = []
-        for kind in competing:
-            try:
-                proven.append(_first_proven(kind, parsed, options))
-            except (NotProvenError, InputError) as error:
-                refusals.append(error)
-        if proven:
-            return min(proven, key=_size)
-    raise _most_telling(refusals)
+    parsed = at_positions(_read(formula, box_of(on)), shape)
+    search = _Search(parsed)
+    check_positive(time_limit, "time_limit")
+    try:
+        with deadline(time_limit):
+            if rel is not None:
+                eps = absolute(rel, eps, prepared(parsed).extended)
+            options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
+            return search.run(options)
+    except OutOfTime:
+        if search.proven:
+            return min(search.proven, key=_size)
+        raise search.refusal(f"the time is up after {time_limit:g} s") from None
+    except KeyboardInterrupt:
+        raise SearchInterrupted(str(search.refusal("interrupted"))) from None
 
 
 def _read(formula: Any, box: Box) -> Formula:
@@ -118,32 +138,69 @@ def _read(formula: Any, box: Box) -> Formula:
         raise FormulaError(f"{error}: {said}") from None
 
 
-def _first_proven(construction: Construction, formula: Formula, options: Options) -> Model:
-    """The first attempt of a construction whose proof closes, or the refusal that came closest."""
-    closest: NotProvenError | None = None
-    hopeless: set[int] = set()
-    try:
-        for attempt in attempts(construction, formula, options):
-            if attempt.group in hopeless:
-                continue
-            try:
-                return package(attempt.construction, attempt.build(), formula, options)
-            except NotProvenError as error:
-                closest = closer(error, closest)
-                if options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps:
-                    hopeless.add(attempt.group)
-    except TransformulaError:
-        if closest is None:
-            raise  # else what was almost proven says more than why the rest could not even be begun
-    assert closest is not None, "a construction yields attempts or raises"
-    if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
-        other = "" if options.dtype == "float64" else ", or use float64"
-        raise NotProvenError(
-            f"no {construction.name} could be proven, errors carry too far: {closest}; "
-            f"ask for a larger eps or take a smaller box{other}",
-            place=closest.place,
-        )
-    raise closest
+class _Search:
+    """Attempts, one after the other, and what is known of them at any moment."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+        self.proven: list[Model] = []
+        self.closest: NotProvenError | None = None
+
+    def run(self, options: Options) -> Model:
+        """The smallest model of the first round in which one is proven, or the most telling refusal."""
+        refusals: list[TransformulaError] = []
+        for competing in rounds(self.formula, options):
+            for kind in competing:
+                try:
+                    self.proven.append(self.first_proven(kind, options))
+                except (NotProvenError, InputError) as error:
+                    refusals.append(error)
+            if self.proven:
+                return min(self.proven, key=_size)
+        raise _most_telling(refusals)
+
+    def first_proven(self, construction: Construction, options: Options) -> Model:
+        """The first attempt of a construction whose proof closes, or the refusal that came closest."""
+        closest: NotProvenError | None = None
+        hopeless: set[int] = set()
+        try:
+            for attempt in attempts(construction, self.formula, options):
+                checkpoint()
+                if attempt.group in hopeless:
+                    continue
+                try:
+                    return package(attempt.construction, attempt.build(), self.formula, options)
+                except NotProvenError as error:
+                    closest, self.closest = closer(error, closest), closer(error, self.closest)
+                    if options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps:
+                        hopeless.add(attempt.group)
+        except TransformulaError:
+            if closest is None:
+                raise  # else what was almost proven says more than why the rest could not even be begun
+        assert closest is not None, "a construction yields attempts or raises"
+        if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
+            other = "" if options.dtype == "float64" else ", or use float64"
+            raise NotProvenError(
+                f"no {construction.name} could be proven, errors carry too far: {closest}; "
+                f"ask for a larger eps or take a smaller box{other}",
+                place=closest.place,
+            )
+        raise closest
+
+    def refusal(self, why: str) -> NotProvenError:
+        """What is known when the search has to end: how close it came, and where it stopped."""
+        found = self.closest
+        if found is None or closest_bound(found) == math.inf:
+            return NotProvenError(f"{why}, before anything was proven: allow more time, or ask for a larger eps")
+        if found.best_bound is not None:
+            said = f"the best bound proven so far is {found.best_bound:.3g}"
+        else:
+            said = f"no bound is proven so far, and the best table has a measured error of {found.measured:.3g}"
+        near = f" ({found.place})" if found.place else ""
+        return NotProvenError(
+            f"{why}: {said}{near}; allow more time, or ask for a larger eps",
+            found.best_bound, found.place, found.measured, found.rounding,
+        )  # fmt: skip
 
 
 def _size(model: Model) -> float:
@@ -180,79 +237,11 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     """
     from transformula.constructions.memorize import construct_memorize
 
-    _check_eps(eps)
-    _check_dtype(dtype)
+    check_positive(eps, "eps")
+    check_dtype(dtype)
     samples = Samples.of(x, y)
     built = Built(construct_memorize(samples, eps, dtype))
     return package(MEMORIZE, built, samples, Options(eps=eps, dtype=dtype))
-
-
-def _options(
-    eps: float | None,
-    construction: str,
-    dtype: str,
-    multi_head: bool,
-    layers: int | None,
-    shape: tuple[int, int] | None,
-    formula: Formula,
-) -> Options:
-    _check_eps(eps)
-    _check_dtype(dtype)
-    wanted = chosen(construction)
-    if layers not in (None, 1):
-        raise InputError("layers can be left open or set to 1")
-    if shape is not None:
-        shape = _check_shape(shape, formula)
-    return Options(None if eps is None else float(eps), wanted, dtype, multi_head, layers, shape)
-
-
-def _absolute(rel: float, eps: float | None, formula: Formula) -> float:
-    """A tolerance that is at most rel · sup|f| for every output f."""
-    if eps is not None:
-        raise InputError("give either eps or rel, not both")
-    _check_eps(rel, "rel")
-    sizes = [peak(expr, formula.box) for expr in formula.outputs]
-    if min(sizes) == 0:
-        text = formula.texts[sizes.index(0)]
-        raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
-    absolute = math.nextafter(float(rel) * min(sizes), 0)
-    if not 0 < absolute < math.inf:
-        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is no float above 0: give eps")
-    return absolute
-
-
-def _check_eps(eps: object, name: str = "eps") -> None:
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InputError(f"{name} must be a number above 0, not {eps!r}")
-
-
-def _check_dtype(dtype: str) -> None:
-    if dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
-
-
-def _at_positions(formula: Formula, shape: Any) -> Formula:
-    """The formula of one position, repeated for all, where it has one position's variables only."""
-    try:
-        n, d = shape
-    except (TypeError, ValueError):
-        return formula
-    if formula.box.dimension == d == len(formula.outputs) and isinstance(n, int) and 1 < n <= MAX_VARIABLES:
-        return at_every_position(formula, n)
-    return formula
-
-
-def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
-    if len(shape) != 2 or not all(isinstance(v, int) and v > 0 for v in shape):
-        raise InputError(f"shape must be (positions, features), not {shape!r}")
-    n, d = shape
-    if n * d != formula.box.dimension or n * d != len(formula.outputs):
-        raise InputError(
-            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas "
-            f"(or {d} of each, the same for every position), "
-            f"not {formula.box.dimension} and {len(formula.outputs)}"
-        )
-    return n, d
 
 
 def package(construction: Construction, built: Built, target: Formula | Samples, options: Options) -> Model:
@@ -265,10 +254,11 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
     description = outlined(built.weights, plain)
     eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
-    check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
-    packed = pack(built.weights, description, built.evidence.evidence())
-    weights, stored = unpack(packed)
-    proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+    with one_thread():
+        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+        packed = pack(built.weights, description, built.evidence.evidence())
+        weights, stored = unpack(packed)
+        proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
     proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from transformula import optional
-from transformula.cli import table_files
-from transformula.learning import states
+from transformula.learning import parts, states
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0, 10, size=(600, 3))
@@ -48,7 +47,8 @@ def either_way(request, monkeypatch):
     if request.param == "in parts":
         monkeypatch.setattr(states, "_LEAST_SAMPLE", 150)
         monkeypatch.setattr(states, "_MOST_SAMPLE", 150)
-        monkeypatch.setattr(table_files, "_CHUNK_ROWS", 64)
+        monkeypatch.setattr(parts, "_CHUNK_NUMBERS", 256)
+        monkeypatch.setattr(parts, "_LEAST_ROWS", 1)
     return request.param
 
 

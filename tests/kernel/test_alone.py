@@ -92,6 +92,7 @@ _ABSENT = (
     "sympy",
     "matplotlib",
     "threadpoolctl",
+    "joblib",
     "mpmath",
     "typer",
     "rich",

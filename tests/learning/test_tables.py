@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformula.learning import OneLayerTransformerRegressor, PolynomialTransformerRegressor, states
+from transformula.learning import OneLayerTransformerRegressor, PolynomialTransformerRegressor, parts, states
 
 rng = np.random.default_rng(0)
 X = rng.uniform(1, 3, size=(900, 3))
@@ -34,11 +34,10 @@ class TestArrow:
         assert model.predict(table).shape == (900,)
 
     def test_a_large_one_is_read_in_slices(self, small_samples, monkeypatch):
-        from transformula.learning import tables
-
         table, targets = self.pa.table(dict(zip(NAMES, X.T, strict=True))), self.pa.table({"a": y, "b": -y})
         whole = PolynomialTransformerRegressor(3, "exact").fit(table, targets)
-        monkeypatch.setattr(tables, "_SLICE_ROWS", 77)
+        monkeypatch.setattr(parts, "_CHUNK_NUMBERS", 4 * 77)
+        monkeypatch.setattr(parts, "_LEAST_ROWS", 1)
         cut = PolynomialTransformerRegressor(3, "exact").fit(table, targets)
         _same(cut, whole)
         assert cut.predict(table).shape == (900, 2)

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
+import transformula as tf
 from support.cluster import cluster, fall, who
 from transformula.scaling import EngineError, WorkerLostError, opened_engine
 
@@ -23,6 +24,16 @@ def test_outcomes_come_from_both_workers_and_failures_are_not_fatal(dask):
         outcomes = sorted(engine.run(fall, range(3)), key=lambda one: one.index)
         assert [one.value for one in outcomes] == [0, None, 2] and str(outcomes[1].error) == "this one fails"
         assert not isinstance(outcomes[1].error, WorkerLostError)
+
+
+def test_a_proof_is_shared_by_the_workers_of_a_cluster(dask):
+    formula, box = "sin(x + y*z)*exp(w)", "x=0..1, y=0..1, z=0..1, w=0..1"
+    with tf.workers(scheduler=dask.address) as engine:
+        sent, run = [], engine.run
+        engine.run = lambda function, tasks: (sent.append(one) or one for one in run(function, tasks))
+        model = tf.compile(formula, on=box, eps=1e-3, construction="lookup")
+    assert len(sent) > 2 and not any(one.error for one in sent)
+    assert model.contents == tf.compile(formula, on=box, eps=1e-3, construction="lookup").contents
 
 
 def test_a_worker_of_another_version_is_refused_in_one_sentence(dask):

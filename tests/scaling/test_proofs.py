@@ -6,8 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import transformula as tf
+from transformula import compiling
+from transformula.kernel import check
 from transformula.kernel.check import verify_files
 from transformula.scaling.engines import Outcome
 from transformula.scaling.proofs import spread
@@ -46,6 +49,24 @@ def test_two_workers_one_of_which_dies_make_the_same_bytes_and_verdict(alone, tm
     assert (tmp_path / "died").exists() and len(given) > 4 and not any(one.error for one in given)
     assert verdict == tf.verify(model) and verdict.verified
     assert not refused.verified and refused == verify_files(model.packed, claim.to_json())
+
+
+def test_proofs_run_on_one_thread(monkeypatch):
+    """Threads of BLAS that wait for each other took most of the time of grids."""
+    seen = []
+
+    def spied(rule):
+        def asked(*arguments):
+            seen.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+            return rule(*arguments)
+
+        return asked
+
+    monkeypatch.setattr(compiling, "prove", spied(compiling.prove))
+    monkeypatch.setattr(check, "verify_files", spied(check.verify_files))
+    with threadpool_limits(limits=2):
+        assert tf.verify(tf.compile("x*y", on="x=0..1, y=0..1")).verified
+    assert len(seen) >= 3 and set(seen) == {1}
 
 
 class Broken:

@@ -100,6 +100,9 @@ def compile_command(
     multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
     layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
     shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
+    time_limit: Annotated[
+        Optional[float], typer.Option(help="Seconds after which the search ends with what is proven by then.")
+    ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
@@ -109,6 +112,7 @@ def compile_command(
     from transformula.cli.formula_files import given_formulas
 
     given = given_formulas(formulas or [], file)
+    from transformula.cli.interrupting import interruptible
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
     from transformula.viewing.describe import summary
@@ -117,8 +121,9 @@ def compile_command(
     if out is not None:
         check_folder(out)
     text = given[0] if len(given) == 1 else given
-    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
-        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
+    shaped = parse_shape(shape)
+    with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
+        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
     if out is not None:
         model.save(out)
     facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}

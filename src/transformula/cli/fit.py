@@ -70,7 +70,7 @@ def fit_command(
     training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
     with _workers(jobs, scheduler) as workers:
         parts = ReadParts(len(table.names), 1, table.readers, workers)
-        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin, training))
+        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin, training, json))
     if getattr(workers, "rank", 0):
         return  # the first of torchrun's processes writes and speaks
     facts = {"target": target, "columns": columns_of(table.names)} | facts

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from transformula.cli.progress_bar import progress_bar
 from transformula.errors import InputError, PointError, TransformulaError
 from transformula.learning import PolynomialTransformerRegressor
 from transformula.learning.columns import columns_of
@@ -33,6 +34,7 @@ class Wanted:
     seed: int
     margin: float
     training: dict[str, Any] = field(default_factory=dict)  # further parameters of the estimator
+    quiet: bool = False
 
     def model(self) -> Any:
         """The estimator."""
@@ -45,7 +47,8 @@ def fit_table(names: list[str], parts: ReadParts, wanted: Wanted) -> tuple[dict[
     """The facts, the fitted estimator, and the box around all rows."""
     split = Split(wanted.test, wanted.seed)
     try:
-        survey = survey_of(parts, split)
+        with progress_bar(wanted.quiet):
+            survey = survey_of(parts, split)
     except NoRowsError as error:
         raise PointError(f"{error}: at least 2 are needed to fit") from None
     if survey.rows < 2:
@@ -56,7 +59,8 @@ def fit_table(names: list[str], parts: ReadParts, wanted: Wanted) -> tuple[dict[
         if survey.complete or wanted.solver in ("sgd", "adam"):
             facts = _in_memory(model, *_all_rows(parts, survey), wanted)
         else:
-            facts = _in_parts(model, parts, survey, split)
+            with progress_bar(wanted.quiet):
+                facts = _in_parts(model, parts, survey, split)
         model.feature_names_in_ = np.array(names, dtype=object)
         facts["formula"] = model.to_formula(tolerance=1e-4, box=box)
     return facts, model, box

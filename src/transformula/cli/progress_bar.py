@@ -33,7 +33,7 @@ def progress_bar(quiet: bool) -> Iterator[None]:
 
         def show(stage: str, done: int, left: int | None) -> None:
             known = left is not None
-            unit = "boxes" if stage == "proving" else "tables"
+            unit = {"proving": "boxes", "reading": "parts"}.get(stage, "tables")
             bar.update(
                 task,
                 description=stage,

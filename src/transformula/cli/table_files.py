@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from transformula.learning.rows import Floats
     from transformula.learning.streaming import Chunk
 
-_CHUNK_ROWS = 65_536
 _PARQUET = (".parquet", ".pq")
 _SUFFIXES = (*_PARQUET, ".csv", ".tsv")
 
@@ -66,9 +65,11 @@ class ParquetPart:
         """Rows of numbers, some at a time."""
         import numpy as np
 
+        from transformula.learning.parts import chunk_rows
+
         names, row = [*self.names, self.target], self.first
         with _Parquet(self.path) as file:
-            for batch in file.iter_batches(_CHUNK_ROWS, [self.group], names):
+            for batch in file.iter_batches(chunk_rows(len(names)), [self.group], names):
                 table = np.empty((batch.num_rows, len(names)))
                 for k, name in enumerate(names):
                     table[:, k] = _arrow_numbers(batch.column(name), f"{self.path}: {quoted(name)}", row)
@@ -151,9 +152,11 @@ def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[
 def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[Chunk]:
     import numpy as np
 
+    from transformula.learning.parts import chunk_rows
+
     columns = file.columns([*names, target])
     cells = itemgetter(*columns)  # two at least: an input and the target
-    while lines := list(islice(file.rows, _CHUNK_ROWS)):
+    while lines := list(islice(file.rows, chunk_rows(len(columns)))):
         try:
             table = np.array([list(map(float, cells(row))) for _, row in lines])
         except ValueError:

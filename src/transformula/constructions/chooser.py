@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.options import Options
 from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
 from transformula.errors import FormulaError, InputError, RefutedError
 from transformula.kernel.boxes import Formula
@@ -23,18 +23,6 @@ from transformula.searching.ground import prepared
 DEFAULT_EPS = 1e-6
 #: Up to this many forms a grid may be smaller than a circuit.
 MAX_GRID_FORMS = 2
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user may ask for beside formula and box."""
-
-    eps: float | None = None
-    construction: Construction | None = None
-    dtype: str = "float64"
-    multi_head: bool = False
-    layers: int | None = None
-    shape: tuple[int, int] | None = None
 
 
 Round = tuple[Construction, ...]

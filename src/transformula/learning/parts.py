@@ -17,12 +17,25 @@ from threadpoolctl import threadpool_limits
 
 from transformula.learning.rows import Floats
 from transformula.learning.streaming import Chunk, add_up
+from transformula.progress import report
 from transformula.scaling.engines import Outcome
 
 State = TypeVar("State")
 #: States that reach whoever adds them up.
 _MOST_GROUPS = 256
-_CHUNK_ROWS = 65_536
+#: Numbers of a chunk, 8 MiB, and the fewest rows.
+_CHUNK_NUMBERS, _LEAST_ROWS = 2**20, 1_024
+
+
+def chunk_rows(width: int) -> int:
+    """How many rows of so many numbers are read at a time.
+
+    Examples
+    --------
+    >>> chunk_rows(11), chunk_rows(5000)
+    (95325, 1024)
+    """
+    return max(_CHUNK_NUMBERS // max(1, width), _LEAST_ROWS)
 
 
 class Reader(Protocol):
@@ -54,9 +67,9 @@ class ReadParts:
         task: Callable[[tuple[Reader, ...]], State | None] = partial(_work, work)
         if self.workers is None:
             with threadpool_limits(limits=1):  # as workers do: the work is mostly not BLAS, and its threads would wait
-                return add_up(map(task, groups))
+                return add_up(_reported(map(task, groups), len(groups)))
         states: Iterator[State | None] = (one.get() for one in in_order(self.workers.run(task, groups)))
-        return add_up(states)
+        return add_up(_reported(states, len(groups)))
 
     def _groups(self) -> list[tuple[Reader, ...]]:
         count = len(self.readers)
@@ -74,13 +87,20 @@ class ArrayReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time."""
-        for k in range(0, len(self.X), _CHUNK_ROWS):
-            rows = slice(k, k + _CHUNK_ROWS)
+        step = chunk_rows(self.X.shape[1] + self.Y.shape[1])
+        for k in range(0, len(self.X), step):
+            rows = slice(k, k + step)
             yield self.X[rows], self.Y[rows], None if self.weight is None else self.weight[rows]
 
 
 def _work(work: Callable[[Iterable[Chunk]], Any], readers: tuple[Reader, ...]) -> Any:
     return work(chain.from_iterable(reader.chunks() for reader in readers))
+
+
+def _reported(states: Iterable[State], count: int) -> Iterator[State]:
+    for done, state in enumerate(states, 1):
+        report("reading", done, count - done)
+        yield state
 
 
 def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:

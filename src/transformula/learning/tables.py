@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.learning.parts import ReadParts
+from transformula.learning.parts import ReadParts, chunk_rows
 from transformula.learning.rows import Floats, is_dask
 from transformula.learning.streaming import Chunk, NoRowsError, Parts
 
 State = TypeVar("State")
-_SLICE_ROWS = 262_144
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,8 @@ def given_table(X: Any, y: Any, weight: Any) -> GivenTable | None:
         rows = len(X)
         if not rows:
             raise NoRowsError("the table has no rows")
-        readers = tuple(_ArrowReader(X, y, weight, k) for k in range(0, rows, _SLICE_ROWS))
+        step = chunk_rows(X.num_columns + 1)
+        readers = tuple(_ArrowReader(X, y, weight, slice(k, k + step)) for k in range(0, rows, step))
         if len(y) != rows:
             raise ValueError(f"X has {rows} rows and y has {len(y)}")
         columns = getattr(y, "num_columns", None)
@@ -83,12 +83,12 @@ class _ArrowReader:
     X: Any
     y: Any
     weight: Any
-    first: int
+    rows: slice
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows of the slice."""
-        rows = slice(self.first, self.first + _SLICE_ROWS)
-        yield _chunk(_sliced(self.X, rows), _sliced(self.y, rows), None if self.weight is None else self.weight[rows])
+        weight = None if self.weight is None else self.weight[self.rows]
+        yield _chunk(_sliced(self.X, self.rows), _sliced(self.y, self.rows), weight)
 
 
 def _sliced(table: Any, rows: slice) -> Any:

@@ -6,7 +6,9 @@ import logging
 import re
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from transformula.optional import require
@@ -72,7 +74,9 @@ class DaskEngine(Engine):
         try:
             while True:
                 while len(running) < max(room, 2) and (task := next(waiting, None)) is not None:
-                    future = self._client.submit(_checked, _own_version(), function, task[1], pure=False)
+                    with warnings.catch_warnings():
+                        warnings.filterwarnings("ignore", "Sending large graph")  # a task carries its data, once
+                        future = self._client.submit(_checked, _own_version(), function, task[1], pure=False)
                     running[future] = task[0]
                 if not running:
                     return
@@ -110,7 +114,8 @@ class DaskEngine(Engine):
 
     def close(self) -> None:
         """Leave the cluster to others."""
-        self._client.close(timeout=PATIENCE)
+        with suppress(OSError, TimeoutError):  # it may be gone
+            self._client.close(timeout=PATIENCE)
 
 
 def _knock(address: str) -> None:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from transformula.errors import InputError, TransformulaError
+from transformula.threads import one_thread
 
 
 class EngineError(InputError):
@@ -100,5 +99,5 @@ _working = threading.Lock()
 
 def call(function: Callable[[Any], Any], task: Any) -> Any:
     """What a worker does: one task at a time in a process (precision is set for the whole of it), on one thread."""
-    with _working, threadpool_limits(limits=1):
+    with _working, one_thread():
         return function(task)

@@ -23,6 +23,7 @@ from transformula.kernel.ranges import (
     undecided,
 )
 from transformula.kernel.regions import Region
+from transformula.progress import checkpoint
 from transformula.searching.definedness import find_bounded
 
 
@@ -164,6 +165,7 @@ def find_tree(
     reached = _values(expr, region)
     used = 0
     while True:
+        checkpoint()
         slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
         sign = ends[0] <= 0 < reached[0] or ends[1] >= 0 > reached[1]
         if not sign and ends[0] >= reached[0] - slack and ends[1] <= reached[1] + slack:  # the whole will do
@@ -206,6 +208,7 @@ def find_sign_tree(expr: Expr, region: Region, defined: Container[Expr] = (), ma
     sign = 0
     used = 0
     while True:
+        checkpoint()
         front.look()
         used += len(front.nodes)
         open_leaves = np.zeros(len(front.nodes), bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +73,7 @@ def _work(job: Job, done: Done) -> None:
 
         verification = verify_files(model.packed, model.certificate.to_json())
         done.added[REPORT_FILE] = report_page(model, job.request.name, verification)
-    certificate = model.certificate
+    certificate, attacked = model.certificate, attacked_error(model)
     done.facts = {
         "construction": model.construction,
         "layers": model.layers,
@@ -80,7 +81,7 @@ def _work(job: Job, done: Done) -> None:
         "parameters": model.parameter_count,
         "eps": certificate.eps,
         "bound": certificate.bound,
-        "attacked": attacked_error(model),
+        "attacked": attacked if math.isfinite(attacked) else None,
     }
 
 
