@@ -60,7 +60,6 @@ def test_a_function_is_added_in_one_place(monkeypatch, tmp_path):
         ("besselj(1/2, x)", "x=-1..1"),
         ("lambertw(x)", "x=-1..1"),
         ("ellipk(x)", "x=0..1"),
-        ("atan2(y, x)", "x=-2..-1, y=-1..1"),
         ("sec(x)", "x=0..2"),
         ("log2(x)", "x=0..1"),
     ],
