@@ -6,12 +6,13 @@ import mpmath
 import pytest
 from flint import arb, fmpq
 
+import transformula as tf
 from transformula.formulas.typed import shown
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Formula
 from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, POLYNOMIALS, known
-from transformula.kernel.errors import FormulaError
+from transformula.kernel.errors import FormulaError, NotProvenError
 from transformula.kernel.parsing import parse
 from truth import PRECISE, Truth
 
@@ -106,3 +107,9 @@ def test_the_branch_cut_of_atan2_is_refused():
         assert not enclose(parse("atan2(y, x)"), {"x": arb(x), "y": arb(y)}).is_finite()
     with precision(100):
         assert enclose(parse("atan2(1, -1)")).overlaps(3 * arb.pi() / 4)
+
+
+@pytest.mark.parametrize("text", ["x + legendre(0, log(x))", "x + hermite(0, 1/x)", "x*chebyshevu(0, sqrt(x))"])
+def test_a_polynomial_of_degree_zero_keeps_the_domain_of_its_argument(text):
+    with pytest.raises(NotProvenError, match="undefined"):
+        tf.compile(text, on="x=-1..1", eps=1e-2)

@@ -108,3 +108,8 @@ def test_where_is_a_variable_without_a_bracket():
     assert Formula.of("where + 1", "where=0..1").outputs[0].names == {"where"}
     with pytest.raises(NotProvenError, match="undefined"):
         tf.compile("where(x > 0, x, log(x + 1))", on="x=-2..1", eps=1e-2)
+
+
+def test_a_condition_that_decides_nothing_must_still_be_defined():
+    with pytest.raises(NotProvenError, match="undefined"):
+        tf.compile("x + where(x > log(y), y, y)", on="x=0..1, y=-1..1", eps=1e-2)

@@ -60,6 +60,8 @@ POLYNOMIALS = ("legendre", "hermite", "laguerre", "chebyshevt", "chebyshevu")
 
 
 def _polynomial(name: str, degree: int, u: Expr) -> Expr:
+    if degree == 0:
+        return ex.power(u, ex.number(0))  # 1, where u is defined
     before, now = [Fraction(0)], [Fraction(1)]
     for n in range(degree):
         a, b, c = _next(name, n)

@@ -30,6 +30,8 @@ def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
     x, (a, b) = ex.variable(name), (a, b) if above else (b, a)
     on_seam = [ex.substitute(part, {x: seam}) for part in (a, b)]
     _check_continuous(name, seam, *on_seam)
+    if name not in a.names | b.names:
+        return ex.add(a, ex.mul(ex.number(0), seam))  # the condition must still be defined
     above_seam, below = (ex.substitute(p, {x: ex.call(op, x, seam)}) for p, op in ((a, "max"), (b, "min")))
     for part, rest in ((b, above_seam), (a, below)):
         if name not in part.names and not any(map(is_open, ex.walk(part))):

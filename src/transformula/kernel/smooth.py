@@ -96,7 +96,7 @@ def from_taylor(
         return taylor(at, length)
 
     def inside(x: Floats) -> Floats:
-        return np.clip(x, None if low is None else float(low), None if high is None else float(high))
+        return np.clip(x, -np.inf if low is None else float(low), np.inf if high is None else float(high))
 
     sharper = sharp(coefficients, steady)
     ends = by_end_values(value) if monotone else on_ends(value, sharper)
@@ -231,7 +231,7 @@ def on_models(taylor: Taylor, ends: OnEnds, inside: Callable[[Floats], Floats]) 
         order, (low, high) = u.layout.order, u.range()
         places, back = np.unique(np.stack([u.constant, low, high]), axis=1, return_inverse=True)
         with ctx.workprec(_BITS):
-            found = np.array([one(place, order) for place in places.T.tolist()])[back].transpose(1, 2, 0)
+            found = np.array([one(place, order) for place in places.T.tolist()])[back.ravel()].transpose(1, 2, 0)
             series, wrong = list(found[:-1, 0]), list(found[:-1, 1])
             smooth = compose(u, series, wrong, (np.abs(found[-1, 0]) + found[-1, 1]) * UP)
             doubt = ~(smooth.rest <= 0.05 * u.spread())  # either is a model: this only saves calls of Arb

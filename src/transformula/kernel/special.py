@@ -32,6 +32,7 @@ from flint import arb, arb_series, ctx, fmpq
 from transformula.kernel import function_series as series
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.smooth import Ball, Function, Taylor, from_taylor, of_series, primitive
+from transformula.kernel.work import spend
 
 MAX_ORDER = 50
 _THIN, _MOST_BITS = 2.0**-30, 1000
@@ -75,9 +76,11 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
             if not at.rad() < _THIN:
                 return arb(0, 1) * _bessel_bound(kind, at, v, whole)
             found = method(at, v)
-            if found.rel_accuracy_bits() > ctx.prec / 2:
+            if found.rel_accuracy_bits() > min(ctx.prec, at.rel_accuracy_bits()) / 2:
                 return found
-            with ctx.workprec(ctx.prec + 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))):
+            more = 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))
+            spend(700 + 8 * more)
+            with ctx.workprec(ctx.prec + more):
                 return method(at, v)  # unless u is large, Arb's Y and K lose so many bits
 
         def taylor(at: arb, length: int) -> list[arb]:
