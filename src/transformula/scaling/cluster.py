@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import socket
@@ -18,6 +19,8 @@ from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLos
 PATIENCE = 10.0
 #: Seconds without any worker after which a run gives up.
 DESERTED = 60.0
+#: One class since Python 3.11.
+_TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
 #: Modules whose versions decide the last digits of a result; the version of Python is compared too.
 _COMPARED = ("transformula", "numpy", "flint")
 
@@ -34,7 +37,7 @@ class DaskEngine(Engine):
         _knock(address)
         try:
             self._client = Client(address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, TimeoutError):
+        except (OSError, *_TIMEOUTS):
             raise EngineError(f"what answers at {address} is no Dask scheduler of a version that fits") from None
         try:
             self._check()
@@ -46,7 +49,7 @@ class DaskEngine(Engine):
         """Refuse a cluster without workers, or with workers that would compute something else."""
         try:
             self._client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
+        except _TIMEOUTS:
             raise EngineError(
                 f"the scheduler at {self.address} has no workers: start some with "
                 f"`dask worker {self.address} --nthreads 1`"
@@ -83,7 +86,7 @@ class DaskEngine(Engine):
                 try:
                     with self._client.as_current():
                         done = wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done
-                except TimeoutError:
+                except _TIMEOUTS:
                     done = set()
                 if self._client.status != "running":
                     raise EngineError(f"the scheduler at {self.address} went away")
@@ -114,7 +117,7 @@ class DaskEngine(Engine):
 
     def close(self) -> None:
         """Leave the cluster to others."""
-        with suppress(OSError, TimeoutError):  # it may be gone
+        with suppress(OSError, *_TIMEOUTS):  # it may be gone
             self._client.close(timeout=PATIENCE)
 
 
