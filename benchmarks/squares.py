@@ -18,14 +18,14 @@ from transformula.constructions.tables.table import Table
 from transformula.threads import one_thread
 
 #: Tolerances tried, from coarse to what no table meets.
-GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.1)}
+GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}
 
 
 def best(tables: list[Table]) -> list[Table]:
-    """Those that no other table of at most their size comes closer than, smallest first."""
+    """Smallest first, each at least a tenth closer than those before it."""
     kept: list[Table] = []
     for table in sorted(tables, key=lambda table: (table.size, table.total_error)):
-        if not kept or table.total_error < kept[-1].total_error:
+        if not kept or table.total_error < 0.9 * kept[-1].total_error:
             kept.append(table)
     return kept
 

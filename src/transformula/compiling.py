@@ -19,6 +19,7 @@ from transformula.constructions.options import (
     checked_options,
 )
 from transformula.constructions.registry import MEMORIZE, Construction
+from transformula.constructions.tables.patience import patience
 from transformula.errors import (
     FormulaError,
     InputError,
@@ -115,7 +116,7 @@ def compile(
     search = _Search(parsed)
     check_positive(time_limit, "time_limit")
     try:
-        with deadline(time_limit):
+        with deadline(time_limit), patience():
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
@@ -163,6 +164,7 @@ class _Search:
         """The first attempt of a construction whose proof closes, or the refusal that came closest."""
         closest: NotProvenError | None = None
         hopeless: set[int] = set()
+        last = ""
         try:
             for attempt in attempts(construction, self.formula, options):
                 checkpoint()
@@ -172,8 +174,10 @@ class _Search:
                     return package(attempt.construction, attempt.build(), self.formula, options)
                 except NotProvenError as error:
                     closest, self.closest = closer(error, closest), closer(error, self.closest)
-                    if options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps:
+                    again = isinstance(error, RefutedError) and str(error) == last  # whatever the tables are
+                    if again or (options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps):
                         hopeless.add(attempt.group)
+                    last = str(error)
         except TransformulaError:
             if closest is None:
                 raise  # else what was almost proven says more than why the rest could not even be begun

@@ -123,6 +123,27 @@ def test_what_is_wrong_in_a_parquet_file_is_named(cli, tmp_path):
     assert refused(cli, path) == "error: the table has no rows: at least 2 are needed to fit\n"
 
 
+def test_what_is_out_of_the_ordinary_is_read_too(cli, tmp_path, monkeypatch):
+    """The fast reader of numbers hands over in mid-file, and lines keep their numbers."""
+    monkeypatch.setattr(parts, "_CHUNK_NUMBERS", 256)
+    monkeypatch.setattr(parts, "_LEAST_ROWS", 1)
+    path = write_csv(tmp_path / "t.csv")
+    one, lines = fitted(cli, path), path.read_text().splitlines()
+    first = lines[500].split(",")[0]
+    lines[500] = lines[500].replace(first, f'" {first} "', 1)
+    lines[510] += " "
+    path.write_text("\n".join(lines))
+    _close(fitted(cli, path), one)
+    lines[300] = "1_0," + lines[300].split(",", 1)[1]  # a number to Python
+    path.write_text("\n".join(lines))
+    assert fitted(cli, path)["rows"] == 480
+    for number, line, said in [(520, "", "the line is blank"), (521, lines[521] + ",1", "5 values for 4 columns")]:
+        path.write_text("\n".join([*lines[:number], line, *lines[number + 1 :]]))
+        assert refused(cli, path) == f"error: {path}, line {number + 1}: {said}\n"
+    path.write_bytes("\n".join(lines).encode() + b"\n1,2,3,\xff")
+    assert refused(cli, path) == f"error: {path} is not a text file in UTF-8\n"
+
+
 def test_patterns_and_folders_without_files(cli, tmp_path):
     assert "no file matches" in refused(cli, tmp_path / "*.csv")
     assert "has no files that end with .parquet, .pq, .csv, .tsv" in refused(cli, tmp_path)

@@ -51,6 +51,10 @@ def test_bad_rows_are_named(table, line, message):
         (["--target", "price", "--degree", "0"], "degree must be"),
         (["--target", "price", "--solver", "magic"], "unknown solver"),
         (["--target", "price", "--test", "1.5"], "--test must be"),
+        (
+            ["--target", "price", "--epochs", "3"],
+            "--epochs and --checkpoint are for --solver sgd or adam, not for auto",
+        ),
     ],
 )
 def test_bad_options_are_named(table, arguments, message):

@@ -66,6 +66,8 @@ def fit_command(
     from transformula.cli.fitting import Wanted, fit_table
     from transformula.learning.parts import ReadParts
 
+    if (epochs is not None or checkpoint is not None) and solver not in ("sgd", "adam"):
+        raise InputError(f"--epochs and --checkpoint are for --solver sgd or adam, not for {solver}")
     table = find_table(data, target, list(drop or []))
     training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
     with _workers(jobs, scheduler) as workers:

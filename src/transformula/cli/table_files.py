@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +139,7 @@ def _paths(data: str) -> list[Path]:
 
 
 def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[str]:
-    CsvFile(name, header, ",", iter(())).columns([target, *drop, *header])
+    CsvFile(name, header, ",", iter(()), 1).columns([target, *drop, *header])
     if "" in header:
         raise PointError(f"{name} has a column without a name")
     inputs = [column for column in header if column != target and column not in drop]
@@ -154,16 +153,29 @@ def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[
 
     from transformula.learning.parts import chunk_rows
 
-    columns = file.columns([*names, target])
-    cells = itemgetter(*columns)  # two at least: an input and the target
-    while lines := list(islice(file.rows, chunk_rows(len(columns)))):
-        try:
-            table = np.array([list(map(float, cells(row))) for _, row in lines])
-        except ValueError:
-            table = None
-        if table is None or not np.isfinite(table).all():
-            table = np.array([_numbers(row, file, columns, target) for row in lines])  # which says where
-        yield table[:, :-1], table[:, -1:], None
+    columns, done = file.columns([*names, target]), 0
+    step = chunk_rows(len(columns))
+    while lines := list(islice(file.text, step)):
+        table = _plain_numbers(lines, file) if len(columns) == len(file.header) else None
+        if table is None:
+            rows = file.rows_of(lines, done)
+            while some := list(islice(rows, step)):
+                table = np.array([_numbers(row, file, columns, target) for row in some])
+                yield table[:, :-1], table[:, -1:], None
+            return
+        done += len(lines)
+        yield table[:, columns[:-1]], table[:, columns[-1:]], None
+
+
+def _plain_numbers(lines: list[str], file: CsvFile) -> Floats | None:
+    """A row for each line, ten times as fast as `_numbers`; None where something is out of the ordinary."""
+    import numpy as np
+
+    try:
+        table = np.loadtxt(lines, delimiter=file.delimiter, comments=None, quotechar='"', ndmin=2)
+    except ValueError:
+        return None
+    return table if table.shape == (len(lines), len(file.header)) and np.isfinite(table).all() else None
 
 
 def _numbers(row: Row, file: CsvFile, columns: list[int], target: str) -> list[float]:

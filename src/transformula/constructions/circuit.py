@@ -58,16 +58,23 @@ class Split(NamedTuple):
     """A way to spend the tolerance.
 
     ``tables`` is what all tables may use together, ``square`` a square's part against another table's (three
-    digits cost it one token), ``singular`` what an argument's error may cost where f' is unbounded.
+    digits cost it one token), ``singular`` what an argument's error may cost where f' is unbounded, ``floor`` how
+    close a square comes at most, as a part of what a table usually can.
     """
 
     tables: float
     square: float
     singular: float
+    floor: float
 
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
-SPLITS = (Split(0.8, 0.05, 0.5), Split(0.85, 0.3, 0.8), Split(0.25, 0.05, 0.5), Split(0.06, 0.05, 0.5))
+SPLITS = (
+    Split(0.8, 0.05, 0.5, 1.0),
+    Split(0.85, 0.3, 0.8, 0.7),
+    Split(0.25, 0.05, 0.5, 0.7),
+    Split(0.06, 0.05, 0.5, 0.7),
+)
 #: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
 _MARGIN = 1e-3
 SQUARE_ENDS = (-1.0 - _MARGIN, 1.0 + _MARGIN)
@@ -361,7 +368,7 @@ def _fit_tables(
         goal = max(goal, _FLOOR[dtype] * node.size, 1e-300)  # a function may be zero throughout
         if function == SQUARE:
             goal, ends = goal * 2.0**node.held, SQUARE_ENDS
-            goal = max(goal, _FLOOR[dtype])
+            goal = max(goal, split.floor * _FLOOR[dtype])
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
         wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
@@ -414,14 +421,13 @@ def _share(node: Node, eps: float) -> float:
 def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
     """A table, and whether it meets the goal."""
     low, high = ends
-    ready = ready_square(goal, dtype) if (function, ends) == (SQUARE, SQUARE_ENDS) else None
-    if ready is not None:
+    if function == SQUARE:  # all have one range, margins included
+        ready = ready_square(goal, dtype)
         return NodeTable(ready.slopes, ready.offsets, ready.values), True
-    if function != SQUARE:  # the square's table has its margin already
-        least, most = domain_ends(function)
-        room = max(2 * shift, 1e-7 * (high - low))
-        low = low if least is not None and low - room < least else low - room
-        high = high if most is not None and high + room > most else high + room
+    least, most = domain_ends(function)
+    room = max(2 * shift, 1e-7 * (high - low))
+    low = low if least is not None and low - room < least else low - room
+    high = high if most is not None and high + room > most else high + room
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
     try:

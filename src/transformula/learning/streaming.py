@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.learning.fitted import Fitted, Solution
-from transformula.learning.rows import Floats, Rows
+from transformula.learning.rows import Floats, Rows, merge_rows
 from transformula.learning.solvers.exact import ExactFit, refined, residual_correlation
 from transformula.learning.solvers.features import Basis, Terms, all_terms, count_terms, orthonormal_basis
 from transformula.learning.solvers.gram import Gram
@@ -195,7 +195,8 @@ def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, spl
     if not columns.any():
         basis = orthonormal_basis(np.zeros((1, 0)), settings.degree)
         found: Solution = ExactFit(all_terms(0, settings.degree), basis, survey.targets.mean[None])
-        return Streamed("exact" if solver == "auto" else solver, settings, Fitted(solver, found, columns), survey, None)
+        solver = "exact" if solver == "auto" else solver
+        return Streamed(solver, settings, Fitted(solver, found, columns), survey, None)
     some = Rows(np.ascontiguousarray(rows.X[:, columns]), rows.Y, rows.weight)
     if solver == "auto":
         solver, settings = choose(some, settings)
@@ -206,8 +207,10 @@ def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, spl
 
 
 def _training(survey: Survey, split: Split) -> Rows:
+    """The rows of the sample that are not held out, in the order that tables in memory have."""
     rows = survey.sample.rows()
-    return rows if not split.share else survey.sample.rows(~split.held(rows.X, rows.Y))
+    rows = rows if not split.share else survey.sample.rows(~split.held(rows.X, rows.Y))
+    return merge_rows(rows.X, rows.Y, rows.weight)
 
 
 def solve_exact(gram: Gram, judges: Rows, ridge: float | None) -> tuple[ExactFit, Callable[[Floats], Floats]]:

@@ -30,6 +30,8 @@ Mask = NDArray[np.bool_]
 _MAX_LEVELS = 60
 #: Without a target: refine until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.5
+#: An error that occurs and is so many times the target leaves nothing to prove: any bound will do for the refusal.
+_HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 4
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
@@ -75,7 +77,8 @@ def find_pieces(
             error = bounds.error
             examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
-            goal = max(_TIGHTNESS * seen, TINY)
+            hopeless = target is not None and seen > _HOPELESS * target
+            goal = max((_LOOSE if hopeless else _TIGHTNESS) * seen, TINY)
             stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
             goal = float(np.max(error[stuck], initial=goal))
             done = error <= max(goal, settled)
@@ -90,7 +93,8 @@ def find_pieces(
             if done.all():
                 break
             halves = cut_boxes(lower, upper, axes)
-            spent = examined + halves[0].shape[1] > budget or len(levels) > _MAX_LEVELS
+            most = budget // _SHARE if hopeless else budget
+            spent = examined + halves[0].shape[1] > most or len(levels) > _MAX_LEVELS
             if spent or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
                     reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
@@ -103,7 +107,8 @@ def find_pieces(
 
 def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
     proven = best if math.isfinite(best) else None
-    return NotProvenError(f"a table of {function} is not proven: {reason}", best_bound=proven, measured=seen)
+    said = f"the best bound of its error is {best:.3g}" if proven else f"an error of {seen:.3g} was seen"
+    return NotProvenError(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:

@@ -20,6 +20,7 @@ from itertools import product
 import numpy as np
 
 from transformula.constructions.tables.descent import Fresh, Problem, State
+from transformula.constructions.tables.patience import allowed, spent
 from transformula.constructions.tables.placement import Scores, split, starts, without, worst_tokens
 from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
@@ -44,11 +45,11 @@ SCREENED = 32  # starts that are tried together
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to search, in floating-point operations (about 2.5e9 a second on one core)."""
+    """How hard to search, in floating-point operations as they were once counted (about 4e9 a second on one core)."""
 
     per_size: float = 1.5e9
     growing: float = 9e9
-    total: float = 1.2e10
+    total: float = 2e10
     quick_steps: int = 8
     finalists: int = 4
     long_steps: int = 80
@@ -107,7 +108,10 @@ def fit_table(
     """
     effort = effort or Effort()
     task = prepare(f, lower, upper, eps, dtype, singular, linear)
-    found = _grow(task, effort, max_tokens) or _grow(task, LIGHT, max_tokens)
+    found = _grow(task, effort, max_tokens)
+    if found is None and not task.stuck:
+        found = _grow(task, LIGHT, max_tokens)
+    spent(task.work, found is None)
     if found is None and task.closest is not None:
         task.finish(task.closest)
     if found is None and task.best is not None and task.best.total_error <= eps:
@@ -134,9 +138,9 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
-    budget = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
+    budget = allowed(effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing)
     budget += task.work
-    while size <= limit and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
+    while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         warm = [] if light else _grown(task, parent, size)
         cold = not warm or size <= ALWAYS_COLD or size >= COLD_RATIO * max(task.searched)
         table, sup, state = _attempt(task, effort, size, warm, cold)
@@ -238,7 +242,7 @@ def _attempt(
     Returns the table or None, and the smallest sup-norm met with its state.
     """
     problem = task.problem(size)
-    if cold:
+    if cold and effort is not LIGHT:
         task.searched.add(size)
     fresh = starts(task.normalised_leaves(), size) if cold else ()
     pool = _screen(task, effort, problem, [*warm, *fresh])

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.constructions.tables.descent import LEAST_WEIGHT, Fresh, Problem, State
+from transformula.constructions.tables.patience import allowed, spent
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import improve, solve_values
@@ -45,6 +46,8 @@ MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
 MAX_AXIS_TOKENS = 64
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
+STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
+UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
 AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
 MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
 
@@ -112,6 +115,7 @@ def fit_grid(
     for caution in CAUTIONS:
         axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
         grid, enough = _search(f, axes, eps, dtype, max_tokens)
+        spent(sum(axis.work for axis in axes), not enough)
         if enough:
             return grid
         best = grid if best is None or grid.total_error < best.total_error else best
@@ -207,6 +211,16 @@ class _Axis:
             self._fit(size, eps)
         return self.errors[size]
 
+    @property
+    def budget(self) -> float:
+        """What may be spent on this axis: less where sampling met a jump or noise."""
+        return allowed(AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK)
+
+    def stalled(self, size: int) -> bool:
+        """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""
+        before = [error for earlier, error in self.errors.items() if earlier <= size - STALL]
+        return bool(before) and min(self.errors[k] for k in range(1, size + 1)) > STALLED * min(before)
+
     def _fit(self, size: int, eps: float) -> None:
         x = sample(self.leaves, 8 * size + 20)
         target = self.sections(x)
@@ -270,7 +284,7 @@ def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int
             error = axis.reach(size, goal)
             if not ladder or error < ladder[-1][1]:
                 ladder.append((size, error))
-            if error < 0.1 * goal / len(axes) or axis.work > AXIS_WORK:
+            if error < 0.1 * goal / len(axes) or axis.work > axis.budget or axis.stalled(size):
                 break
         options.append([entry for entry in ladder if entry[1] <= goal])
     best: tuple[int, tuple[int, ...]] | None = None

@@ -34,6 +34,7 @@ POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
 RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
 NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
 DENSE_POINTS = 2000
+MAX_SPOILED = 6  # sizes in a row that only rounding spoils
 DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
 
 
@@ -59,6 +60,7 @@ class Task:
     work: float = 0.0
     best: Table | None = None
     closest: State | None = None
+    spoiled: int = 0  # sizes in a row that failed though they came close enough
     searched: set[int] = field(default_factory=set)  # sizes tried from all starts
     samples: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     dense: Array = field(init=False)
@@ -113,8 +115,14 @@ class Task:
         """Whether a table will do."""
         return acceptable(table, self.eps)
 
+    @property
+    def stuck(self) -> bool:
+        """Whether several sizes came close enough, and only rounding spoiled them: more tokens will not help."""
+        return self.spoiled >= MAX_SPOILED
+
     def missed(self, state: State) -> None:
         """Remember a failure: its table may still be the best there is."""
+        self.spoiled = self.spoiled + 1 if state.sup <= self.goal else 0
         if self.closest is None or state.sup < self.closest.sup:
             self.closest = state
 
