@@ -55,6 +55,23 @@ def test_a_worker_killed_in_mid_run_costs_time_only(dask):
     assert done[-1].value == dask.workers[1].pid
 
 
+def test_a_scheduler_without_workers_and_one_that_goes_away(monkeypatch, capfd):
+    monkeypatch.setattr("transformula.scaling.cluster.PATIENCE", 1.0)
+    with cluster(workers=0) as empty:
+        with pytest.raises(
+            EngineError, match=r"^the scheduler at tcp://\S+ has no workers: start some with `dask worker"
+        ):
+            opened_engine(scheduler=empty.address)
+        empty.add()
+        with opened_engine(scheduler=empty.address) as engine:
+            outcomes = engine.run(who, [0.1] * 9)
+            next(outcomes)
+            empty.scheduler.kill()
+            with pytest.raises(EngineError, match=r"^the scheduler at tcp://\S+ went away$"):
+                list(outcomes)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_scheduler_that_is_not_there():
     with pytest.raises(EngineError, match=r"^no Dask scheduler answers at tcp://127.0.0.1:1 \(Connection refused\)"):
         opened_engine(scheduler="tcp://127.0.0.1:1")

@@ -10,6 +10,7 @@ import transformula as tf
 from support.cluster import cluster
 from transformula.errors import InputError, SavingError
 from transformula.optional import MissingPackageError
+from transformula.scaling import EngineError
 from transformula.sweeps.journal import Journal
 
 ASKED = [
@@ -127,4 +128,16 @@ def test_a_cluster_makes_the_same_bytes_though_a_worker_dies(first, tmp_path, mo
         with progress.listening(kill):
             summary = tf.batch(ASKED, tmp_path, scheduler=dask.address)
         assert dask.workers[0].wait() != 0
-    assert [row.name for row in summary.rows if row.proven] == PROVEN and contents(tmp_path) == contents(first.out)
+        assert [row.name for row in summary.rows if row.proven] == PROVEN and contents(tmp_path) == contents(first.out)
+
+        def leave(stage, done, left):
+            if done == 1:
+                dask.scheduler.kill()
+
+        out, said = (
+            tmp_path / "left",
+            r"^the scheduler at \S+ went away: [1-4] of 5 formulas are finished and in .*; resume",
+        )
+        with progress.listening(leave), pytest.raises(EngineError, match=said):
+            tf.batch(ASKED, out, scheduler=dask.address)
+    assert 1 <= len(json.loads((out / "summary.json").read_text())["rows"]) < 5

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import socket
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from transformula.optional import require
@@ -18,6 +20,8 @@ from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLos
 PATIENCE = 10.0
 #: Seconds without any worker after which a run gives up.
 DESERTED = 60.0
+#: One class since Python 3.11.
+_TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
 #: Modules whose versions decide the last digits of a result; the version of Python is compared too.
 _COMPARED = ("transformula", "numpy", "flint")
 
@@ -29,12 +33,13 @@ class DaskEngine(Engine):
         require("a cluster", "distributed")
         from distributed import Client
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised, in a sentence
+        for name in [one for one in logging.root.manager.loggerDict if one.partition(".")[0] == "distributed"]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised, in a sentence
         self.address = address
         _knock(address)
         try:
             self._client = Client(address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, TimeoutError):
+        except (OSError, *_TIMEOUTS):
             raise EngineError(f"what answers at {address} is no Dask scheduler of a version that fits") from None
         try:
             self._check()
@@ -46,7 +51,7 @@ class DaskEngine(Engine):
         """Refuse a cluster without workers, or with workers that would compute something else."""
         try:
             self._client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
+        except _TIMEOUTS:
             raise EngineError(
                 f"the scheduler at {self.address} has no workers: start some with "
                 f"`dask worker {self.address} --nthreads 1`"
@@ -67,55 +72,70 @@ class DaskEngine(Engine):
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Outcomes as they come. The scheduler gives a dead worker's tasks to others."""
-        from distributed import wait
-
         waiting, running = enumerate(tasks), dict[Any, int]()
         room, alive = 2 * self.workers, time.monotonic()
         try:
             while True:
                 while len(running) < max(room, 2) and (task := next(waiting, None)) is not None:
-                    with warnings.catch_warnings():
-                        warnings.filterwarnings("ignore", "Sending large graph")  # a task carries its data, once
-                        future = self._client.submit(_checked, _own_version(), function, task[1], pure=False)
-                    running[future] = task[0]
+                    running[self._submit(function, task[1])] = task[0]
                 if not running:
                     return
-                try:
-                    with self._client.as_current():
-                        done = wait(list(running), timeout=PATIENCE, return_when="FIRST_COMPLETED").done
-                except TimeoutError:
-                    done = set()
-                if self._client.status != "running":
-                    raise EngineError(f"the scheduler at {self.address} went away")
-                if done or self.workers:
+                with self._connected():
+                    ready = self._ready(list(running))
+                    there = self.workers
+                if ready or there:
                     alive = time.monotonic()
                 elif time.monotonic() - alive > DESERTED:
                     raise EngineError(f"the scheduler at {self.address} has lost all of its workers")
-                for future in done:
-                    if future.status not in (
-                        "lost",
-                        "pending",
-                    ):  # else a result went with its worker, and is made again
-                        yield self._outcome(running.pop(future), future)
-                room = 2 * self.workers if done else room
+                for future in ready:
+                    with self._connected():
+                        outcome = _outcome(running.pop(future), future)
+                    yield outcome
+                room = 2 * there if ready else room
         finally:
             if running and self._client.status == "running":
-                self._client.cancel(list(running), force=True)
+                with suppress(OSError, CancelledError, *_TIMEOUTS):  # it may be gone
+                    self._client.cancel(list(running), force=True)
 
-    def _outcome(self, index: int, future: Any) -> Outcome:
-        from distributed import KilledWorker
+    def _submit(self, function: Callable[[Any], Any], task: Any) -> Any:
+        with self._connected(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # a task carries its data, once
+            return self._client.submit(_checked, _own_version(), function, task, pure=False)
 
-        if future.status == "cancelled":
-            raise EngineError(f"the scheduler at {self.address} went away")
-        error = future.exception()
-        if isinstance(error, KilledWorker):
-            error = WorkerLostError("every worker that tried it was lost: most likely it needs more memory")
-        return Outcome(index, None if error else future.result(), error)
+    def _ready(self, futures: list[Any]) -> list[Any]:
+        """Those with a result; one that went with its worker is made again."""
+        from distributed import wait
+
+        try:
+            with self._client.as_current():
+                done = wait(futures, timeout=PATIENCE, return_when="FIRST_COMPLETED").done
+        except _TIMEOUTS:
+            return []
+        return [future for future in done if future.status not in ("lost", "pending")]
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say in a sentence that the scheduler went away."""
+        try:
+            yield
+        except (OSError, CancelledError):
+            raise EngineError(f"the scheduler at {self.address} went away") from None
 
     def close(self) -> None:
         """Leave the cluster to others."""
-        with suppress(OSError, TimeoutError):  # it may be gone
+        with suppress(OSError, CancelledError, *_TIMEOUTS):  # it may be gone
             self._client.close(timeout=PATIENCE)
+
+
+def _outcome(index: int, future: Any) -> Outcome:
+    from distributed import KilledWorker
+
+    if future.status == "cancelled":
+        raise CancelledError
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        error = WorkerLostError("every worker that tried it was lost: most likely it needs more memory")
+    return Outcome(index, None if error else future.result(), error)
 
 
 def _knock(address: str) -> None:

@@ -18,7 +18,7 @@ from transformula.kernel.files import read_packed, read_text
 from transformula.optional import require
 from transformula.progress import report
 from transformula.saving import check_folder, write_file
-from transformula.scaling import Engine, Outcome, opened_engine
+from transformula.scaling import Engine, EngineError, Outcome, opened_engine
 from transformula.sweeps.jobs import Done, Job, work
 from transformula.sweeps.journal import Journal, certificate_digest, has_files, is_whole
 from transformula.sweeps.requests import VERBS, Request, read_requests
@@ -94,12 +94,12 @@ class _Batch:
         self.version = str(import_module(__name__.partition(".")[0]).__version__)
 
     def run(self, engine: Engine, resume: bool) -> Summary:
-        """Give out what is not finished; the summary is written also after Ctrl-C."""
+        """Give out what is not finished; the summary is written also after Ctrl-C, or when a cluster goes away."""
         start = time.perf_counter()
         with Journal(self.out, forget=self.verb == "compile" and not resume) as journal:
             todo = [one for one in self.requests if not (resume and self._finished(one, journal))]
-            kept = len(self.requests) - len(todo)
-            stopped = False
+            kept, workers = len(self.requests) - len(todo), engine.workers
+            stopped: BaseException | None = None
             outcomes = engine.run(work, (self._job(one, journal) for one in todo))
             done: set[str] = set()
             try:
@@ -109,19 +109,18 @@ class _Batch:
                     self._settle(request, outcome, journal)
                     done.add(request.name)
                     report("formulas", len(done), len(todo) - len(done))
-            except KeyboardInterrupt:
-                stopped = True
+            except (KeyboardInterrupt, EngineError) as stop:
+                stopped = stop
             finally:
                 outcomes.close()  # type: ignore[attr-defined]
             left = {one.name for one in todo} - done
             lines = [journal.lines[one.name] for one in self.requests if one.name not in left]
-            summary = Summary.of(lines, self.out, self.verb, kept, engine.workers, time.perf_counter() - start)
+            summary = Summary.of(lines, self.out, self.verb, kept, workers, time.perf_counter() - start)
             write_summary(summary)
-        if stopped:
-            raise BatchInterrupted(
-                f"interrupted: {len(lines)} of {len(self.requests)} formulas are finished and in {self.out}; "
-                "resume to go on with the others"
-            )
+        if stopped is not None:
+            so_far = f"{len(lines)} of {len(self.requests)} formulas are finished and in {self.out}"
+            kind = EngineError if isinstance(stopped, EngineError) else BatchInterrupted
+            raise kind(f"{str(stopped) or 'interrupted'}: {so_far}; resume to go on with the others")
         return summary
 
     def _line(self, request: Request, journal: Journal) -> dict[str, Any] | None:
