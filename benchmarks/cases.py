@@ -3,7 +3,8 @@
 The formulas (formulas.csv) are equations of the Feynman symbolic-regression set (Udrescu & Tegmark, "AI
 Feynman", Science Advances 6, 2020) and the standards of surrogate modelling: the borehole function (Harper &
 Gupta 1983), the OTL circuit (Ben-Ari & Steinberg 2007) and Friedman's first function (Friedman 1991).
-``python benchmarks/cases.py [NAME ...]`` runs some of them and writes nothing.
+``python benchmarks/cases.py [NAME ...]`` runs some of them and writes nothing. sizes.csv pins the memory tokens of
+every model: one that needs more is an error, one that needs fewer is a reason to change the pin.
 """
 
 from __future__ import annotations
@@ -44,12 +45,20 @@ on |T − f|). Written by `make cases`.
 """
 
 
+def pinned() -> dict[str, dict[str, str]]:
+    """The most memory tokens that each case may take, by format."""
+    with (HERE / "sizes.csv").open(newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
 def measure(name: str, formula: str, box: str, eps: float, dtype: str) -> list[str]:
-    """One row; a refusal or a broken bound raises."""
+    """One row; a refusal, a broken bound or a model that has grown raises."""
     start = time.process_time()
     tolerance = {"eps": eps} if dtype == "float64" else {"rel": REL}
     model = tf.compile(formula, on=box, dtype=dtype, **tolerance)
     compiled = time.process_time() - start
+    if model.memory_tokens > int(pinned()[name][dtype]):
+        raise SystemExit(f"{name} has grown to {model.memory_tokens} memory tokens, from {pinned()[name][dtype]}")
     with tempfile.TemporaryDirectory() as place:
         folder = model.save(Path(place) / "model")
         size = sum(f.stat().st_size for f in folder.iterdir())

@@ -1,5 +1,6 @@
 """Sizes and tolerances of named circuits: a regression in tokens, layers or tightness fails here."""
 
+import csv
 import json
 from typing import ClassVar
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
-from support.circuit_models import CASES
+from support.circuit_models import CASES, CASES_FILE
 from transformula.constructions import circuit_guide
 from transformula.errors import InputError, RefutedError, TransformulaError
 from transformula.kernel.boxes import Formula
@@ -232,3 +233,12 @@ class TestRelative:
     def test_a_formula_that_is_zero(self):
         with pytest.raises(InputError, match="give eps"):
             tf.compile("x - x", on="x=0..1", rel=1e-3)
+
+
+def test_every_case_has_its_size_pinned():
+    rows = csv.DictReader(CASES_FILE.with_name("sizes.csv").read_text().splitlines())
+    pins = {row["name"]: int(row["float64"]) for row in rows}
+    assert list(pins) == list(CASES)
+    for name in ("I.18.4", "II.34.2a"):  # `make cases` tries all of them
+        case = CASES[name]
+        assert tf.compile(case["formula"], case["on"], float(case["eps"])).memory_tokens <= pins[name]
