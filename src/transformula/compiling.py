@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformula import proofs
+from transformula.asking import absolute, at_positions, check_dtype, check_positive, options_of, read
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import DEFAULT_EPS, Options, attempts, rounds
-from transformula.constructions.registry import MEMORIZE, Construction, chosen
-from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError, closer
+from transformula.constructions.chooser import DEFAULT_EPS, Options, Round, attempts, rounds
+from transformula.constructions.registry import MEMORIZE, Construction
+from transformula.errors import (
+    InputError,
+    NotProvenError,
+    RefutedError,
+    TransformulaError,
+    UnboundedError,
+    closer,
+)
 from transformula.formulas.boxes import box_of
-from transformula.formulas.hints import hint
-from transformula.formulas.peaks import peak
-from transformula.formulas.positions import at_every_position
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
-from transformula.kernel.weights import DTYPES
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
+from transformula.patience import PATIENCE, OutOfPatience, patient
 from transformula.searching.ground import prepared
 
+#: What part of the patience is left for the constructions that are tried when the first could not be proven.
+_FALLBACKS = 0.15
+_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
+#: Bounds this many times too large are not the tables' fault.
+_FAR_OFF = 1000.0
 
 
 def compile(
@@ -41,6 +50,7 @@ def compile(
     layers: int | None = None,
     shape: tuple[int, int] | None = None,
     rel: float | None = None,
+    patience: float = PATIENCE,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
@@ -68,6 +78,9 @@ def compile(
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
+    patience : float
+        Seconds of processor time after which nothing new is searched for: what was proven by then is returned,
+        and if nothing was, the best bound is told.
 
     Returns
     -------
@@ -91,34 +104,43 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = _at_positions(_read(formula, box_of(on)), shape)
-    if rel is not None:
-        eps = _absolute(rel, eps, prepared(parsed).extended)
-    options = _options(eps, construction, dtype, multi_head, layers, shape, parsed)
+    parsed = at_positions(read(formula, box_of(on)), shape)
+    check_positive(patience, "patience")
     refusals: list[TransformulaError] = []
-    for competing in rounds(parsed, options):
-        proven = []
-        for kind in competing:
-            try:
-                proven.append(_first_proven(kind, parsed, options))
-            except (NotProvenError, InputError) as error:
-                refusals.append(error)
-        if proven:
-            return min(proven, key=_size)
+    try:
+        with patient(patience):
+            if rel is not None:
+                eps = absolute(rel, eps, prepared(parsed).extended)
+            options = options_of(eps, construction, dtype, multi_head, layers, shape, parsed)
+            first, *others = rounds(parsed, options)
+            if proven := _proven(first, parsed, options, refusals):
+                return min(proven, key=_size)
+            with patient(_FALLBACKS * patience):
+                for competing in others:
+                    if proven := _proven(competing, parsed, options, refusals):
+                        return min(proven, key=_size)
+    except OutOfPatience as tired:
+        raise _tired(refusals, tired) from None
     raise _most_telling(refusals)
 
 
-def _read(formula: Any, box: Box) -> Formula:
-    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
-    try:
-        return Formula.of(formula, box)
-    except FormulaError as error:
-        if not (said := hint(formula, box.variables)):
-            raise
-        raise FormulaError(f"{error}: {said}") from None
+def _proven(competing: Round, formula: Formula, options: Options, refusals: list[TransformulaError]) -> list[Model]:
+    """What each construction of a round could prove; ``refusals`` gets why the others could not."""
+    proven: list[Model] = []
+    for kind in competing:
+        try:
+            proven.append(_first_proven(kind, formula, options, refusals))
+        except (NotProvenError, InputError) as error:
+            refusals.append(error)
+        except OutOfPatience:
+            if not proven:
+                raise
+    return proven
 
 
-def _first_proven(construction: Construction, formula: Formula, options: Options) -> Model:
+def _first_proven(
+    construction: Construction, formula: Formula, options: Options, refusals: list[TransformulaError]
+) -> Model:
     """The first attempt of a construction whose proof closes, or the refusal that came closest."""
     closest: NotProvenError | None = None
     hopeless: set[int] = set()
@@ -130,8 +152,14 @@ def _first_proven(construction: Construction, formula: Formula, options: Options
                 return package(attempt.construction, attempt.build(), formula, options)
             except NotProvenError as error:
                 closest = closer(error, closest)
-                if options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps:
+                if _is_hopeless(error, options.eps):
                     hopeless.add(attempt.group)
+    except OutOfPatience:
+        if closest is not None:
+            refusals.append(closest)
+        raise
+    except OverflowError:
+        closest = closer(NotProvenError(_BEYOND_FLOATS), closest)
     except TransformulaError:
         if closest is None:
             raise  # else what was almost proven says more than why the rest could not even be begun
@@ -146,6 +174,13 @@ def _first_proven(construction: Construction, formula: Formula, options: Options
     raise closest
 
 
+def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
+    """Whether attempts of the same group, which differ in their tables only, would fail as well."""
+    rounding, bound = error.rounding or 0.0, error.best_bound or 0.0
+    far = eps is not None and (rounding > _HOPELESS * eps or bound > _FAR_OFF * eps)
+    return far or isinstance(error, UnboundedError)
+
+
 def _size(model: Model) -> float:
     """Numbers in the model; a single layer is worth half as many again."""
     return model.parameter_count / (1.5 if model.layers == 1 else 1.0)
@@ -158,6 +193,16 @@ def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
         if isinstance(error, NotProvenError):
             closest = closer(error, closest)
     return closest or refusals[0]
+
+
+def _tired(refusals: Sequence[TransformulaError], tired: OutOfPatience) -> NotProvenError:
+    """The search has taken as long as it may: say so, with what was reached."""
+    ended = f"the search ended after {tired.seconds:.0f} s of processor time: give it more patience"
+    if not refusals:
+        return NotProvenError(f"nothing was proven yet when {ended}, or ask for a larger eps")
+    reached = _most_telling(refusals)
+    numbers = {name: getattr(reached, name, None) for name in ("best_bound", "measured", "rounding")}
+    return NotProvenError(f"{reached}; {ended}", place=getattr(reached, "place", ""), **numbers)
 
 
 def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -> Model:
@@ -180,79 +225,11 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     """
     from transformula.constructions.memorize import construct_memorize
 
-    _check_eps(eps)
-    _check_dtype(dtype)
+    check_positive(eps)
+    check_dtype(dtype)
     samples = Samples.of(x, y)
     built = Built(construct_memorize(samples, eps, dtype))
     return package(MEMORIZE, built, samples, Options(eps=eps, dtype=dtype))
-
-
-def _options(
-    eps: float | None,
-    construction: str,
-    dtype: str,
-    multi_head: bool,
-    layers: int | None,
-    shape: tuple[int, int] | None,
-    formula: Formula,
-) -> Options:
-    _check_eps(eps)
-    _check_dtype(dtype)
-    wanted = chosen(construction)
-    if layers not in (None, 1):
-        raise InputError("layers can be left open or set to 1")
-    if shape is not None:
-        shape = _check_shape(shape, formula)
-    return Options(None if eps is None else float(eps), wanted, dtype, multi_head, layers, shape)
-
-
-def _absolute(rel: float, eps: float | None, formula: Formula) -> float:
-    """A tolerance that is at most rel · sup|f| for every output f."""
-    if eps is not None:
-        raise InputError("give either eps or rel, not both")
-    _check_eps(rel, "rel")
-    sizes = [peak(expr, formula.box) for expr in formula.outputs]
-    if min(sizes) == 0:
-        text = formula.texts[sizes.index(0)]
-        raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
-    absolute = math.nextafter(float(rel) * min(sizes), 0)
-    if not 0 < absolute < math.inf:
-        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is no float above 0: give eps")
-    return absolute
-
-
-def _check_eps(eps: object, name: str = "eps") -> None:
-    if eps is not None and not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InputError(f"{name} must be a number above 0, not {eps!r}")
-
-
-def _check_dtype(dtype: str) -> None:
-    if dtype not in DTYPES:
-        raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
-
-
-def _at_positions(formula: Formula, shape: Any) -> Formula:
-    """The formula of one position, repeated for all, where it has one position's variables only."""
-    try:
-        n, d = shape
-    except (TypeError, ValueError):
-        return formula
-    if formula.box.dimension == d == len(formula.outputs) and isinstance(n, int) and 1 < n <= MAX_VARIABLES:
-        return at_every_position(formula, n)
-    return formula
-
-
-def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
-    if len(shape) != 2 or not all(isinstance(v, int) and v > 0 for v in shape):
-        raise InputError(f"shape must be (positions, features), not {shape!r}")
-    n, d = shape
-    if n * d != formula.box.dimension or n * d != len(formula.outputs):
-        raise InputError(
-            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas "
-            f"(or {d} of each, the same for every position), "
-            f"not {formula.box.dimension} and {len(formula.outputs)}"
-        )
-    return n, d
 
 
 def package(construction: Construction, built: Built, target: Formula | Samples, options: Options) -> Model:

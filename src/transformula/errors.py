@@ -28,6 +28,7 @@ __all__ = [
     "RefutedError",
     "SavingError",
     "TransformulaError",
+    "UnboundedError",
     "UncertifiedError",
     "closer",
     "closest_bound",
@@ -44,6 +45,10 @@ class UncertifiedError(ModelFileError):
 
 class SavingError(InputError):
     """A result cannot be written where it was asked for; what was there before still is."""
+
+
+class UnboundedError(NotProvenError):
+    """The kernel finds no bound at all somewhere, whatever the table: others like it need not be tried."""
 
 
 class ExportError(InputError):

@@ -20,6 +20,7 @@ from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
 from transformula.constructions.registry import OFFERED
 from transformula.errors import InputError
+from transformula.patience import PATIENCE
 from transformula.saving import STDOUT, check_folder, write_file
 
 app = typer.Typer(
@@ -97,6 +98,9 @@ def compile_command(
     multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
     layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
     shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
+    patience: Annotated[
+        float, typer.Option(help="Seconds of processor time after which the search for a proof ends.")
+    ] = PATIENCE,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     json: Json = False,
 ) -> None:
@@ -113,7 +117,7 @@ def compile_command(
         check_folder(out)
     text = given[0] if len(given) == 1 else given
     with progress_bar(quiet=json):
-        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel)
+        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel, patience)
     if out is not None:
         model.save(out)
     facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}

@@ -14,6 +14,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from transformula.errors import UnboundedError
 from transformula.kernel.balls import precision, round_up
 from transformula.kernel.coverings import Ends, defined_on, products
 from transformula.kernel.errors import NotProvenError
@@ -23,6 +24,7 @@ from transformula.kernel.modelling import model_of
 from transformula.kernel.models import TINY, Floats, boxes_of
 from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.tables import Table
+from transformula.patience import keep_going
 from transformula.progress import report
 
 Mask = NDArray[np.bool_]
@@ -30,12 +32,17 @@ Mask = NDArray[np.bool_]
 _MAX_LEVELS = 60
 #: Without a target: refine until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.5
+#: A bound this small beside the target is not worth tightening.
+_NEGLIGIBLE = 1e-9
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
 _COARSE = 0.01
 _MAX_HALVINGS = 40
+#: Boxes without any bound, and levels at which they did not become fewer, before they are given up.
+_MANY_UNBOUNDED, _PATIENT_LEVELS = 100, 4
+_NO_BOUND = "along an edge of the box its derivatives are unbounded"
 
 
 def find_pieces(
@@ -64,17 +71,19 @@ def find_pieces(
     edges = [first_edges(a, b, *e) for a, b, e in starts]
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
     levels: list[Mask] = []
+    unbounded: list[int] = []
     settled = seen = 0.0
     if lower.shape[1] > budget:
         raise _refusal(function, "it has too many tokens", math.inf, seen)
     best, examined, enough = math.inf, 0, 0.0 if target is None else target
     with precision(BITS):
         while True:
+            keep_going()
             bounds = bounds_on(table, function, names, lower, upper)
             error = bounds.error
             examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
-            goal = max(_TIGHTNESS * seen, TINY)
+            goal = max(_TIGHTNESS * seen, _NEGLIGIBLE * enough, TINY)
             stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
             goal = float(np.max(error[stuck], initial=goal))
             done = error <= max(goal, settled)
@@ -90,19 +99,30 @@ def find_pieces(
                 break
             halves = cut_boxes(lower, upper, axes)
             spent = examined + halves[0].shape[1] > budget or len(levels) > _MAX_LEVELS
-            if spent or not (halves[0] < halves[1]).all():
+            unbounded.append(int((~np.isfinite(error)).sum()))
+            lost = _never_bounded(unbounded)
+            if spent or lost or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
                     reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
-                    raise _refusal(function, reason, best, seen)
+                    reason = _NO_BOUND if lost else reason
+                    raise _refusal(function, reason, best, seen, UnboundedError if lost else NotProvenError)
                 axes[:] = False
                 break
             lower, upper = halves
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
 
 
-def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
+def _never_bounded(counts: Sequence[int]) -> bool:
+    """Whether boxes without any bound only become more, however often they are cut."""
+    last = counts[-_PATIENT_LEVELS:]
+    return len(last) == _PATIENT_LEVELS and last[0] > _MANY_UNBOUNDED and sorted(last) == last
+
+
+def _refusal(
+    function: Expr, reason: str, best: float, seen: float, kind: type[NotProvenError] = NotProvenError
+) -> NotProvenError:
     proven = best if math.isfinite(best) else None
-    return NotProvenError(f"a table of {function} is not proven: {reason}", best_bound=proven, measured=seen)
+    return kind(f"a table of {function} is not proven: {reason}", best_bound=proven, measured=seen)
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.regions import halfway
+from transformula.patience import keep_going
 
 Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]
@@ -17,6 +18,8 @@ Bound = Callable[[Floats, Floats], Floats]
 _MAX_PARTS = 1500
 _WORTH = 0.85
 _ROUNDS = 40
+#: A round looks at the bound once for each input, and a look takes longer the more there are.
+_MAX_LOOKS = 4000
 _ENOUGH = 0.98
 
 
@@ -43,7 +46,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     nodes = np.zeros(1, dtype=np.int64)
     bounds = bound(low, high)
     history = [float(bounds.max())]
-    for _ in range(_ROUNDS):
+    for _ in range(min(_ROUNDS, _MAX_LOOKS // len(lower) ** 2)):
         worst = bounds >= _WORTH * bounds.max()
         if low.shape[1] + worst.sum() > _MAX_PARTS or not worst.any():
             break
@@ -86,6 +89,7 @@ def _cut_axis(bound: Bound, low: Floats, high: Floats) -> tuple[NDArray[np.int64
     parts = low.shape[1]
     least, along = np.full(parts, math.inf), np.full(parts, -1)
     for axis in range(len(low)):
+        keep_going()
         flat_low, flat_high = low.copy(), high.copy()
         flat_low[axis] = flat_high[axis] = middle[axis]
         here = bound(flat_low, flat_high)

@@ -23,6 +23,7 @@ from transformula.kernel.ranges import (
     undecided,
 )
 from transformula.kernel.regions import Region
+from transformula.patience import keep_going
 from transformula.searching.definedness import find_bounded
 
 
@@ -168,6 +169,7 @@ def find_tree(
         sign = ends[0] <= 0 < reached[0] or ends[1] >= 0 > reached[1]
         if not sign and ends[0] >= reached[0] - slack and ends[1] <= reached[1] + slack:  # the whole will do
             return front.tree.preorder()
+        keep_going()
         front.look()
         used += len(front.nodes)
         known = np.isfinite(front.rest)
@@ -206,6 +208,7 @@ def find_sign_tree(expr: Expr, region: Region, defined: Container[Expr] = (), ma
     sign = 0
     used = 0
     while True:
+        keep_going()
         front.look()
         used += len(front.nodes)
         open_leaves = np.zeros(len(front.nodes), bool)

@@ -23,6 +23,7 @@ from transformula.constructions.tables.placement import Scores, split, starts, w
 from transformula.constructions.tables.solving import Problem, State, equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, CannotFit, Task, prepare
+from transformula.patience import keep_going
 
 __all__ = ["THOROUGH", "CannotFit", "Effort", "fit_table"]
 
@@ -101,13 +102,14 @@ def fit_table(
     2
     """
     effort = effort or Effort()
-    task = prepare(f, lower, upper, eps, dtype, singular, linear)
-    found = _grow(task, effort, max_tokens) or _grow(task, LIGHT, max_tokens)
-    if found is None and task.best is not None and task.best.total_error <= eps:
-        return task.best  # without headroom: whether it is enough is for the proof to say
-    if found is None:
-        raise CannotFit(_complaint(task, lower, upper), task.best)
-    return _shrink(task, effort, *found)
+    with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
+        task = prepare(f, lower, upper, eps, dtype, singular, linear)
+        found = _grow(task, effort, max_tokens) or _grow(task, LIGHT, max_tokens)
+        if found is None and task.best is not None and task.best.total_error <= eps:
+            return task.best  # without headroom: whether it is enough is for the proof to say
+        if found is None:
+            raise CannotFit(_complaint(task, lower, upper), task.best)
+        return _shrink(task, effort, *found)
 
 
 def _complaint(task: Task, lower: float, upper: float) -> str:
@@ -156,7 +158,7 @@ def _next_size(task: Task, history: Sequence[tuple[int, float]]) -> int:
     if not sup < 0.02 * task.range:
         return int(np.ceil(1.3 * size))
     before, sup_before = history[-2]
-    rate = np.log(sup_before / sup) / (size - before)
+    rate = np.log(sup_before / max(sup, 1e-300)) / (size - before)
     need = np.log(max(sup / task.goal, 1.0)) / max(rate, 0.1)
     return size + int(np.clip(0.6 * need, 1, 1 + size // CHAIN))
 
@@ -245,6 +247,7 @@ def _screen(
     """A few steps from every start at every price; distinct (sup, price, state), best first."""
     base, pool = problem.mu, []
     for scores, price in product(candidates, task.prices(problem)):
+        keep_going()
         problem.mu = price
         state = improve(problem, solve_values(problem, *scores), effort.quick_steps)
         if np.isfinite(state.cost):
@@ -268,6 +271,7 @@ def _refine(
     """Many steps, then minimax, first at the given price and then at that of rounding itself."""
     base, sup = problem.mu, np.inf
     for mu in dict.fromkeys((price, base)):
+        keep_going()
         problem.mu = mu
         state = solve_values(problem, state.slopes, state.offsets)
         state = improve(problem, state, effort.long_steps)

@@ -35,6 +35,7 @@ from transformula.constructions.tables.table import (
     to_dtype,
 )
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
+from transformula.patience import keep_going
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -109,8 +110,9 @@ def fit_grid(
     """
     best: Grid | None = None
     for caution in CAUTIONS:
-        axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
-        grid, enough = _search(f, axes, eps, dtype, max_tokens)
+        with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
+            axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
+            grid, enough = _search(f, axes, eps, dtype, max_tokens)
         if enough:
             return grid
         best = grid if best is None or grid.total_error < best.total_error else best
@@ -207,6 +209,7 @@ class _Axis:
         return self.errors[size]
 
     def _fit(self, size: int, eps: float) -> None:
+        keep_going()
         x = sample(self.leaves, 8 * size + 20)
         target = self.sections(x)
         price = max(self.unit * self.caution * (size + 10), 1e-3 * eps / (np.abs(target).max() + 1e-300))

@@ -1,0 +1,97 @@
+"""What was asked for: formula, box, tolerance and options, read and checked before any work is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from transformula.constructions.chooser import Options
+from transformula.constructions.registry import chosen
+from transformula.errors import FormulaError, InputError
+from transformula.formulas.hints import hint
+from transformula.formulas.peaks import peak
+from transformula.formulas.positions import at_every_position
+from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.weights import DTYPES
+
+
+def read(formula: Any, box: Box) -> Formula:
+    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
+    try:
+        return Formula.of(formula, box)
+    except FormulaError as error:
+        if not (said := hint(formula, box.variables)):
+            raise
+        raise FormulaError(f"{error}: {said}") from None
+
+
+def options_of(
+    eps: float | None,
+    construction: str,
+    dtype: str,
+    multi_head: bool,
+    layers: int | None,
+    shape: tuple[int, int] | None,
+    formula: Formula,
+) -> Options:
+    """The options, checked."""
+    check_positive(eps)
+    check_dtype(dtype)
+    wanted = chosen(construction)
+    if layers not in (None, 1):
+        raise InputError("layers can be left open or set to 1")
+    if shape is not None:
+        shape = _check_shape(shape, formula)
+    return Options(None if eps is None else float(eps), wanted, dtype, multi_head, layers, shape)
+
+
+def absolute(rel: float, eps: float | None, formula: Formula) -> float:
+    """A tolerance that is at most rel · sup|f| for every output f."""
+    if eps is not None:
+        raise InputError("give either eps or rel, not both")
+    check_positive(rel, "rel")
+    sizes = [peak(expr, formula.box) for expr in formula.outputs]
+    if min(sizes) == 0:
+        text = formula.texts[sizes.index(0)]
+        raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
+    absolute = math.nextafter(float(rel) * min(sizes), 0)
+    if not 0 < absolute < math.inf:
+        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is no float above 0: give eps")
+    return absolute
+
+
+def check_positive(value: object, name: str = "eps") -> None:
+    """Refuse what is neither None nor a number above 0."""
+    if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a number above 0, not {value!r}")
+
+
+def check_dtype(dtype: str) -> None:
+    """Refuse a float format that no claim can be about."""
+    if dtype not in DTYPES:
+        raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
+
+
+def at_positions(formula: Formula, shape: Any) -> Formula:
+    """The formula of one position, repeated for all, where it has one position's variables only."""
+    try:
+        n, d = shape
+    except (TypeError, ValueError):
+        return formula
+    if formula.box.dimension == d == len(formula.outputs) and isinstance(n, int) and 1 < n <= MAX_VARIABLES:
+        return at_every_position(formula, n)
+    return formula
+
+
+def _check_shape(shape: Sequence[int], formula: Formula) -> tuple[int, int]:
+    if len(shape) != 2 or not all(isinstance(v, int) and v > 0 for v in shape):
+        raise InputError(f"shape must be (positions, features), not {shape!r}")
+    n, d = shape
+    if n * d != formula.box.dimension or n * d != len(formula.outputs):
+        raise InputError(
+            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas "
+            f"(or {d} of each, the same for every position), "
+            f"not {formula.box.dimension} and {len(formula.outputs)}"
+        )
+    return n, d

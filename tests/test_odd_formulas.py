@@ -1,0 +1,57 @@
+"""Valid formulas that once crashed or never ended: each is compiled right, or refused in one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import transformula as tf
+from transformula.errors import NotProvenError, TransformulaError
+from transformula.patience import OutOfPatience, keep_going, patient
+
+#: Formula, box, options, and what the model is compared with.
+COMPILED = [
+    ("x*(y/x - y/x) + sin(x*y)", "x=1..2, y=1..2", {"eps": 1e-2}, lambda x, y: np.sin(x * y)),
+    ("exp(0*x*y) + x*y", "x=1..2, y=1..2", {"eps": 1e-2}, lambda x, y: 1 + x * y),
+    ("sin(x*y)*sin(cos(3))/cos(3)", "x=0..1, y=0..1", {"eps": 1e-2, "dtype": "float32"},
+     lambda x, y: np.sin(x * y) * np.sin(np.cos(3)) / np.cos(3)),
+    ("1e-200*x*1e-200*sin(y)*z", "x=0..1, y=0..1, z=0..1", {}, lambda x, y, z: 0 * x),
+    ("exp(-800*x)*exp(y)*sin(z)*w", "x=1..2, y=0..1, z=0..1, w=0..1", {}, lambda x, y, z, w: 0 * x),
+]  # fmt: skip
+REFUSED = [
+    ("sin(x)*1e400", "x=0..1", {}, "not finite"),
+    ("sin(x)**(10**1000)", "x=0..1", {}, "256 bits"),
+    ("sin(x)", "x=1e16..1e16+1", {}, "hardly any numbers"),
+    ("sin(x)", "x=0..1e39", {"dtype": "float32"}, "beyond float32's range"),
+    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-2}, "beyond float64's range"),
+    ("x**y", "x=0..2, y=1..2", {"eps": 1e-2}, "unbounded"),
+]
+
+
+@pytest.mark.parametrize(("formula", "box", "options", "truth"), COMPILED, ids=[case[0] for case in COMPILED])
+def test_is_compiled(formula: str, box: str, options: dict, truth) -> None:
+    model = tf.compile(formula, box, **options)
+    low, high = np.array(model.box.floats()).T
+    x = np.random.default_rng(0).uniform(low, high, (200, len(low)))
+    assert np.abs(model(x) - truth(*x.T)).max() <= model.certificate.bound
+    assert tf.verify(model).verified
+
+
+@pytest.mark.parametrize(("formula", "box", "options", "said"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_is_refused_in_one_sentence(formula: str, box: str, options: dict, said: str) -> None:
+    with pytest.raises(TransformulaError, match=said) as caught:
+        tf.compile(formula, box, **options)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+def test_a_search_without_patience_says_what_it_reached() -> None:
+    with pytest.raises(NotProvenError, match=r"ended after 0 s of processor time: give it more patience") as caught:
+        tf.compile("2*x**2 - x*y + (0.5*x + 0.7*y)**2", "x=-1..1, y=-1..1", 1e-5, dtype="float32", patience=0.01)
+    assert caught.value.best_bound == pytest.approx(1.14e-5, rel=0.01)  # the exact polynomial's, by rounding
+
+
+def test_patience_counts_inside_only_and_the_stricter_limit_wins() -> None:
+    keep_going()
+    with patient(1e-9), patient(1e9), pytest.raises(OutOfPatience):
+        keep_going()
+    keep_going()
