@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformula.compiling import compile, load, memorize, verify
+    from transformula.formulas.latex import from_latex
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
     from transformula.learning import (
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "compile": "transformula.compiling",
+    "from_latex": "transformula.formulas.latex",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
@@ -49,6 +51,7 @@ __all__ = [
     "PolynomialTransformerRegressor",
     "Verification",
     "compile",
+    "from_latex",
     "load",
     "memorize",
     "verify",

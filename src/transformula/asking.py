@@ -10,6 +10,7 @@ from transformula.constructions.chooser import Options
 from transformula.constructions.registry import chosen
 from transformula.errors import FormulaError, InputError
 from transformula.formulas.hints import hint
+from transformula.formulas.notations import as_texts
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
 from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
@@ -19,7 +20,8 @@ from transformula.kernel.weights import DTYPES
 def read(formula: Any, box: Box) -> Formula:
     """Parse, and where that fails say what to write instead, if the mistake is a known one."""
     try:
-        return Formula.of(formula, box)
+        texts = as_texts(formula, box.variables)
+        return Formula.of(texts, box)
     except FormulaError as error:
         if not (said := hint(formula, box.variables)):
             raise

@@ -8,16 +8,19 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
+    "antlr4": "latex",
     "fastapi": "explorer",
     "matplotlib": "plot",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "plotly": "explorer",
     "sklearn": "learn",
+    "sympy": "latex",
     "torch": "torch",
     "uvicorn": "explorer",
 }
-_PACKAGES = {"sklearn": "scikit-learn"}  # where a package and its module have different names
+#: Where a package and its module have different names.
+_PACKAGES = {"antlr4": "antlr4-python3-runtime", "sklearn": "scikit-learn"}
 
 
 class MissingPackageError(InputError, ImportError):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from transformula.kernel.expression import FUNCTIONS
 
 _CALLED = re.compile(rf"\b({'|'.join(FUNCTIONS)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
-_EULER = re.compile(r"(?<![\w.])e(?!\w)", re.ASCII)
 _TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
 _BARS = re.compile(r"\|([^|]+)\|")
 #: Names that other languages use.
@@ -20,8 +19,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> hint("sin x + 1", ["x"]), hint("e**x", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"])
-    ('write sin(x)', 'write E or exp(...) for e', 'write 2*x', '')
+    >>> hint("sin x + 1", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"])
+    ('write sin(x)', 'write 2*x', '')
     """
     names = set(variables)
     texts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else []
@@ -31,8 +30,6 @@ def hint(given: object, variables: Iterable[str]) -> str:
 def _hints(text: str, names: set[str]) -> Iterator[str]:
     if found := _CALLED.search(text):
         yield f"write {found[1]}({found[2]})"
-    if "e" not in names and _EULER.search(text):
-        yield "write E or exp(...) for e"
     for name, ours in _NAMES.items():
         if name not in names and ours in (*FUNCTIONS, "**") and re.search(rf"\b{name}\s*\(", text):
             yield f"write {ours} for {name}"
