@@ -16,7 +16,7 @@ import transformula as tf
 import transformula.compiling
 from transformula.errors import TransformulaError
 
-CPU_SECONDS, MAX_BYTES, PATIENCE = 20, 2**31, 15.0
+CPU_SECONDS, MAX_BYTES = 20, 2**31
 ONE, TWO = "x=1..2", "x=1..2, y=1..2"
 UNIT, PAIR = "x=-1..1", "x=-1..1, y=-1..1"
 F32: dict[str, Any] = {"dtype": "float32", "eps": 1e-3}
@@ -101,7 +101,7 @@ FORMULAS = [*KNOWN, *FOLDED, *SCALES, *BOXES, *NESTED, *MANY, *POWERS]
 def outcome(formula: Any, box: str, options: dict[str, Any]) -> tuple[str, str]:
     """What compiling comes to, and the words to say about it; in this process."""
     try:
-        model = tf.compile(formula, box, **{"patience": PATIENCE, **options})
+        model = tf.compile(formula, box, **options)
         verified = tf.verify(model).verified
     except TransformulaError as error:
         whole = "\n" not in str(error) and len(str(error)) < 1200

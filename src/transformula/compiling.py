@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transformula import proofs
-from transformula.asking import absolute, at_positions, check_dtype, check_positive, options_of, read
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import DEFAULT_EPS, Options, Round, attempts, rounds
+from transformula.constructions.chooser import DEFAULT_EPS, Round, attempts, rounds
+from transformula.constructions.options import (
+    Options,
+    absolute,
+    at_positions,
+    check_dtype,
+    check_positive,
+    checked_options,
+)
 from transformula.constructions.registry import MEMORIZE, Construction
 from transformula.errors import (
+    FormulaError,
     InputError,
     NotProvenError,
     RefutedError,
+    SearchInterrupted,
     TransformulaError,
     UnboundedError,
     closer,
+    closest_bound,
 )
 from transformula.formulas.boxes import box_of
+from transformula.formulas.hints import hint
+from transformula.formulas.notations import as_texts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
+from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
-from transformula.patience import PATIENCE, OutOfPatience, patient
+from transformula.progress import OutOfBudget, OutOfTime, budget, checkpoint, deadline
 from transformula.searching.ground import prepared
+from transformula.threads import one_thread
 
-#: What part of the patience is left for the constructions that are tried when the first could not be proven.
-_FALLBACKS = 0.15
-_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
 #: Bounds this many times too large are not the tables' fault.
 _FAR_OFF = 1000.0
+#: Seconds of processor time that a search may take if nothing is said about it, and what part of that is for
+#: the constructions that are tried when the first could not be proven.
+SECONDS = 60.0
+_FALLBACKS = 0.15
+_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
 
 
 def compile(
-    formula: str | Sequence[str],
+    formula: Any,
     on: Any,
     eps: float | None = None,
     construction: str = "auto",
@@ -50,14 +66,15 @@ def compile(
     layers: int | None = None,
     shape: tuple[int, int] | None = None,
     rel: float | None = None,
-    patience: float = PATIENCE,
+    time_limit: float | None = None,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
     Parameters
     ----------
-    formula : str or sequence of str
-        What to compute; several formulas make several outputs.
+    formula : str, sympy expression, function, or sequence of these
+        What to compute; several formulas make several outputs. A function of named arguments is called once, with
+        symbols, and what it does to them is written down.
     on : str, mapping or Box
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
@@ -78,9 +95,9 @@ def compile(
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
-    patience : float
-        Seconds of processor time after which nothing new is searched for: what was proven by then is returned,
-        and if nothing was, the best bound is told.
+    time_limit : float, optional
+        Seconds after which the search ends, with the best model that is proven by then or with a refusal
+        that says how close it came. Without it, a search ends after a minute of processor time.
 
     Returns
     -------
@@ -104,74 +121,110 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    parsed = at_positions(read(formula, box_of(on)), shape)
-    check_positive(patience, "patience")
-    refusals: list[TransformulaError] = []
+    parsed = at_positions(_read(formula, box_of(on)), shape)
+    search = _Search(parsed)
+    check_positive(time_limit, "time_limit")
     try:
-        with patient(patience):
+        with deadline(time_limit), budget(time_limit or SECONDS):
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
-            options = options_of(eps, construction, dtype, multi_head, layers, shape, parsed)
-            first, *others = rounds(parsed, options)
-            if proven := _proven(first, parsed, options, refusals):
-                return min(proven, key=_size)
-            with patient(_FALLBACKS * patience):
-                for competing in others:
-                    if proven := _proven(competing, parsed, options, refusals):
-                        return min(proven, key=_size)
-    except OutOfPatience as tired:
-        raise _tired(refusals, tired) from None
-    raise _most_telling(refusals)
+            options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
+            return search.run(options, time_limit or SECONDS)
+    except (OutOfTime, OutOfBudget):
+        if search.proven:
+            return min(search.proven, key=_size)
+        raise search.refusal(f"the time is up after {time_limit or SECONDS:g} s") from None
+    except KeyboardInterrupt:
+        raise SearchInterrupted(str(search.refusal("interrupted"))) from None
 
 
-def _proven(competing: Round, formula: Formula, options: Options, refusals: list[TransformulaError]) -> list[Model]:
-    """What each construction of a round could prove; ``refusals`` gets why the others could not."""
-    proven: list[Model] = []
-    for kind in competing:
-        try:
-            proven.append(_first_proven(kind, formula, options, refusals))
-        except (NotProvenError, InputError) as error:
-            refusals.append(error)
-        except OutOfPatience:
-            if not proven:
-                raise
-    return proven
-
-
-def _first_proven(
-    construction: Construction, formula: Formula, options: Options, refusals: list[TransformulaError]
-) -> Model:
-    """The first attempt of a construction whose proof closes, or the refusal that came closest."""
-    closest: NotProvenError | None = None
-    hopeless: set[int] = set()
+def _read(formula: Any, box: Box) -> Formula:
+    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
     try:
-        for attempt in attempts(construction, formula, options):
-            if attempt.group in hopeless:
-                continue
+        return Formula.of(as_texts(formula, box.variables), box)
+    except FormulaError as error:
+        if not (said := hint(formula, box.variables)):
+            raise
+        raise FormulaError(f"{error}: {said}") from None
+
+
+class _Search:
+    """Attempts, one after the other, and what is known of them at any moment."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+        self.proven: list[Model] = []
+        self.closest: NotProvenError | None = None
+
+    def run(self, options: Options, seconds: float) -> Model:
+        """The smallest model of the first round in which one is proven, or the most telling refusal."""
+        refusals: list[TransformulaError] = []
+        first, *others = rounds(self.formula, options)
+        self.compete(first, options, refusals)
+        try:
+            with budget(_FALLBACKS * seconds):
+                for competing in others:
+                    if not self.proven:
+                        self.compete(competing, options, refusals)
+        except OutOfBudget:
+            if not refusals:
+                raise
+        if self.proven:
+            return min(self.proven, key=_size)
+        raise _most_telling(refusals)
+
+    def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError]) -> None:
+        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
+        for kind in kinds:
             try:
-                return package(attempt.construction, attempt.build(), formula, options)
-            except NotProvenError as error:
-                closest = closer(error, closest)
-                if _is_hopeless(error, options.eps):
-                    hopeless.add(attempt.group)
-    except OutOfPatience:
-        if closest is not None:
-            refusals.append(closest)
-        raise
-    except OverflowError:
-        closest = closer(NotProvenError(_BEYOND_FLOATS), closest)
-    except TransformulaError:
-        if closest is None:
-            raise  # else what was almost proven says more than why the rest could not even be begun
-    assert closest is not None, "a construction yields attempts or raises"
-    if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
-        other = "" if options.dtype == "float64" else ", or use float64"
-        raise NotProvenError(
-            f"no {construction.name} could be proven, errors carry too far: {closest}; "
-            f"ask for a larger eps or take a smaller box{other}",
-            place=closest.place,
-        )
-    raise closest
+                self.proven.append(self.first_proven(kind, options))
+            except (NotProvenError, InputError) as error:
+                refusals.append(error)
+
+    def first_proven(self, construction: Construction, options: Options) -> Model:
+        """The first attempt of a construction whose proof closes, or the refusal that came closest."""
+        closest: NotProvenError | None = None
+        hopeless: set[int] = set()
+        try:
+            for attempt in attempts(construction, self.formula, options):
+                checkpoint()
+                if attempt.group in hopeless:
+                    continue
+                try:
+                    return package(attempt.construction, attempt.build(), self.formula, options)
+                except NotProvenError as error:
+                    closest, self.closest = closer(error, closest), closer(error, self.closest)
+                    if _is_hopeless(error, options.eps):
+                        hopeless.add(attempt.group)
+        except OverflowError:
+            closest = closer(NotProvenError(_BEYOND_FLOATS), closest)
+        except TransformulaError:
+            if closest is None:
+                raise  # else what was almost proven says more than why the rest could not even be begun
+        assert closest is not None, "a construction yields attempts or raises"
+        if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
+            other = "" if options.dtype == "float64" else ", or use float64"
+            raise NotProvenError(
+                f"no {construction.name} could be proven, errors carry too far: {closest}; "
+                f"ask for a larger eps or take a smaller box{other}",
+                place=closest.place,
+            )
+        raise closest
+
+    def refusal(self, why: str) -> NotProvenError:
+        """What is known when the search has to end: how close it came, and where it stopped."""
+        found = self.closest
+        if found is None or closest_bound(found) == math.inf:
+            return NotProvenError(f"{why}, before anything was proven: allow more time, or ask for a larger eps")
+        if found.best_bound is not None:
+            said = f"the best bound proven so far is {found.best_bound:.3g}"
+        else:
+            said = f"no bound is proven so far, and the best table has a measured error of {found.measured:.3g}"
+        near = f" ({found.place})" if found.place else ""
+        return NotProvenError(
+            f"{why}: {said}{near}; allow more time, or ask for a larger eps",
+            found.best_bound, found.place, found.measured, found.rounding,
+        )  # fmt: skip
 
 
 def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
@@ -195,16 +248,6 @@ def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
     return closest or refusals[0]
 
 
-def _tired(refusals: Sequence[TransformulaError], tired: OutOfPatience) -> NotProvenError:
-    """The search has taken as long as it may: say so, with what was reached."""
-    ended = f"the search ended after {tired.seconds:.0f} s of processor time: give it more patience"
-    if not refusals:
-        return NotProvenError(f"nothing was proven yet when {ended}, or ask for a larger eps")
-    reached = _most_telling(refusals)
-    numbers = {name: getattr(reached, name, None) for name in ("best_bound", "measured", "rounding")}
-    return NotProvenError(f"{reached}; {ended}", place=getattr(reached, "place", ""), **numbers)
-
-
 def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -> Model:
     """A one-layer Transformer that reproduces a finite table, certified at every sample.
 
@@ -225,7 +268,7 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     """
     from transformula.constructions.memorize import construct_memorize
 
-    check_positive(eps)
+    check_positive(eps, "eps")
     check_dtype(dtype)
     samples = Samples.of(x, y)
     built = Built(construct_memorize(samples, eps, dtype))
@@ -242,10 +285,11 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
     description = outlined(built.weights, plain)
     eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
-    check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
-    packed = pack(built.weights, description, built.evidence.evidence())
-    weights, stored = unpack(packed)
-    proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+    with one_thread():
+        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+        packed = pack(built.weights, description, built.evidence.evidence())
+        weights, stored = unpack(packed)
+        proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
     proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)

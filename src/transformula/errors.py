@@ -27,6 +27,7 @@ __all__ = [
     "PointError",
     "RefutedError",
     "SavingError",
+    "SearchInterrupted",
     "TransformulaError",
     "UnboundedError",
     "UncertifiedError",
@@ -53,6 +54,10 @@ class UnboundedError(NotProvenError):
 
 class ExportError(InputError):
     """A model cannot be written in a format."""
+
+
+class SearchInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a search; the message says what was found so far."""
 
 
 def closest_bound(error: NotProvenError) -> float:

@@ -9,11 +9,13 @@ from transformula.errors import InputError
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
     "antlr4": "latex",
+    "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "plotly": "explorer",
+    "pyarrow": "parquet",
     "sklearn": "learn",
     "sympy": "latex",
     "torch": "torch",

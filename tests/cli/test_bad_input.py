@@ -5,6 +5,7 @@ import json
 import pytest
 
 import transformula as tf
+from transformula.errors import NotProvenError
 
 BAD = {
     "unknown name": ("x + q", "x=0..1"),
@@ -194,3 +195,22 @@ def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch):
     result = cli("compile", "x", "--on", "x=0..1", "--out", str(tmp_path / "m"))
     assert result.code == 130 and "Traceback" not in result.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_search_says_how_close_it_came(cli, monkeypatch):
+    said = iter([NotProvenError("not yet", best_bound=0.25), KeyboardInterrupt()])
+
+    def package(*_arguments):
+        raise next(said)
+
+    monkeypatch.setattr("transformula.compiling.package", package)
+    result = cli("compile", "sin(x)", "--on", "x=0..1", "--eps", "0.01")
+    assert result.code == 130 and "Traceback" not in result.err
+    assert "interrupted: the best bound proven so far is 0.25" in result.err and "nothing was written" in result.err
+
+
+def test_a_search_that_runs_out_of_time(cli):
+    result = cli("compile", "sin(x*y)", "--on", "x=0..1, y=0..1", "--time-limit", "1e-9", "--json")
+    assert result.code == 1 and json.loads(result.out)["best_bound"] is None
+    assert "the time is up" in result.err
+    _one_sentence(cli("compile", "x", "--on", "x=0..1", "--time-limit", "0"))

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from transformula.constructions.circuit import SQUARE_ENDS
+from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.ready import ready_square, squares
+from transformula.constructions.tables.solving import equalise, improve
 
 
 def _softmax(slopes, offsets, x):
@@ -61,3 +65,50 @@ def test_what_can_not_be_fitted_comes_with_the_best_error():
     with pytest.raises(CannotFit) as error:
         fit_table(lambda x: np.sin(1 / (x * x + 1e-9)), -1.0, 1.0, 1e-3, "float64")
     assert error.value.best_error > 1e-3
+
+
+@pytest.mark.parametrize("functions", [1, 3])
+def test_starts_that_step_together_step_as_each_would_alone(functions):
+    points = np.linspace(-1, 1, 60)
+    target = np.stack([np.exp((k + 1) * points) for k in range(functions)], axis=1)
+    rng = np.random.default_rng(0)
+    starts = [Fresh(np.sort(rng.normal(size=4)), rng.normal(size=4), 1e-10) for _ in range(5)]
+    together = improve(Problem(points, target, 1e-10, True), starts, 12)
+    for start, state in zip(starts, together, strict=True):
+        (alone,) = improve(Problem(points, target, 1e-10, True), [start], 12)
+        assert np.array_equal(alone.slopes, state.slopes) and alone.cost == state.cost
+        (before,) = improve(Problem(points, target, 1e-10, True), [start], 0)
+        assert state.cost < 0.5 * before.cost
+
+
+def test_errors_are_made_equal():
+    points = np.linspace(-1, 1, 60)
+    problem = Problem(points, np.abs(points)[:, None], 1e-10, False)
+    (start,) = improve(problem, [Fresh(np.linspace(-4, 4, 5), np.zeros(5), 1e-10)], 40)
+    (state,) = equalise(problem, [start], 0.0, 25)
+    assert state.sup < 0.8 * start.sup
+    softmax = _softmax(state.slopes, state.offsets, points)
+    assert np.allclose(np.abs(softmax @ state.values[:, 0] - np.abs(points)), state.errors)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_stored_squares_are_what_they_say(dtype):
+    x = np.linspace(*SQUARE_ENDS, 5001)
+    before = np.inf
+    for table in squares()[dtype]:
+        for stored in (table.slopes, table.offsets, table.values):
+            assert np.array_equal(stored.astype(dtype).astype(float), stored)
+        values = _softmax(table.slopes, table.offsets, x) @ table.values
+        assert np.abs(values - x * x).max() <= 1.05 * table.error_estimate + table.rounding_estimate
+        assert table.total_error < before  # more tokens come closer
+        before = table.total_error
+    assert [table.size for table in squares()[dtype]] == {
+        "float64": [3, 4, 7, 9, 10, 11, 12, 16],
+        "float32": [3, 4, 5],
+    }[dtype]
+
+
+def test_a_stored_square_leaves_the_proof_its_headroom():
+    table = ready_square(1e-6, "float64")
+    assert table is not None and table.size == 3 and table.total_error <= 0.9e-6
+    assert ready_square(1e-12, "float64").size > 3 and ready_square(1e-9, "float32") is None

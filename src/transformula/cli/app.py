@@ -11,6 +11,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.batch import batch_command
+from transformula.cli.compare import compare_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
@@ -18,9 +20,9 @@ from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
+from transformula.cli.working import Jobs, Scheduler, lent_workers
 from transformula.constructions.registry import OFFERED
 from transformula.errors import InputError
-from transformula.patience import PATIENCE
 from transformula.saving import STDOUT, check_folder, write_file
 
 app = typer.Typer(
@@ -99,16 +101,19 @@ def compile_command(
     multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
     layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
     shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
-    patience: Annotated[
-        float, typer.Option(help="Seconds of processor time after which the search for a proof ends.")
-    ] = PATIENCE,
+    time_limit: Annotated[
+        Optional[float], typer.Option(help="Seconds after which the search ends with what is proven by then.")
+    ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Compile a formula into a Transformer and prove how close it is."""
     from transformula.cli.formula_files import given_formulas
 
     given = given_formulas(formulas or [], file)
+    from transformula.cli.interrupting import interruptible
     from transformula.cli.progress_bar import progress_bar
     from transformula.compiling import compile
     from transformula.viewing.describe import summary
@@ -121,8 +126,9 @@ def compile_command(
 
         given = [from_latex(one) for one in given]
     text = given[0] if len(given) == 1 else given
-    with progress_bar(quiet=json):
-        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, parse_shape(shape), rel, patience)
+    shaped = parse_shape(shape)
+    with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
+        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
     if out is not None:
         model.save(out)
     facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
@@ -134,6 +140,8 @@ def compile_command(
 def verify(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
@@ -141,7 +149,7 @@ def verify(
     from transformula.proofs import verify_folder
 
     start = time.perf_counter()
-    with progress_bar(quiet=json):
+    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
         from transformula.exporting.onnx_files import onnx_differences
@@ -218,6 +226,8 @@ def show(
     Output(json).sections(sections)
 
 
+app.command("batch")(batch_command)
+app.command("compare", context_settings={"ignore_unknown_options": True})(compare_command)
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)

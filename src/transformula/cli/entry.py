@@ -15,10 +15,11 @@ from typing import Any
 import typer
 
 from transformula.cli.app import app
+from transformula.cli.interrupting import INTERRUPTED, Interrupted
 from transformula.cli.output import Output
 from transformula.errors import InputError, TransformulaError
 
-FAULT, INTERRUPTED, CLOSED_PIPE = 70, 130, 141
+FAULT, CLOSED_PIPE = 70, 141
 REPORT = "please report it to the project's issue tracker, with what --debug prints"
 
 #: typer has its own copy of click, or the installed one, by its version: the classes are found through what it exports
@@ -57,7 +58,7 @@ def _run(arguments: list[str], output: Output, debug: bool) -> int:
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        return output.error(TransformulaError("interrupted; nothing was written"), INTERRUPTED)
+        return output.error(Interrupted("interrupted; nothing was written"), INTERRUPTED)
     except Exception as error:
         if debug:
             traceback.print_exc()

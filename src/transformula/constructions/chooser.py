@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.options import Options
 from transformula.constructions.parts import MAX_FORMS
 from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
 from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
@@ -35,18 +35,6 @@ MAX_GRID_FORMS = 2
 _FEWEST_FLOATS = 8
 #: What part of the tolerance a formula may vary by and still count as constant.
 _LITTLE = Fraction(1, 4)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user may ask for beside formula and box."""
-
-    eps: float | None = None
-    construction: Construction | None = None
-    dtype: str = "float64"
-    multi_head: bool = False
-    layers: int | None = None
-    shape: tuple[int, int] | None = None
 
 
 Round = tuple[Construction, ...]

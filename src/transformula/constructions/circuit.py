@@ -29,7 +29,7 @@ from transformula.constructions.circuit_guide import Interval, Mode, PlanningGui
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
 from transformula.constructions.tables.fitting import CannotFit, fit_table
-from transformula.constructions.tables.threads import one_thread
+from transformula.constructions.tables.ready import ready_square
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.kernel import circuits as stored
@@ -51,6 +51,7 @@ from transformula.searching.finder import Finder
 from transformula.searching.ground import Prepared, prepared, proven_signs
 from transformula.searching.parts import cut_parts
 from transformula.searching.wires import WireSearch
+from transformula.threads import one_thread
 
 
 class Split(NamedTuple):
@@ -69,6 +70,7 @@ class Split(NamedTuple):
 SPLITS = (Split(0.8, 0.05, 0.5), Split(0.85, 0.3, 0.8), Split(0.25, 0.05, 0.5), Split(0.06, 0.05, 0.5))
 #: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
 _MARGIN = 1e-3
+SQUARE_ENDS = (-1.0 - _MARGIN, 1.0 + _MARGIN)
 #: A table's part of the tolerance where f' is unbounded: the closer it fits, the steeper it gets.
 _SINGULAR_PART = 2.5
 #: A table of a wire that needs more tokens than this is a wire that should not exist.
@@ -361,7 +363,7 @@ def _fit_tables(
         ends, function = node.ends, node.wire.function
         goal = max(goal, _FLOOR[dtype] * node.size, 1e-300)  # a function may be zero throughout
         if function == SQUARE:
-            goal, ends = goal * 2.0**node.held, (-1.0 - _MARGIN, 1.0 + _MARGIN)
+            goal, ends = goal * 2.0**node.held, SQUARE_ENDS
             goal = max(goal, _FLOOR[dtype])
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
@@ -415,6 +417,9 @@ def _share(node: Node, eps: float) -> float:
 def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
     """A table, and whether it meets the goal."""
     low, high = ends
+    ready = ready_square(goal, dtype) if (function, ends) == (SQUARE, SQUARE_ENDS) else None
+    if ready is not None:
+        return NodeTable(ready.slopes, ready.offsets, ready.values), True
     if function != SQUARE:  # the square's table has its margin already
         least, most = domain_ends(function)
         room = max(2 * shift, 1e-7 * (high - low))

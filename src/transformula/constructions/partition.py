@@ -25,6 +25,7 @@ from transformula.constructions.registry import PARTITION
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.boxes import Formula
+from transformula.progress import checkpoint
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared
 
@@ -92,6 +93,7 @@ def _sampled(
     """The function on a mesh that is refined, axis by axis, where it jumps by much of a cell."""
     axes = [np.linspace(low, high, _MESH[len(ranges)]) for low, high in ranges]
     for left in reversed(range(_REFINEMENTS)):
+        checkpoint()
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):
             raise NotProvenError(f"{part.original} is undefined or unbounded on the box: narrow the box")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
@@ -11,8 +12,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.expression import Expr, walk
+from transformula.kernel.balls import Operations, enclose, integer_power, precision
+from transformula.kernel.expression import Expr, variables_of, walk
 
 Floats = NDArray[np.float64]
 
@@ -83,10 +84,43 @@ def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequenc
     if flat[0].size > ACCURATE_POINTS:
         return evaluate(expr, variables, arguments)
     with precision(128):
-        values = [
-            float(enclose(expr, dict(zip(variables, map(arb, point), strict=True))).mid())
-            for point in zip(*(f.tolist() for f in flat), strict=True)
-        ]
+        steps = _steps(expr, variables)
+        values = [_at(steps, point) for point in zip(*(f.tolist() for f in flat), strict=True)]
     result = np.array(values).reshape(shape)
     lost = np.isnan(result)
     return np.where(lost, evaluate(expr, variables, arguments), result) if lost.any() else result
+
+
+#: A node, the places of its arguments, and the place of its variable or its value if it has one.
+_Step = tuple[Expr, list[int], int | None, arb | None]
+
+
+def _steps(expr: Expr, variables: Sequence[str]) -> list[_Step]:
+    """The expression taken apart once for all points: what does not depend on them is worked out here."""
+    places: dict[Expr, int] = {}
+    steps: list[_Step] = []
+    for node in walk(expr):
+        constant = None if variables_of(node) else enclose(node)
+        given = variables.index(str(node.value)) if node.op == "variable" else None
+        steps.append((node, [places[a] for a in node.args], given, constant))
+        places[node] = len(places)
+    return steps
+
+
+def _at(steps: Sequence[_Step], point: Sequence[float]) -> float:
+    known: list[arb] = []
+    for node, args, given, constant in steps:
+        if constant is not None:
+            known.append(constant)
+        elif given is not None:
+            known.append(arb(point[given]))
+        else:
+            known.append(_BALLS.apply(node, [known[a] for a in args]))
+    return float(known[-1].mid())
+
+
+def _power(base: arb, exponent: arb, by: Fraction | None) -> arb:
+    return integer_power(base, int(by)) if by is not None and by.denominator == 1 else base**exponent
+
+
+_BALLS: Operations[arb] = Operations("ball", operator.truediv, _power, lambda a, b: a.max(b))

@@ -21,7 +21,7 @@ from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
 from transformula.compiling import compile, package
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import Options
+from transformula.constructions.options import Options
 from transformula.constructions.polynomial import ridge_weights
 from transformula.constructions.registry import POLYNOMIAL
 from transformula.constructions.ridge_sum import RidgeSum

@@ -19,7 +19,7 @@ from transformula.kernel.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.printing import short_text
 from transformula.kernel.ranges import open_nodes, place_text
 from transformula.kernel.regions import Region, halfway
-from transformula.patience import keep_going
+from transformula.progress import checkpoint
 
 #: Parts that are looked at before giving up, and for each box that might be suggested.
 _MAX_PARTS = 20_000
@@ -84,7 +84,7 @@ def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], mos
     widths = [max(high - low, 1e-300) for low, high in zip(*first, strict=True)]
     stack = [first]
     while stack:
-        keep_going()
+        checkpoint()
         low, high = stack.pop()
         values = region.exact(low, high)
         error = _error(nodes, values, defined)

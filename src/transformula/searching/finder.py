@@ -22,6 +22,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.printing import to_text
 from transformula.kernel.regions import Region
 from transformula.kernel.tables import Table
+from transformula.progress import checkpoint
 from transformula.searching import cells, grids, partition, tables
 from transformula.searching.box_ranges import inside_domain
 from transformula.searching.definedness import find_defined
@@ -102,6 +103,7 @@ class Finder(Evidence):
         meant: Meant | None = None,
     ) -> Any:
         """Search for the pieces of a table, unless they are known from an earlier wire."""
+        checkpoint()
         if len(names) > 1:
             item = self._item_of(wire, table, function, None)
             if "pieces" not in item:

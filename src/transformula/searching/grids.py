@@ -24,8 +24,7 @@ from transformula.kernel.modelling import model_of
 from transformula.kernel.models import TINY, Floats, boxes_of
 from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.tables import Table
-from transformula.patience import keep_going
-from transformula.progress import report
+from transformula.progress import checkpoint, report
 
 Mask = NDArray[np.bool_]
 
@@ -78,7 +77,7 @@ def find_pieces(
     best, examined, enough = math.inf, 0, 0.0 if target is None else target
     with precision(BITS):
         while True:
-            keep_going()
+            checkpoint()
             bounds = bounds_on(table, function, names, lower, upper)
             error = bounds.error
             examined += lower.shape[1]

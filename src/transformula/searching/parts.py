@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.regions import halfway
-from transformula.patience import keep_going
+from transformula.progress import checkpoint
 
 Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]
@@ -20,6 +20,8 @@ _WORTH = 0.85
 _ROUNDS = 40
 #: A round looks at the bound once for each input, and a look takes longer the more there are.
 _MAX_LOOKS = 4000
+#: Parts that are bounded in one go: few at a time cost what the interpreter costs, many leave the cache.
+_MAX_TOGETHER = 2000
 _ENOUGH = 0.98
 
 
@@ -47,6 +49,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     bounds = bound(low, high)
     history = [float(bounds.max())]
     for _ in range(min(_ROUNDS, _MAX_LOOKS // len(lower) ** 2)):
+        checkpoint()
         worst = bounds >= _WORTH * bounds.max()
         if low.shape[1] + worst.sum() > _MAX_PARTS or not worst.any():
             break
@@ -86,15 +89,17 @@ def _preorder(cuts: dict[int, tuple[int, int, int]]) -> list[int]:
 def _cut_axis(bound: Bound, low: Floats, high: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The input whose spread costs most: with it at its middle, the bound is least."""
     middle = low + (high - low) / 2
-    parts = low.shape[1]
+    inputs, parts = low.shape
     least, along = np.full(parts, math.inf), np.full(parts, -1)
-    for axis in range(len(low)):
-        keep_going()
-        flat_low, flat_high = low.copy(), high.copy()
-        flat_low[axis] = flat_high[axis] = middle[axis]
-        here = bound(flat_low, flat_high)
-        better = (here < least) & (low[axis] < middle[axis]) & (middle[axis] < high[axis])
-        least, along = np.where(better, here, least), np.where(better, axis, along)
+    together = max(1, _MAX_TOGETHER // parts)
+    for first in range(0, inputs, together):
+        axes = range(first, min(first + together, inputs))
+        flat_low, flat_high = np.tile(low, len(axes)), np.tile(high, len(axes))
+        for k, axis in enumerate(axes):
+            flat_low[axis, k * parts : (k + 1) * parts] = flat_high[axis, k * parts : (k + 1) * parts] = middle[axis]
+        for axis, here in zip(axes, bound(flat_low, flat_high).reshape(len(axes), parts), strict=True):
+            better = (here < least) & (low[axis] < middle[axis]) & (middle[axis] < high[axis])
+            least, along = np.where(better, here, least), np.where(better, axis, along)
     return along, along >= 0
 
 

@@ -23,7 +23,7 @@ from transformula.kernel.ranges import (
     undecided,
 )
 from transformula.kernel.regions import Region
-from transformula.patience import keep_going
+from transformula.progress import checkpoint
 from transformula.searching.definedness import find_bounded
 
 
@@ -165,11 +165,11 @@ def find_tree(
     reached = _values(expr, region)
     used = 0
     while True:
+        checkpoint()
         slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
         sign = ends[0] <= 0 < reached[0] or ends[1] >= 0 > reached[1]
         if not sign and ends[0] >= reached[0] - slack and ends[1] <= reached[1] + slack:  # the whole will do
             return front.tree.preorder()
-        keep_going()
         front.look()
         used += len(front.nodes)
         known = np.isfinite(front.rest)
@@ -208,7 +208,7 @@ def find_sign_tree(expr: Expr, region: Region, defined: Container[Expr] = (), ma
     sign = 0
     used = 0
     while True:
-        keep_going()
+        checkpoint()
         front.look()
         used += len(front.nodes)
         open_leaves = np.zeros(len(front.nodes), bool)

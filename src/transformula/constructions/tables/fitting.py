@@ -14,16 +14,16 @@ convex, so M is small but not certified minimal.  A jump of f cannot be fitted i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
+from transformula.constructions.tables.descent import Fresh, Problem, State
 from transformula.constructions.tables.placement import Scores, split, starts, without, worst_tokens
-from transformula.constructions.tables.solving import Problem, State, equalise, improve, solve_values
+from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, CannotFit, Task, prepare
-from transformula.patience import keep_going
 
 __all__ = ["THOROUGH", "CannotFit", "Effort", "fit_table"]
 
@@ -36,6 +36,10 @@ LIGHT_RATIO = 1.2  # growth of the size in the last resort
 OVERTIME = 1.6  # factor on the budget while the goal is close
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
+HOPELESS = 300.0  # further than this from the goal no other start of that size will do
+USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
+QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
+SCREENED = 32  # starts that are tried together
 
 
 @dataclass(frozen=True)
@@ -103,20 +107,25 @@ def fit_table(
     """
     effort = effort or Effort()
     with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
-        task = prepare(f, lower, upper, eps, dtype, singular, linear)
-        found = _grow(task, effort, max_tokens) or _grow(task, LIGHT, max_tokens)
-        if found is None and task.best is not None and task.best.total_error <= eps:
-            return task.best  # without headroom: whether it is enough is for the proof to say
-        if found is None:
-            raise CannotFit(_complaint(task, lower, upper), task.best)
-        return _shrink(task, effort, *found)
+        return _fitted(prepare(f, lower, upper, eps, dtype, singular, linear), effort, max_tokens)
 
 
-def _complaint(task: Task, lower: float, upper: float) -> str:
+def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
+    found = _grow(task, effort, max_tokens) or _grow(task, LIGHT, max_tokens)
+    if found is None and task.closest is not None:
+        task.finish(task.closest)
+    if found is None and task.best is not None and task.best.total_error <= task.eps:
+        return task.best  # without headroom: whether it is enough is for the proof to say
+    if found is None:
+        raise CannotFit(_complaint(task), task.best)
+    return _sharpened(task, effort, *_shrink(task, effort, *found))
+
+
+def _complaint(task: Task) -> str:
     reached = task.best.total_error if task.best is not None else np.inf
     hint = "" if task.leaves.resolved else "; f looks discontinuous or noisy"
     return (
-        f"no table on [{lower}, {upper}] met eps = {task.eps:g} in {task.dtype}: "
+        f"no table on [{task.leaves.edges[0]}, {task.leaves.edges[-1]}] met eps = {task.eps:g} in {task.dtype}: "
         f"best total error {reached:.3g}{hint}; raise eps, narrow the interval or raise the effort"
     )
 
@@ -125,8 +134,8 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
     """Increase the size until a table is accepted; also return the last size that failed."""
     failed, size = 0, task.least_size()
     light = effort is LIGHT
-    if light and task.best is not None:
-        size = max(size, task.best.size)
+    if light and task.closest is not None:
+        size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
     budget = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
@@ -163,7 +172,7 @@ def _next_size(task: Task, history: Sequence[tuple[int, float]]) -> int:
     return size + int(np.clip(0.6 * need, 1, 1 + size // CHAIN))
 
 
-def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int) -> Table:
+def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int) -> tuple[Table, State]:
     """Remove tokens while the tolerance holds.
 
     Sizes never tried are bisected; a size that failed before is tried again from the table now
@@ -181,6 +190,18 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
             failed = size
         else:
             break
+    return table, state
+
+
+def _sharpened(task: Task, effort: Effort, table: Table, state: State) -> Table:
+    """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
+    if table.rounding_estimate > QUIET * task.eps:
+        return table
+    problem = task.problem(table.size)
+    closer = improve(problem, [state, replace(state, price=problem.price)], 2 * effort.long_steps)
+    for rival in map(task.finish, equalise(problem, closer, 0.0, effort.lawson_rounds)):
+        if rival.rounding_estimate <= QUIET * task.eps and rival.total_error < table.total_error:
+            table = rival
     return table
 
 
@@ -190,8 +211,8 @@ def _grown(task: Task, state: State | None, size: int) -> list[Scores]:
         return []
     problem, missing = task.problem(size), size - len(state.slopes)
     solved = solve_values(problem, state.slopes, state.offsets)
-    errors, scores = solved.errors(problem), (state.slopes, state.offsets)
-    tokens = worst_tokens(errors, solved.softmax, solved.values[:, 0], max(WARM, missing))
+    scores = state.slopes, state.offsets
+    tokens = worst_tokens(solved.errors, solved.softmax, solved.values[:, 0], max(WARM, missing))
     if missing > len(tokens):
         return []
     if missing == 1:
@@ -206,7 +227,8 @@ def _pruned(task: Task, state: State, size: int) -> list[Scores]:
     rivals = [scores]
     while len(scores[0]) > size:
         rivals = [without(scores, k) for k in range(len(scores[0]))]
-        rivals.sort(key=lambda rival: solve_values(problem, *rival).cost)
+        solved = improve(problem, [Fresh(*rival, problem.price) for rival in rivals], 0)
+        rivals = [rivals[k] for k in np.argsort([s.cost for s in solved], kind="stable")]
         scores = rivals[0]
     task.work += problem.work
     return rivals[:WARM]
@@ -224,67 +246,68 @@ def _attempt(
         task.searched.add(size)
     fresh = starts(task.normalised_leaves(), size) if cold else ()
     pool = _screen(task, effort, problem, [*warm, *fresh])
+    finalists = pool[: effort.finalists if cold else min(2, effort.finalists)]
     found: Table | None = None
-    best: tuple[float, State] | None = None
-    finalists = effort.finalists if cold else min(2, effort.finalists)
-    for _, price, state in pool[:finalists]:
-        found, sup, state = _refine(task, effort, problem, state, price)
-        if found is not None or best is None or sup < best[0]:
-            best = sup, state
-        if found is not None or problem.work > effort.per_size:
+    best: State | None = None
+    for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do
+        if found is not None or not some or (best is not None and _out_of_reach(task, best)):
+            break
+        found, state = _refine(task, effort, problem, some)
+        if found is not None or best is None or state.sup < best.sup:
+            best = state
+        if problem.work > effort.per_size:
             break
     task.work += problem.work
     if best is None:
         return None, np.inf, None
     if found is None:
-        task.finish(best[1])  # for the record: the task keeps the best table it has seen
-    return found, *best
+        task.missed(best)
+    return found, best.sup, best
 
 
-def _screen(
-    task: Task, effort: Effort, problem: Problem, candidates: Sequence[Scores]
-) -> list[tuple[float, float, State]]:
-    """A few steps from every start at every price; distinct (sup, price, state), best first."""
-    base, pool = problem.mu, []
-    for scores, price in product(candidates, task.prices(problem)):
-        keep_going()
-        problem.mu = price
-        state = improve(problem, solve_values(problem, *scores), effort.quick_steps)
-        if np.isfinite(state.cost):
-            pool.append((state.sup(problem), price, state))
-            if pool[-1][0] <= task.goal:
-                break
-        if problem.work > 0.5 * effort.per_size:
+def _out_of_reach(task: Task, state: State) -> bool:
+    """Whether a size is too small: as much better than smaller ones as can be hoped for, and far from the goal."""
+    expected = task.closest is None or state.sup < USUAL_GAIN * task.closest.sup
+    return expected and state.sup > HOPELESS * task.goal
+
+
+def _screen(task: Task, effort: Effort, problem: Problem, candidates: Sequence[Scores]) -> list[State]:
+    """A few steps from every start at every price; distinct states, best first."""
+    pool: list[State] = []
+    fresh = [Fresh(*scores, price) for scores, price in product(candidates, task.prices(problem))]
+    for first in range(0, len(fresh), SCREENED):
+        pool += improve(problem, fresh[first : first + SCREENED], effort.quick_steps)
+        if min(state.sup for state in pool) <= task.goal or problem.work > 0.5 * effort.per_size:
             break
-    problem.mu = base
-    pool.sort(key=lambda entry: entry[:2])
+    pool = [state for state in pool if np.isfinite(state.cost)]
+    pool.sort(key=lambda state: (state.sup, state.price))
     distinct = pool[:1]
-    for entry in pool[1:]:  # an equal sup-norm is the same minimum found again
-        if entry[0] > 1.01 * distinct[-1][0]:
-            distinct.append(entry)
+    for state in pool[1:]:  # an equal sup-norm is the same minimum found again
+        if state.sup > 1.01 * distinct[-1].sup:
+            distinct.append(state)
     return distinct
 
 
-def _refine(
-    task: Task, effort: Effort, problem: Problem, state: State, price: float
-) -> tuple[Table | None, float, State]:
-    """Many steps, then minimax, first at the given price and then at that of rounding itself."""
-    base, sup = problem.mu, np.inf
-    for mu in dict.fromkeys((price, base)):
-        keep_going()
-        problem.mu = mu
-        state = solve_values(problem, state.slopes, state.offsets)
-        state = improve(problem, state, effort.long_steps)
-        sup = state.sup(problem)
-        if sup < WITHIN_REACH * task.goal:
-            state, sup = equalise(problem, state, task.goal, effort.lawson_rounds)
-        if sup <= 1.2 * APPROXIMATION_SHARE * task.eps:
-            break
-    table = None
-    if sup <= 1.2 * APPROXIMATION_SHARE * task.eps:
-        table = _accepted(task, problem, state)
-    problem.mu = base
-    return table, sup, state
+def _refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]) -> tuple[Table | None, State]:
+    """Many steps, then minimax, first at the states' own prices and then at that of rounding itself."""
+    enough = 1.2 * APPROXIMATION_SHARE * task.eps
+
+    def polished(states: Sequence[State]) -> list[State]:
+        found = improve(problem, states, effort.long_steps)
+        near = [k for k, state in enumerate(found) if state.sup < WITHIN_REACH * task.goal]
+        equal = equalise(problem, [found[k] for k in near], task.goal, effort.lawson_rounds)
+        for k, state in zip(near, equal, strict=True):
+            found[k] = state
+        return found
+
+    found = polished(states)
+    again = [s for s in found if enough < s.sup <= HOPELESS * task.goal and s.price != problem.price]
+    if again:
+        found += polished([replace(state, price=problem.price) for state in again])
+    for state in sorted(found, key=lambda state: (-state.price, state.sup)):  # small values round best
+        if state.sup <= enough and (table := _accepted(task, problem, state)) is not None:
+            return table, state
+    return None, min(found, key=lambda state: state.sup)
 
 
 def _accepted(task: Task, problem: Problem, state: State) -> Table | None:
@@ -298,6 +321,5 @@ def _accepted(task: Task, problem: Problem, state: State) -> Table | None:
             return table
         if table.error_estimate > APPROXIMATION_SHARE * task.eps:
             return None
-        problem.mu *= 5
-        state = improve(problem, solve_values(problem, state.slopes, state.offsets), 30)
+        (state,) = improve(problem, [replace(state, price=5 * state.price)], 30)
     return None

@@ -24,9 +24,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.constructions.tables.descent import LEAST_WEIGHT, Fresh, Problem, State
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
-from transformula.constructions.tables.solving import LEAST_WEIGHT, Problem, State, improve, solve_values
+from transformula.constructions.tables.solving import improve, solve_values
 from transformula.constructions.tables.table import (
     UNIT_ROUNDOFF,
     Array,
@@ -35,7 +36,7 @@ from transformula.constructions.tables.table import (
     to_dtype,
 )
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
-from transformula.patience import keep_going
+from transformula.progress import checkpoint
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -209,7 +210,7 @@ class _Axis:
         return self.errors[size]
 
     def _fit(self, size: int, eps: float) -> None:
-        keep_going()
+        checkpoint()
         x = sample(self.leaves, 8 * size + 20)
         target = self.sections(x)
         price = max(self.unit * self.caution * (size + 10), 1e-3 * eps / (np.abs(target).max() + 1e-300))
@@ -217,10 +218,9 @@ class _Axis:
         edges = (self.leaves.edges - self.origin) / self.half
         candidates = list(starts(replace(self.leaves, edges=edges), size))
         candidates = self._grown(problem, size) + candidates
-        pool = [improve(problem, solve_values(problem, *scores), 6) for scores in candidates]
+        pool = improve(problem, [Fresh(*scores, problem.price) for scores in candidates], 6)
         pool.sort(key=lambda state: state.cost)
-        refined = [improve(problem, state, 60) for state in pool[:3]]
-        state = min(refined, key=lambda state: state.sup(problem))
+        state = min(improve(problem, pool[:3], 60), key=lambda state: state.sup)
         self.curve[size], self.errors[size] = state, self._error(problem, state)
         self.work += problem.work
 
@@ -230,13 +230,13 @@ class _Axis:
             return []
         state = solve_values(problem, smaller.slopes, smaller.offsets)
         total = np.abs(state.values).sum(axis=1)
-        tokens = worst_tokens(state.errors(problem), state.softmax, total, 2)
+        tokens = worst_tokens(state.errors, state.softmax, total, 2)
         scores = state.slopes, state.offsets
         return [split(scores, problem.points, state.softmax, [token]) for token in tokens]
 
     def _error(self, problem: Problem, state: State) -> float:
         """Bound on the sup-norm over all sections: the compressed errors add up at worst."""
-        rows = state.residual[: len(problem.points)]
+        rows = problem.target - state.softmax @ state.values
         return float(np.sqrt((rows**2).sum(axis=1)).max())
 
     def scores(self, state: State, dtype: str) -> Scores:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from transformula.constructions.tables.descent import token_centres
 from transformula.constructions.tables.sampling import Leaves, quantiles
-from transformula.constructions.tables.solving import token_centres
 from transformula.constructions.tables.table import Array
 
 Scores = tuple[Array, Array]
@@ -109,7 +109,7 @@ def without(scores: Scores, token: int) -> Scores:
 def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int]) -> Scores:
     """Split each given token into a flatter and a steeper one that together take its place."""
     slopes, offsets = scores
-    centres, spreads = token_centres(points, softmax)
+    centres, spreads = token_centres(points, softmax.T)
     chosen = np.asarray(tokens)
     turn = 0.5 / spreads[chosen]
     lift = turn * centres[chosen]

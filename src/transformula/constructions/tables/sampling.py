@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from transformula.constructions.tables.table import Array, Function
+from transformula.progress import checkpoint
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
@@ -64,6 +65,7 @@ def resolve(f: Function, lower: float, upper: float, tolerance: float, singular:
     done: list[float] = [lower]
     resolved = True
     while stack:
+        checkpoint()
         left, right = stack.pop()
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         values = f(middle + half * _NODES)

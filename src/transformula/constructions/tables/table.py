@@ -79,11 +79,11 @@ def softmax_weights(x: Array, slopes: Array, offsets: Array) -> Array:
     >>> softmax_weights(np.array([0.0]), np.array([1.0, -1.0]), np.zeros(2))
     array([[0.5, 0.5]])
     """
-    scores = np.multiply.outer(x, slopes) + offsets
-    scores -= scores.max(axis=1, keepdims=True)
+    scores = np.multiply.outer(slopes, x) + offsets[:, None]  # long rows are quick
+    scores -= scores.max(axis=0)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
+    scores /= scores.sum(axis=0)
+    return scores.T
 
 
 def score_roundoff(x: Array, slopes: Array, offsets: Array) -> Array:

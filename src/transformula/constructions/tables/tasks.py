@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from transformula.constructions.tables.descent import Problem, State
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
-from transformula.constructions.tables.solving import Problem, State, equalise, solve_values
+from transformula.constructions.tables.solving import equalise, solve_values
 from transformula.constructions.tables.table import (
     UNIT_ROUNDOFF,
     Array,
@@ -25,6 +26,7 @@ from transformula.constructions.tables.table import (
     rounding_profile,
     to_dtype,
 )
+from transformula.progress import checkpoint
 
 APPROXIMATION_SHARE = 0.7  # of eps, for the measured approximation error
 TOTAL_SHARE = 0.9  # of eps, for approximation plus rounding: what is left is for the proof
@@ -46,7 +48,7 @@ class CannotFit(ValueError):
 
 @dataclass
 class Task:
-    """What is to be fitted, the arithmetic spent so far, and the best failure."""
+    """What is to be fitted, the arithmetic spent so far, the best table and the closest state of a failure."""
 
     f: Function
     eps: float
@@ -56,7 +58,9 @@ class Task:
     half: float
     work: float = 0.0
     best: Table | None = None
+    closest: State | None = None
     searched: set[int] = field(default_factory=set)  # sizes tried from all starts
+    samples: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     dense: Array = field(init=False)
     dense_values: Array = field(init=False)
 
@@ -81,15 +85,18 @@ class Task:
 
     def problem(self, size: int, normalised: bool = True) -> Problem:
         """Samples for a table of ``size`` tokens, priced for rounding."""
-        x = sample(self.leaves, POINTS_PER_TOKEN * size + 20)
+        if size not in self.samples:
+            x = sample(self.leaves, POINTS_PER_TOKEN * size + 20)
+            self.samples[size] = x, self.f(x)[:, None]
+        x, target = self.samples[size]
         points = (x - self.leaves.finest) / self.half if normalised else x
         price = self.unit * (size + 10) * np.sqrt(len(x))
-        return Problem(points, self.f(x)[:, None], float(price), self.linear)
+        return Problem(points, target, float(price), self.linear)
 
     def prices(self, problem: Problem) -> list[float]:
         """The price of rounding itself, and a higher one that makes a smoother landscape."""
         dear = DEAR * self.eps / self.range * float(np.sqrt(len(problem.points)))
-        return [dear, problem.mu] if dear > 3 * problem.mu else [problem.mu]
+        return [dear, problem.price] if dear > 3 * problem.price else [problem.price]
 
     def normalised_leaves(self) -> Leaves:
         """The leaves in the coordinate t."""
@@ -103,12 +110,17 @@ class Task:
         return max(1, (crossings + 1) // 2)
 
     def accepts(self, table: Table) -> bool:
-        """Whether the measured and modelled errors leave the proof its headroom."""
-        small = table.error_estimate <= APPROXIMATION_SHARE * self.eps
-        return small and table.total_error <= TOTAL_SHARE * self.eps
+        """Whether a table will do."""
+        return acceptable(table, self.eps)
+
+    def missed(self, state: State) -> None:
+        """Remember a failure: its table may still be the best there is."""
+        if self.closest is None or state.sup < self.closest.sup:
+            self.closest = state
 
     def finish(self, state: State) -> Table:
         """The table of a state: back to x, gauge, rounding, values again, measurement."""
+        checkpoint()
         slopes = state.slopes / self.half
         offsets = state.offsets - slopes * self.leaves.finest
         order = np.argsort(slopes, kind="stable")
@@ -117,7 +129,7 @@ class Task:
         slopes, offsets = to_dtype(slopes, self.dtype), to_dtype(offsets, self.dtype)
         problem = self.problem(len(slopes), normalised=False)
         solved = solve_values(problem, slopes, offsets)
-        solved, _ = equalise(problem, solved, 0.5 * self.goal, rounds=30, steps=0)
+        (solved,) = equalise(problem, [solved], 0.5 * self.goal, rounds=30, steps=0)
         values = to_dtype(solved.values[:, 0], self.dtype)
         linear = float(to_dtype(solved.linear[0], self.dtype))
         self.work += problem.work
@@ -131,6 +143,11 @@ class Task:
         error = np.abs(table(self.dense) - self.dense_values).max()
         profile = rounding_profile(self.dense, table.slopes, table.offsets, table.values, table.linear, self.unit)
         return replace(table, error_estimate=float(error), rounding_estimate=float(profile.max()))
+
+
+def acceptable(table: Table, eps: float) -> bool:
+    """Whether the measured and modelled errors leave the proof its headroom."""
+    return table.error_estimate <= APPROXIMATION_SHARE * eps and table.total_error <= TOTAL_SHARE * eps
 
 
 def prepare(

@@ -1,34 +1,33 @@
-"""What was asked for: formula, box, tolerance and options, read and checked before any work is done."""
+"""What may be asked for beside formula and box, and the checks of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from transformula.constructions.chooser import Options
-from transformula.constructions.registry import chosen
-from transformula.errors import FormulaError, InputError
-from transformula.formulas.hints import hint
-from transformula.formulas.notations import as_texts
+from transformula.constructions.registry import Construction, chosen
+from transformula.errors import InputError
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
-from transformula.kernel.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.boxes import MAX_VARIABLES, Formula
 from transformula.kernel.weights import DTYPES
 
 
-def read(formula: Any, box: Box) -> Formula:
-    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
-    try:
-        texts = as_texts(formula, box.variables)
-        return Formula.of(texts, box)
-    except FormulaError as error:
-        if not (said := hint(formula, box.variables)):
-            raise
-        raise FormulaError(f"{error}: {said}") from None
+@dataclass(frozen=True)
+class Options:
+    """What the user may ask for beside formula and box."""
+
+    eps: float | None = None
+    construction: Construction | None = None
+    dtype: str = "float64"
+    multi_head: bool = False
+    layers: int | None = None
+    shape: tuple[int, int] | None = None
 
 
-def options_of(
+def checked_options(
     eps: float | None,
     construction: str,
     dtype: str,
@@ -37,8 +36,8 @@ def options_of(
     shape: tuple[int, int] | None,
     formula: Formula,
 ) -> Options:
-    """The options, checked."""
-    check_positive(eps)
+    """Options that can be used for the formula."""
+    check_positive(eps, "eps")
     check_dtype(dtype)
     wanted = chosen(construction)
     if layers not in (None, 1):
@@ -63,14 +62,14 @@ def absolute(rel: float, eps: float | None, formula: Formula) -> float:
     return absolute
 
 
-def check_positive(value: object, name: str = "eps") -> None:
-    """Refuse what is neither None nor a number above 0."""
+def check_positive(value: object, name: str) -> None:
+    """Refuse what is given and is no number above 0."""
     if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
         raise InputError(f"{name} must be a number above 0, not {value!r}")
 
 
 def check_dtype(dtype: str) -> None:
-    """Refuse a float format that no claim can be about."""
+    """Refuse a format that is not known."""
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}: choose {' or '.join(DTYPES)}")
 
