@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ from transformula.searching.ground import prepared
 
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
+#: A single layer may have so many times the numbers of several.
+_ONE_LAYER = 1.5
 
 
 def compile(
@@ -151,8 +154,9 @@ class _Search:
         refusals: list[TransformulaError] = []
         for competing in rounds(self.formula, options):
             for kind in competing:
+                of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
                 try:
-                    self.proven.append(self.first_proven(kind, options))
+                    self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
                 except (NotProvenError, InputError) as error:
                     refusals.append(error)
             if self.proven:
@@ -208,7 +212,7 @@ class _Search:
 
 def _size(model: Model) -> float:
     """Numbers in the model; a single layer is worth half as many again."""
-    return model.parameter_count / (1.5 if model.layers == 1 else 1.0)
+    return model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
