@@ -15,7 +15,7 @@ from transformula.constructions.circuit import SQUARE_ENDS
 from transformula.constructions.tables.fitting import THOROUGH, CannotFit, Effort, fit_table
 from transformula.constructions.tables.ready import PATH, squares
 from transformula.constructions.tables.table import Table
-from transformula.constructions.tables.threads import one_thread
+from transformula.threads import one_thread
 
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}

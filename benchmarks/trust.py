@@ -32,7 +32,7 @@ def kernel_table() -> str:
 def campaign_table() -> str:
     """What the campaigns counted when they were last run."""
     rows = []
-    for name in ("campaign", "forging"):
+    for name in ("campaign", "forging", "hostile"):
         path = PAGE.parent / "trust" / f"{name}.json"
         if path.is_file():
             body = json.loads(path.read_text())

@@ -1,7 +1,7 @@
 """What a formula's value is, from its text alone: an evaluator that shares nothing with the package.
 
 Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
-A text means what docs/formulas.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
+A text means what docs/functions.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
 A quotient 0/0 is taken as its limit (the claims are about continuous extensions), by a look beside the point.
 """
 
@@ -54,7 +54,73 @@ def _power(base: Any, by: Any) -> Any:
     return mpmath.power(base, int(by)) if whole else mpmath.power(base, by) if base else mpmath.mpf(0)
 
 
+def _above(function: Callable[[Any], Any], low: int) -> Callable[[Any], Any]:
+    def found(x: Any) -> Any:
+        if not x > low:
+            raise Undefined
+        return function(x)
+
+    return found
+
+
+def _real(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def found(x: Any) -> Any:
+        value = function(x)
+        if mpmath.im(value) or not mpmath.isfinite(value):
+            raise Undefined
+        return mpmath.re(value)
+
+    return found
+
+
+def _angle(y: Any, x: Any) -> Any:
+    if y == 0 and x <= 0:
+        raise Undefined
+    return mpmath.atan2(y, x)
+
+
+def _half(x: Any) -> Any:
+    """tanh(x/2), for the smooth steps."""
+    return mpmath.tanh(x / 2)
+
+
+#: What is beyond the elementary functions, by mpmath: names as in formulas, orders first.
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "asinh": mpmath.asinh, "acosh": _real(mpmath.acosh), "atanh": _real(mpmath.atanh),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.root(abs(x), 3),
+    "erf": mpmath.erf, "erfc": mpmath.erfc, "zeta": _above(mpmath.zeta, 1), "lambertw": _real(mpmath.lambertw),
+    "gamma": _above(mpmath.gamma, 0), "lgamma": _above(mpmath.loggamma, 0), "digamma": _above(mpmath.digamma, 0),
+    "airyai": mpmath.airyai, "airybi": mpmath.airybi, "Si": mpmath.si, "Ci": _above(mpmath.ci, 0),
+    "Ei": _real(mpmath.ei), "li": _above(mpmath.li, 0), "fresnels": mpmath.fresnels, "fresnelc": mpmath.fresnelc,
+    "ellipk": _real(mpmath.ellipk), "ellipe": _real(mpmath.ellipe),
+    **{name: getattr(mpmath, name) for name in ("besselj", "bessely", "besseli", "besselk")},
+    **{f"{kind}{n}": lambda x, kind=kind, n=n: getattr(mpmath, f"bessel{kind}")(n, x) for kind in "jyik" for n in (0, 1)},
+    "legendre": mpmath.legendre, "hermite": mpmath.hermite, "laguerre": lambda n, x: mpmath.laguerre(n, 0, x),
+    "chebyshevt": mpmath.chebyt, "chebyshevu": mpmath.chebyu,
+    "log2": lambda x: _log(x) / mpmath.log(2), "log10": lambda x: _log(x) / mpmath.log(10),
+    "log1p": lambda x: _log(1 + x), "exp2": lambda x: mpmath.power(2, x), "expm1": mpmath.expm1,
+    "pow": _power, "hypot": mpmath.hypot, "atan2": _angle,
+    **{name: getattr(mpmath, name) for name in ("sec", "csc", "cot", "sech", "csch", "coth")},
+    "sigmoid": lambda x: (1 + _half(x)) / 2, "silu": lambda x: x * (1 + _half(x)) / 2,
+    "logit": lambda x: _log(x) - _log(1 - x), "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+    "relu": lambda x: max(x, mpmath.mpf(0)), "gelu": lambda x: x * mpmath.ncdf(x), "softsign": lambda x: x / (1 + abs(x)),
+    "factorial": lambda x: _above(mpmath.gamma, 0)(x + 1),
+    "beta": lambda x, y: _above(lambda t: mpmath.beta(t, _above(lambda v: v, 0)(y)), 0)(x),
+}  # fmt: skip
+
+
+def _roughly(function: Callable[..., Any]) -> Callable[..., Any]:
+    def found(*values: Any) -> float:
+        try:
+            return float(function(*(mpmath.mpf(float(v)) for v in values)))
+        except (Undefined, ArithmeticError, ValueError):
+            return float("nan")
+
+    return np.vectorize(found, otypes=[float])
+
+
 PRECISE: dict[str, Callable[..., Any]] = {
+    **SPECIAL,
     **{name: getattr(mpmath, name) for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "exp")},
     "sqrt": _root,
     "log": _log,
@@ -66,6 +132,7 @@ PRECISE: dict[str, Callable[..., Any]] = {
     "sinc": lambda x: mpmath.sin(x) / x if x else mpmath.mpf(1),
 }
 ROUGH: dict[str, Callable[..., Any]] = {
+    **{name: _roughly(function) for name, function in SPECIAL.items()},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "abs")},
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinc": lambda x: np.sinc(x / np.pi),
     "min": lambda *a: np.minimum.reduce(np.broadcast_arrays(*a)),

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -39,3 +40,15 @@ def circuits(tmp_path_factory):
 
     root = tmp_path_factory.getbasetemp()
     return Shelf((root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root) / "circuits")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV file of 120 houses whose price is 3 + 2*size*rooms + age**2."""
+    X = np.random.default_rng(0).uniform(0, 10, size=(120, 3))
+    price = 3 + 2 * X[:, 0] * X[:, 1] + X[:, 2] ** 2
+    path = tmp_path / "houses.csv"
+    lines = ["size,rooms per floor,age,price"]
+    lines += [",".join(map(repr, row)) for row in np.column_stack([X, price]).tolist()]
+    path.write_text("\n".join(lines) + "\n")
+    return path

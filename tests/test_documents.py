@@ -13,7 +13,7 @@ import pytest
 
 from support.follow import RUN, MismatchError, blocks_of, follow
 from transformula.cli.app import app
-from transformula.kernel.functions import NAMES
+from transformula.kernel.definitions import known
 from transformula.optional import EXTRAS
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def test_the_readme_works_where_links_and_pictures_do_not_reach():
 def test_the_readme_lists_what_there_is():
     text = README.read_text(encoding="utf-8")
     listed = re.search(r"<!-- functions:.*?-->\n(.*?)\n<!-- end of functions -->", text, re.DOTALL)[1]
-    assert listed.split() == [f"`{name}`" for name in (*NAMES, "min", "max")]
+    assert listed.split() == [f"`{name}`" for name in known()]
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert verbs == set(
         re.findall(r"^\| `(\w+)` \|", text[text.index("## The verbs") : text.index("## In Python")], re.M)

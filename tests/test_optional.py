@@ -12,7 +12,7 @@ import transformula as tf
 from transformula.optional import EXTRAS, MissingPackageError, require
 
 SOURCE = Path(tf.__file__).parents[1]
-HIDDEN = (*EXTRAS, "scipy", "sympy", "joblib", "pandas")
+HIDDEN = (*EXTRAS, "scipy", "sympy", "dask", "pandas")
 #: Runs the command line where only the core's packages can be imported.
 CORE = f"""
 import sys

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformula.comparing import Comparison, compare
     from transformula.compiling import compile, load, memorize, verify
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
@@ -23,14 +24,20 @@ if TYPE_CHECKING:
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
+    from transformula.scaling.proofs import workers
+    from transformula.sweeps.batch import batch
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "batch": "transformula.sweeps.batch",
+    "Comparison": "transformula.comparing",
+    "compare": "transformula.comparing",
     "compile": "transformula.compiling",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
+    "workers": "transformula.scaling.proofs",
     "Box": "transformula.kernel.boxes",
     "Formula": "transformula.kernel.boxes",
     "Model": "transformula.model",
@@ -42,16 +49,20 @@ _HOME = {
 
 __all__ = [
     "Box",
+    "Comparison",
     "Formula",
     "Model",
     "OneLayerTransformerRegressor",
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",
     "Verification",
+    "batch",
+    "compare",
     "compile",
     "load",
     "memorize",
     "verify",
+    "workers",
 ]
 
 

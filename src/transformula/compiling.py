@@ -43,6 +43,7 @@ from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
 from transformula.progress import OutOfTime, checkpoint, deadline
 from transformula.searching.ground import prepared
+from transformula.threads import one_thread
 
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
@@ -261,10 +262,11 @@ def package(construction: Construction, built: Built, target: Formula | Samples,
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
     description = outlined(built.weights, plain)
     eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
-    check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
-    packed = pack(built.weights, description, built.evidence.evidence())
-    weights, stored = unpack(packed)
-    proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+    with one_thread():
+        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+        packed = pack(built.weights, description, built.evidence.evidence())
+        weights, stored = unpack(packed)
+        proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
     proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)

@@ -272,17 +272,20 @@ class Model:
         write_file(path, onnx_bytes(self.packed, self.certificate, blocks=blocks, proven=self.proven))
         return path
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model folder, whole or not at all."""
-        folder = Path(folder)
-        contents: dict[str, bytes | str] = {
+    @property
+    def contents(self) -> dict[str, bytes | str]:
+        """The files of the model's folder."""
+        return {
             WEIGHTS_FILE: self.packed.arrays,
             MODEL_FILE: self.packed.description,
             EVIDENCE_FILE: self.packed.evidence,
             CERTIFICATE_FILE: self.certificate.to_json(),
         }
-        files.write_folder(folder, contents)
-        return folder
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model folder, whole or not at all."""
+        files.write_folder(Path(folder), self.contents)
+        return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:

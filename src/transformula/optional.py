@@ -8,11 +8,13 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
+    "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "plotly": "explorer",
+    "pyarrow": "parquet",
     "sklearn": "learn",
     "torch": "torch",
     "uvicorn": "explorer",

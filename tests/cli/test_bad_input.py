@@ -9,7 +9,7 @@ from transformula.errors import NotProvenError
 
 BAD = {
     "unknown name": ("x + q", "x=0..1"),
-    "unknown function": ("gamma(x)", "x=0..1"),
+    "unknown function": ("frobnicate(x)", "x=0..1"),
     "unbalanced": ("(x + 1", "x=0..1"),
     "unbalanced end": ("x + 1)", "x=0..1"),
     "empty formula": ("", "x=0..1"),

@@ -7,19 +7,6 @@ import pytest
 
 import transformula as tf
 
-rng = np.random.default_rng(0)
-
-
-@pytest.fixture
-def table(tmp_path):
-    X = rng.uniform(0, 10, size=(120, 3))
-    price = 3 + 2 * X[:, 0] * X[:, 1] + X[:, 2] ** 2
-    path = tmp_path / "houses.csv"
-    lines = ["size,rooms per floor,age,price"]
-    lines += [",".join(map(repr, row)) for row in np.column_stack([X, price]).tolist()]
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
 
 def _write(path, header, rows, mark=","):
     path.write_text("\n".join([mark.join(header), *(mark.join(map(repr, row)) for row in rows)]) + "\n")

@@ -96,7 +96,8 @@ def test_a_pipe_gets_whole_lines_without_padding(cli, tmp_path):
         ("e**x", "write E or exp(...) for e"),
         ("2x", "write 2*x"),
         ("3(x + 1)", "write 3*("),
-        ("ln(x)", "write log for ln"),
+        ("gama(x)", "the nearest function is gamma"),
+        ("Log10(x)", "the nearest function is log10"),
         ("|x|", "write abs(x)"),
     ],
 )

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
+from support.as_sympy import to_sympy
 from support.prover import numpy_function, random_formula
 from transformula.formulas import numeric
+from transformula.formulas.many_points import at_many
 from transformula.formulas.numeric import evaluate, evaluate_accurately
+from transformula.kernel.expression import call, variable
+from transformula.kernel.functions import FUNCTIONS
 from transformula.kernel.parsing import parse
 
 EVERYTHING = [
@@ -56,3 +60,30 @@ def test_the_end_of_a_domain_is_inside_though_its_ball_is_not():
     np.testing.assert_allclose(evaluate_accurately(parse("sqrt(1 - x/3)"), ["x"], x), [0, 0.5**0.5])
     np.testing.assert_allclose(evaluate_accurately(parse("abs(1 - x/3)**(3/2)"), ["x"], x), [0, 0.5**1.5])
     assert np.isnan(evaluate_accurately(parse("sqrt(1 - x)"), ["x"], x)).all()
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, "besselj:1/2", "bessely:2"])
+def test_every_function_of_the_registry_has_float_values(name):
+    """As Arb's; sympy, built from objects, agrees where it has a value."""
+    x = np.array([0.25, 0.75, 1.25, 2.5])
+    expr = call(name, variable("x"))
+    fast, accurate = evaluate(expr, ["x"], [x]), evaluate_accurately(expr, ["x"], [x])
+    np.testing.assert_allclose(fast, accurate, rtol=1e-13, atol=1e-14)
+    at = int(np.flatnonzero(np.isfinite(accurate))[-1])
+    judged = to_sympy(expr)
+    judged = judged.evalf(30, subs={symbol: float(x[at]) for symbol in judged.free_symbols})
+    if name != "cbrt":  # sympy's takes the principal root
+        assert accurate[at] == pytest.approx(float(judged), rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("li", 0.5, 2), ("gamma", 1e-3, 9), ("besselj:0", -30, 30)])
+def test_many_points_are_as_accurate_as_few(name, low, high):
+    """Polynomials on pieces, also beside a pole: the values at single points, and few calls of Arb."""
+    x = np.append(np.linspace(low, high, 100_001), [np.nan, np.inf, -np.inf])
+    calls = []
+    slow = numeric.float_function(name)
+    many = at_many(lambda p: (calls.append(p.size), slow(p))[1], x)
+    some = np.arange(17, len(x), 1003)
+    wanted = slow(x[some])
+    assert np.isnan(many[-3:]).all() and sum(calls) < 20_000
+    np.testing.assert_allclose(many[some], wanted, rtol=1e-12, atol=1e-12)

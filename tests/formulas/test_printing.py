@@ -37,7 +37,7 @@ def _grow(inner):
         pairs.map(lambda p: _safely(ex.div, *p)),
         pairs.map(lambda p: _safely(ex.power, *p)),
         st.tuples(inner, st.integers(-3, 3)).map(lambda p: _safely(ex.power, p[0], ex.number(p[1]))),
-        st.tuples(st.sampled_from(ex.FUNCTIONS), inner).map(lambda p: ex.call(*p)),
+        st.tuples(st.sampled_from([*ex.FUNCTIONS, "besselj:3/2", "besselk:-2"]), inner).map(lambda p: ex.call(*p)),
         st.tuples(st.sampled_from(ex.VARIADIC), pairs).map(lambda p: ex.call(p[0], *p[1])),
     )
 

@@ -11,7 +11,7 @@ from transformula.kernel import bernstein, univariate
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.expression import Expr, variable
-from transformula.kernel.functions import FUNCTIONS
+from transformula.kernel.functions import FUNCTIONS, RESERVED
 from transformula.kernel.modelling import model_of, to_tensor
 from transformula.kernel.models import layout
 from transformula.kernel.parsing import parse
@@ -51,8 +51,8 @@ def test_models_contain_the_function(seed):
                     assert not wrong.lower() > model.rest[box], str(expr)
 
 
-@pytest.mark.parametrize("op", FUNCTIONS)
-def test_every_function_is_modelled_sharply(op):
+@pytest.mark.parametrize("op", [name for name in FUNCTIONS if name in RESERVED])
+def test_every_elementary_function_is_modelled_sharply(op):
     expr = parse(f"{op}(x)")
     centre, radius = np.array([[0.3, 0.7]]), np.array([[1e-3, 1e-2]])
     model = model_of(expr, ["x"], centre, radius, 8)
@@ -112,7 +112,7 @@ def test_unknown_names_are_refused():
     with pytest.raises(RefutedError):
         model_of(parse("y"), ["x"], *at, 3)
     with pytest.raises(RefutedError):
-        model_of(Expr("gamma", (variable("x"),)), ["x"], *at, 3)
+        model_of(Expr("frobnicate", (variable("x"),)), ["x"], *at, 3)
 
 
 @pytest.mark.parametrize("text", ["log(x)", "1/x", "x**(-1/2)", "x**(1/3)", "x**(5/2)", "1/x**3", "atan(1/x)"])

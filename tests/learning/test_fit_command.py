@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -11,18 +10,6 @@ from transformula.cli.app import app
 from transformula.errors import InputError
 
 runner = CliRunner()
-rng = np.random.default_rng(0)
-
-
-@pytest.fixture
-def table(tmp_path):
-    X = rng.uniform(0, 10, size=(120, 3))
-    price = 3 + 2 * X[:, 0] * X[:, 1] + X[:, 2] ** 2
-    path = tmp_path / "houses.csv"
-    lines = ["size,rooms per floor,age,price"]
-    lines += [",".join(map(repr, row)) for row in np.column_stack([X, price]).tolist()]
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 def test_fit_prints_the_score_and_saves_a_model(table, tmp_path):
@@ -64,6 +51,10 @@ def test_bad_rows_are_named(table, line, message):
         (["--target", "price", "--degree", "0"], "degree must be"),
         (["--target", "price", "--solver", "magic"], "unknown solver"),
         (["--target", "price", "--test", "1.5"], "--test must be"),
+        (
+            ["--target", "price", "--epochs", "3"],
+            "--epochs and --checkpoint are for --solver sgd or adam, not for auto",
+        ),
     ],
 )
 def test_bad_options_are_named(table, arguments, message):

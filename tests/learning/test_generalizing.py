@@ -11,8 +11,9 @@ from transformula.learning.one_layer_module import OneLayerModule, Shape, linear
 from transformula.learning.options import plan_of
 from transformula.learning.scoring import clearly_worse
 from transformula.learning.solvers import penalty
-from transformula.learning.solvers.exact import Gram, fit_exact
+from transformula.learning.solvers.exact import fit_exact
 from transformula.learning.solvers.features import all_terms, evaluate_terms, orthonormal_basis
+from transformula.learning.solvers.gram import Gram
 
 rng = np.random.default_rng(0)
 
@@ -42,8 +43,8 @@ def _table(rows, degree=3):
 def test_leave_one_out_is_what_leaving_rows_out_gives(rows, growth):
     table, ridges = _table(rows), np.array([1e-3, 0.1, 1.0])
     scales = penalty.Penalty(1.0, growth).scales(table.terms)
-    gram = Gram(table.terms, table.basis, 2).add(table.X, table.Y, table.weight)
-    found = penalty._dual(table, scales) if rows < 10 else penalty._primal(table, scales, gram.matrix, gram.right)
+    gram = Gram(table.terms, table.basis, np.ones(2)).add(table.X, table.Y, table.weight)
+    found = penalty._dual(table, scales) if rows < 10 else penalty._primal(table, scales, gram)
     spread = table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum()
     wanted = [_brute_force(table, penalty.Penalty(ridge, growth)) for ridge in ridges]
     np.testing.assert_allclose(found.errors(ridges, spread), wanted, rtol=1e-6)
@@ -51,9 +52,9 @@ def test_leave_one_out_is_what_leaving_rows_out_gives(rows, growth):
 
 def test_many_terms_are_judged_the_same_way(monkeypatch):
     table = _table(40)
-    gram = Gram(table.terms, table.basis, 2).add(table.X, table.Y, table.weight)
+    gram = Gram(table.terms, table.basis, np.ones(2)).add(table.X, table.Y, table.weight)
     spread = table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum()
-    choice = penalty._few(table, gram.matrix, gram.right, spread)
+    choice = penalty._few(table, gram, spread)
     errors = {ridge: _brute_force(table, penalty.Penalty(ridge)) for ridge in penalty._FEW_RIDGES}
     assert choice.ridge == min(errors, key=errors.get)
     monkeypatch.setattr(penalty, "_MOST_SIDE", 5)

@@ -38,3 +38,13 @@ def test_batches_must_agree_on_outputs():
     model = PolynomialTransformerRegressor(solver="exact").partial_fit([[1.0], [2.0], [4.0]], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="2 outputs; the first batch had 1"):
         model.partial_fit([[1.0], [2.0]], [[1.0, 2.0], [2.0, 1.0]])
+
+
+def test_a_stream_chooses_its_penalty():
+    rng = np.random.default_rng(1)
+    X, noise = rng.normal(size=(300, 4)), rng.normal(size=300)
+    free = PolynomialTransformerRegressor(degree=3, solver="exact", ridge=0.0).fit(X, noise)
+    stream = PolynomialTransformerRegressor(degree=3, solver="exact")
+    for start in range(0, 300, 100):
+        stream.partial_fit(X[start : start + 100], noise[start : start + 100])
+    assert np.std(stream.predict(X)) < 0.5 * np.std(free.predict(X)), "noise was learned"

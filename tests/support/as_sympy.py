@@ -13,10 +13,11 @@ def to_sympy(expr: Expr) -> Any:
     import sympy
 
     by_name = {
-        "asin": sympy.asin,
-        "acos": sympy.acos,
-        "atan": sympy.atan,
         "abs": sympy.Abs,
+        "lgamma": sympy.loggamma,
+        "lambertw": sympy.LambertW,
+        "ellipk": sympy.elliptic_k,
+        "ellipe": sympy.elliptic_e,
         "min": sympy.Min,
         "max": sympy.Max,
     }
@@ -36,4 +37,7 @@ def to_sympy(expr: Expr) -> Any:
         return args[0] / args[1]
     if expr.op == "pow":
         return sympy.Pow(*args)
-    return (by_name.get(expr.op) or getattr(sympy, expr.op))(*args)
+    name, _, order = expr.op.partition(":")
+    if order:
+        args = [sympy.Rational(order), *args]
+    return (by_name.get(name) or getattr(sympy, name))(*args)

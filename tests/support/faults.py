@@ -317,8 +317,8 @@ REWRITING = [
     fault("the constant of a combination is lost", _W + "combined",
           "constant = ex.add(constant, ex.mul(factor, part.constant))",
           "constant = part.constant", "product offset"),
-    fault("a root has no end of its domain", "rewriting.domains:_domain", 'if node.op in ("sqrt", "log"):',
-          'if node.op == "log":', "clamp"),
+    fault("a root has no end of its domain", "rewriting.domains:_domain", "function = find(node.op)",
+          'function = find(node.op) if node.op != "sqrt" else None', "clamp"),
     fault("the end of a domain is on the wrong side", "rewriting.domains:domain_ends", "(end - shift) / slope",
           "(end + shift) / slope", "shifted_root"),
     # -- what is stored: storing.py, derivation.py

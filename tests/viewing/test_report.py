@@ -11,6 +11,7 @@ from transformula.errors import InputError, ModelFileError
 from transformula.kernel.check import Verification
 from transformula.kernel.claim import Certificate
 from transformula.viewing.card import card
+from transformula.viewing.circuit_view import Item
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.page import page
 from transformula.viewing.report import report_page, write_report
@@ -129,6 +130,13 @@ def test_sections_by_construction(shelf):
     assert "2 positions" in words["sequence"] and "asked by position 1" in words["sequence"]
     assert "cells" in words["partition"] and "tokens, of which" in words["cells"]
     assert "zero, not small" in words["polynomial"] and "zero, not small" not in words["approximation"]
+
+
+def test_what_was_rounded_away_from_zero_is_shown_as_zero():
+    """Ranges are rounded outwards: an exact 0 may become a subnormal number."""
+    ends = [(1.482e-323, 4.0), (-0.0, 1.0), (-2.0, 5e-324), (1e-9, 1.0), (5e-324, 1e-323)]
+    shown = [Item("w", "ReLU", 2, "ReLU(u)", "x", ("x",), "x", pair).range for pair in ends]
+    assert shown == ["0..4", "0..1", "-2..0", "1e-09..1", "4.941e-324..9.881e-324"]
 
 
 def test_slider_data_is_attention(shelf):

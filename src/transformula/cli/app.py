@@ -11,6 +11,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from transformula.cli.batch import batch_command
+from transformula.cli.compare import compare_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
@@ -18,6 +20,7 @@ from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
 from transformula.cli.report import report_command
 from transformula.cli.reproduce import reproduce_command
+from transformula.cli.working import Jobs, Scheduler, lent_workers
 from transformula.constructions.registry import OFFERED
 from transformula.errors import InputError
 from transformula.saving import STDOUT, check_folder, write_file
@@ -101,6 +104,8 @@ def compile_command(
         Optional[float], typer.Option(help="Seconds after which the search ends with what is proven by then.")
     ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Compile a formula into a Transformer and prove how close it is."""
@@ -116,8 +121,8 @@ def compile_command(
     if out is not None:
         check_folder(out)
     text = given[0] if len(given) == 1 else given
-    with progress_bar(quiet=json), interruptible():
-        shaped = parse_shape(shape)
+    shaped = parse_shape(shape)
+    with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
     if out is not None:
         model.save(out)
@@ -130,6 +135,8 @@ def compile_command(
 def verify(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
@@ -137,7 +144,7 @@ def verify(
     from transformula.proofs import verify_folder
 
     start = time.perf_counter()
-    with progress_bar(quiet=json):
+    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
         from transformula.exporting.onnx_files import onnx_differences
@@ -214,6 +221,8 @@ def show(
     Output(json).sections(sections)
 
 
+app.command("batch")(batch_command)
+app.command("compare", context_settings={"ignore_unknown_options": True})(compare_command)
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)

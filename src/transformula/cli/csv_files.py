@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -23,12 +24,28 @@ _DELIMITERS = ("\t", ";", ",")
 
 @dataclass(frozen=True)
 class CsvFile:
-    """An open table: its column names and its rows, each with the line it ends on."""
+    """An open table: its column names, and the lines below them."""
 
     name: str
     header: list[str]
     delimiter: str
-    rows: Iterator[Row]
+    text: Iterator[str]
+    above: int  # lines of the header
+
+    @cached_property
+    def rows(self) -> Iterator[Row]:
+        """The rows that are left, each with the line it ends on."""
+        return self.rows_of((), 0)
+
+    def rows_of(self, lines: Iterable[str], skipped: int) -> Iterator[Row]:
+        """The rows of lines that were taken from the text, after so many others, and of those that are left."""
+        before = self.above + skipped
+        for line, row in _lines(chain(lines, self.text), self.name, self.delimiter, before):
+            if not row:
+                raise PointError(f"{self.name}, line {line}: the line is blank")
+            if len(row) != len(self.header):
+                raise PointError(f"{self.name}, line {line}: {len(row)} values for {len(self.header)} columns")
+            yield line, row
 
     def columns(self, names: Iterable[str]) -> list[int]:
         """Where the columns stand; refused if one is missing or stands there twice."""
@@ -85,38 +102,31 @@ def quoted(name: str) -> str:
 
 
 def _read(file: io.TextIOBase, name: str) -> CsvFile:
-    try:
-        first = file.readline()
-    except UnicodeDecodeError:
-        raise PointError(f"{name} is not a text file in UTF-8") from None
+    text = _decoded(file, name)
+    first = next(text, "")
     if not first.strip():
         raise PointError(f"{name} is empty: its first line must name the columns")
     delimiter = delimiter_of(first)
-    lines = _lines(chain([first], file), name, delimiter)
-    header = [cell.strip() for cell in next(lines)[1]]
-    return CsvFile(name, header, delimiter, _checked(lines, len(header), name))
+    above, header = next(_lines(chain([first], text), name, delimiter))
+    return CsvFile(name, [cell.strip() for cell in header], delimiter, text, above)
 
 
-def _lines(text: Iterator[str], name: str, delimiter: str) -> Iterator[Row]:
-    reader = csv.reader(text, delimiter=delimiter)
+def _decoded(file: io.TextIOBase, name: str) -> Iterator[str]:
     try:
-        for row in reader:
-            yield reader.line_num, row
+        yield from file
     except UnicodeDecodeError:
         raise PointError(f"{name} is not a text file in UTF-8") from None
-    except csv.Error as error:
-        raise PointError(f"{name}, line {reader.line_num}: {error}") from None
     except OSError as error:
         raise PointError(f"cannot read {name}: {error.strerror}") from None
 
 
-def _checked(lines: Iterator[Row], width: int, name: str) -> Iterator[Row]:
-    for line, row in lines:
-        if not row:
-            raise PointError(f"{name}, line {line}: the line is blank")
-        if len(row) != width:
-            raise PointError(f"{name}, line {line}: {len(row)} values for {width} columns")
-        yield line, row
+def _lines(text: Iterator[str], name: str, delimiter: str, before: int = 0) -> Iterator[Row]:
+    reader = csv.reader(text, delimiter=delimiter)
+    try:
+        for row in reader:
+            yield before + reader.line_num, row
+    except csv.Error as error:
+        raise PointError(f"{name}, line {before + reader.line_num}: {error}") from None
 
 
 def not_a_number(cell: str) -> str:

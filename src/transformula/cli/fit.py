@@ -1,90 +1,33 @@
-"""``transformula fit``: a CSV file in, a learned polynomial and its Transformer out."""
+"""``transformula fit``: a table in, a learned polynomial and its Transformer out."""
 
 from __future__ import annotations
 
 import math
-import shlex
-import sys
+import os
 import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from transformula.cli.csv_files import CsvFile, Row, not_a_number, open_csv, quoted
+from transformula.cli.csv_files import quoted
 from transformula.cli.output import Output
-from transformula.errors import InputError, PointError
+from transformula.cli.table_files import find_table
+from transformula.errors import InputError
 from transformula.optional import require
 
 _SHOWN = 800  # characters of a formula on the terminal
 
 
-@dataclass(frozen=True)
-class TrainingTable:
-    """Numbers of a CSV file: X is rows × names, y the target column."""
-
-    names: list[str]
-    X: Any
-    y: Any
-
-
-def read_table(source: Path, target: str, drop: list[str]) -> TrainingTable:
-    """Read a CSV file with a header; what cannot be used is named with its line."""
-    import numpy as np
-
-    with open_csv(source) as file:
-        columns = _columns(file, target, drop)
-        rows = [_numbers(row, file, columns, target) for row in file.rows]
-    if len(rows) < 2:
-        raise PointError(f"{file.name} has {len(rows)} rows of numbers; at least 2 are needed to fit")
-    table = np.array(rows)
-    return TrainingTable([file.header[c] for c in columns[:-1]], table[:, :-1], table[:, -1])
-
-
-def _columns(file: CsvFile, target: str, drop: list[str]) -> list[int]:
-    """Indices of the inputs, then of the target."""
-    file.columns([target, *drop, *file.header])
-    if "" in file.header:
-        raise PointError(f"{file.name} has a column without a name")
-    inputs = [name for name in file.header if name != target and name not in drop]
-    if not inputs:
-        raise PointError(f"{file.name} has no column beside {quoted(target)}")
-    return file.columns([*inputs, target])
-
-
-def _numbers(row: Row, file: CsvFile, columns: list[int], target: str) -> list[float]:
-    line, cells = row
-    numbers = []
-    for column in columns:
-        text, name = cells[column].strip(), file.header[column]
-        try:
-            value = float(text)
-        except ValueError:
-            place = f"{file.name}, line {line}: {quoted(name)} {not_a_number(text)}"
-            raise PointError(f"{place} {_advice(name, target, text)}") from None
-        if not math.isfinite(value):
-            raise PointError(f"{file.name}, line {line}: {quoted(name)} is {text}, not a finite number")
-        numbers.append(value)
-    return numbers
-
-
-def _advice(name: str, target: str, text: str) -> str:
-    if name != target:
-        return f"(leave a column out with --drop {shlex.quote(name)})"
-    if not text:
-        return "(remove the rows without a target)"
-    return (
-        "(fit predicts numbers: write two classes as 0 and 1, or use PolynomialTransformerClassifier "
-        "from Python for any number of classes)"
-    )
-
-
 def fit_command(
     data: Annotated[
-        Path, typer.Argument(help="A CSV file (comma, semicolon or tab) whose first line names the columns.")
+        str,
+        typer.Argument(
+            help="A CSV file (comma, semicolon or tab) whose first line names the columns, a Parquet file, a folder of "
+            "them, or a pattern such as 'data/*.parquet'."
+        ),
     ],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     degree: Annotated[int, typer.Option(help="Degree of the polynomial.")] = 3,
@@ -95,6 +38,16 @@ def fit_command(
         float, typer.Option(help="Widen the box around all rows by this share of its width, on both sides.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the solver.")] = 0,
+    epochs: Annotated[Optional[int], typer.Option(help="sgd, adam: passes over the rows.")] = None,
+    batch_size: Annotated[int, typer.Option(help="sgd, adam: rows of a step, of all processes together.")] = 256,
+    checkpoint: Annotated[
+        Optional[Path],
+        typer.Option(help="sgd, adam: a file to save to; if it is there, training goes on from it."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that work on the parts of a table.")] = 1,
+    scheduler: Annotated[
+        Optional[str], typer.Option(help="A Dask cluster that works on the parts, like tcp://10.0.0.1:8786.")
+    ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the Transformer in.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -110,8 +63,18 @@ def fit_command(
         raise InputError(f"--margin must be 0 or more, not {margin}")
     if not 0 <= seed <= MAX_SEED:
         raise InputError(f"--seed must be from 0 to {MAX_SEED}, not {seed}")
-    table = read_table(data, target, list(drop or []))
-    facts, model, box = _fit(table, degree, solver, test, seed, margin)
+    from transformula.cli.fitting import Wanted, fit_table
+    from transformula.learning.parts import ReadParts
+
+    if (epochs is not None or checkpoint is not None) and solver not in ("sgd", "adam"):
+        raise InputError(f"--epochs and --checkpoint are for --solver sgd or adam, not for {solver}")
+    table = find_table(data, target, list(drop or []))
+    training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
+    with _workers(jobs, scheduler) as workers:
+        parts = ReadParts(len(table.names), 1, table.readers, workers)
+        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin, training, json))
+    if getattr(workers, "rank", 0):
+        return  # the first of torchrun's processes writes and speaks
     facts = {"target": target, "columns": columns_of(table.names)} | facts
     if out is not None:
         from transformula.viewing.describe import summary
@@ -125,66 +88,19 @@ def fit_command(
     Output(json).facts(facts if json else _for_people(facts), title="fitted", hint=hint)
 
 
-def _fit(
-    table: TrainingTable, degree: int, solver: str, test: float, seed: int, margin: float
-) -> tuple[dict[str, Any], Any, Any]:
-    """The facts, the fitted estimator, and the box around all rows."""
-    import numpy as np
+def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
+    """Who works on the parts: this process alone (None), those that were asked for, or torchrun's."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        if jobs != 1 or scheduler is not None:
+            raise InputError("torchrun has started the processes: give no --jobs and no --scheduler beside it")
+        from transformula.learning.ranks import joined
 
-    from transformula.learning import PolynomialTransformerRegressor
-    from transformula.learning.columns import columns_of
-    from transformula.learning.rows import Range
-    from transformula.learning.scoring import scores_of
-    from transformula.learning.writing import range_box
+        return joined()
+    if jobs == 1 and scheduler is None:
+        return nullcontext()
+    from transformula.scaling import opened_engine
 
-    order = np.random.default_rng(seed).permutation(len(table.y))
-    held = round(test * len(order))
-    if test > 0 and not 1 <= held <= len(order) - 2:
-        raise InputError(f"--test {test} of {len(order)} rows leaves too few to fit or to score")
-    train, rest = order[held:], order[:held]
-    model = PolynomialTransformerRegressor(degree, solver, random_state=seed, verbose=True)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            model.fit(table.X[train], table.y[train])
-        except (ValueError, FloatingPointError) as error:
-            raise InputError(str(error)) from None
-        model.feature_names_in_ = np.array(table.names, dtype=object)
-        box = range_box(list(columns_of(table.names)), Range.of(table.X).widened(margin))
-        compared = _compare(model, table, train, rest) if held else None
-        facts: dict[str, Any] = {
-            "rows": len(train),
-            "held_out_rows": len(rest),
-            "solver": model.solver_,
-            "degree": model.degree_,
-            "terms": model.n_terms_,
-            "r2_training": scores_of(table.y[train], model.fitted_.predict(table.X[train])[:, 0])["r2"],
-            "r2_held_out": compared and compared["this fit"]["r2"],
-            "held_out": compared,
-            "formula": model.to_formula(tolerance=1e-4, box=box),
-        }
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
-    return facts, model, box
-
-
-def _compare(model: Any, table: TrainingTable, train: Any, rest: Any) -> Any:
-    """Scores on the held-out rows; says so where a linear model is clearly better."""
-    from transformula.learning.scoring import LINEAR, THIS_FIT, clearly_worse, predictions, score_all
-
-    fitted = model.fitted_.predict(table.X[rest])[:, 0]  # no check of names: it was fitted on plain arrays
-    predicted = predictions(fitted, (table.X[train], table.y[train]), table.X[rest])
-    scores = score_all(table.y[rest], predicted)
-    if clearly_worse(table.y[rest], predicted[THIS_FIT], predicted[LINEAR]):
-        better, here = scores[LINEAR]["rmse"], scores[THIS_FIT]["rmse"]
-        warnings.warn(
-            f"a linear model is better on the held-out rows (RMSE {better:.4g} against {here:.4g}): "
-            "use --solver auto or --degree 1",
-            UserWarning,
-            stacklevel=2,
-        )
-    return scores
+    return opened_engine(None if jobs == 1 else jobs, scheduler)
 
 
 def _for_people(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,18 @@ class Output:
             return
         for title, facts in sections.items():
             self._list(title, facts)
+
+    def table(self, facts: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Rows under titles, numbers to the right; with --json the facts instead."""
+        if self.as_json:
+            self._json(facts)
+            return
+        cells = [list(columns), *([_text(v) if v is not None else "" for v in row] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        numbers = [all(isinstance(row[k], (int, float)) or row[k] is None for row in rows) for k in range(len(columns))]
+        for line in cells:
+            parts = zip(line, widths, numbers, strict=True)
+            print("  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in parts).rstrip())
 
     def values(self, facts: Mapping[str, Any]) -> None:
         """Numbers, one a line, with the bound beside them on stderr, and whether it is proven or only claimed."""

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from transformula.constructions.lattice import compositions
 from transformula.constructions.polynomial import weights_from_terms
-from transformula.constructions.tables.threads import one_thread
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import Expr
 from transformula.kernel.weights import Weights, to_rational
+from transformula.threads import one_thread
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]

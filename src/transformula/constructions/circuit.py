@@ -30,7 +30,6 @@ from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.ready import ready_square
-from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.kernel import circuits as stored
@@ -52,6 +51,7 @@ from transformula.searching.finder import Finder
 from transformula.searching.ground import Prepared, prepared, proven_signs
 from transformula.searching.parts import cut_parts
 from transformula.searching.wires import WireSearch
+from transformula.threads import one_thread
 
 
 class Split(NamedTuple):

@@ -20,12 +20,12 @@ from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
 from transformula.constructions.tables.table import Table
-from transformula.constructions.tables.threads import one_thread
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate, evaluate_accurately
 from transformula.kernel.boxes import Formula
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared
+from transformula.threads import one_thread
 
 #: What part of the tolerance the solver may use; the next one is tried if the proof does not close.
 _SHARES = (1.0, 0.6, 0.3)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
-from transformula.kernel.expression import FUNCTIONS
+from transformula.kernel.definitions import ALIASES, known
+from transformula.kernel.expression import RESERVED
 
-_CALLED = re.compile(rf"\b({'|'.join(FUNCTIONS)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
+_CALLED = re.compile(rf"\b({'|'.join(RESERVED)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
 _EULER = re.compile(r"(?<![\w.])e(?!\w)", re.ASCII)
 _TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
 _BARS = re.compile(r"\|([^|]+)\|")
-#: Names that other languages use.
-_NAMES = {"ln": "log", "arctan": "atan", "arcsin": "asin", "arccos": "acos", "power": "**", "pow": "**"}
+_BEFORE_BRACKET = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(", re.ASCII)
 
 
 def hint(given: object, variables: Iterable[str]) -> str:
@@ -33,9 +34,10 @@ def _hints(text: str, names: set[str]) -> Iterator[str]:
         yield f"write {found[1]}({found[2]})"
     if "e" not in names and _EULER.search(text):
         yield "write E or exp(...) for e"
-    for name, ours in _NAMES.items():
-        if name not in names and ours in (*FUNCTIONS, "**") and re.search(rf"\b{name}\s*\(", text):
-            yield f"write {ours} for {name}"
+    functions = (*known(), *ALIASES)
+    for name in _BEFORE_BRACKET.findall(text):
+        if name not in functions and name not in names and (near := get_close_matches(name, functions, 1, 0.7)):
+            yield f"the nearest function is {near[0]}"
     if found := _BARS.search(text):
         yield f"write abs({found[1].strip()[:40]})"
     found = _TIMES.search(text)

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from transformula.formulas.many_points import at_many
 from transformula.kernel.balls import Operations, enclose, integer_power, precision
 from transformula.kernel.expression import Expr, variables_of, walk
+from transformula.kernel.functions import function_of
 
 Floats = NDArray[np.float64]
 
 #: Points up to which Arb's accuracy costs less than a tenth of a second.
 ACCURATE_POINTS = 10_000
 
-_FUNCTIONS: dict[str, Any] = {
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "abs": np.abs,
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sinc": lambda u: np.sinc(u / np.pi),
-}  # fmt: skip
+#: Functions of the registry that NumPy knows by another name, or in other units; `math` knows some more.
+_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh"}
+_NAMES |= {"atanh": "arctanh"}
+_OTHERS: dict[str, Any] = {
+    "sinc": lambda u: np.sinc(u / np.pi),
+    **{name: np.vectorize(getattr(math, name), otypes=[float]) for name in ("erf", "erfc")},
+}
+_FLOAT_BITS = 64
+
+
+def float_function(name: str) -> Callable[[Any], Any]:
+    """A function of the registry on floats: NumPy's, or else Arb's values rounded; nan where it is undefined.
+
+    Examples
+    --------
+    >>> float_function("exp")(0.0), float_function("gamma")(np.array([5.0, -1.0, -np.inf]))
+    (np.float64(1.0), array([24., nan, nan]))
+    """
+    if name in _OTHERS:
+        return _OTHERS[name]  # type: ignore[no-any-return]
+    known = getattr(np, _NAMES.get(name, name), None) if ":" not in name else None
+    return known or partial(at_many, np.vectorize(partial(_by_arb, function_of(name).ball), otypes=[float]))
+
+
+def _by_arb(ball: Callable[[arb], arb], x: float) -> float:
+    with precision(_FLOAT_BITS):
+        return float(ball(arb(x)).mid())
 
 
 def evaluate(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:
@@ -63,7 +88,7 @@ def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
         return np.power(np.asarray(args[0], dtype=float), args[1])
     if op in ("min", "max"):
         return reduce(np.minimum if op == "min" else np.maximum, args)
-    return _FUNCTIONS[op](args[0])
+    return float_function(op)(args[0])
 
 
 def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:

@@ -84,7 +84,7 @@ class Box:
 def _check_interval(name: object, low: Expr, high: Expr) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BoxError(f"{name!r} is not a variable name: use letters, digits and _")
-    if name in ex.FUNCTIONS or name in ex.VARIADIC:
+    if name in ex.RESERVED:
         raise BoxError(f"{name} is a function: give the variable another name")
     with precision(_COMPARE_BITS):
         ends = enclose(low), enclose(high)

@@ -27,7 +27,7 @@ from transformula.kernel.algebra import Form
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.expression import Expr, substitute, variables_of, walk
-from transformula.kernel.functions import FUNCTIONS, domain_of
+from transformula.kernel.functions import domain_of, find
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.parsing import parse
@@ -60,8 +60,9 @@ def _follows(node: Expr, signs: NodeSigns) -> bool:
     u = node.args[domain.argument]
     if domain.low == domain.high == 0:  # a divisor
         return abs(signs.of(u)) == 2
-    above = domain.low is None or signs.of(_plus(u, -domain.low)) >= (2 if domain.open else 1)
-    return above and (domain.high is None or signs.of(_plus(ex.neg(u), domain.high)) >= 1)
+    least = 2 if domain.open else 1
+    above = domain.low is None or signs.of(_plus(u, -domain.low)) >= least
+    return above and (domain.high is None or signs.of(_plus(ex.neg(u), domain.high)) >= least)
 
 
 def _plus(expr: Expr, value: Fraction) -> Expr:
@@ -109,8 +110,8 @@ def is_analytic(expr: Expr) -> bool:
             fixed = not variables_of(node.args[1])
             good[node] = inside and fixed and bool(_constant(node.args[1]) != 0)
         else:
-            entire = op in FUNCTIONS and FUNCTIONS[op].analytic
-            good[node] = inside and (entire or op in ("variable", "add", "mul"))
+            function = find(op)
+            good[node] = inside and ((function is not None and function.analytic) or op in ("variable", "add", "mul"))
     return good[expr] and bool(variables_of(expr))
 
 

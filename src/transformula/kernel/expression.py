@@ -16,11 +16,12 @@ from typing import TypeVar
 from flint import fmpq
 
 from transformula.kernel.errors import FormulaError
-from transformula.kernel.functions import NAMES
+from transformula.kernel.functions import FUNCTIONS, RESERVED
 from transformula.kernel.work import spend
 
-#: Names of the functions of one argument, and of those of two or more.
-FUNCTIONS, VARIADIC = NAMES, ("min", "max")
+__all__ = ["FUNCTIONS", "RESERVED"]  # from here, too
+#: Names of functions of two arguments or more.
+VARIADIC = ("min", "max")
 CONSTANTS = ("pi", "E")
 
 #: Numbers wider than this are a typing mistake or an attack (9**9**9), not mathematics. Python refuses

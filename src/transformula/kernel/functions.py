@@ -1,14 +1,13 @@
 """The functions of one argument a formula may use: one entry each, and no table of them anywhere else.
 
-An entry says what a function does to a ball (`arb`; not finite outside the domain), to an interval with exact
-rational ends inside the domain, to a power series (both raise `SingularError`) and to a Taylor model, and where
-it is defined: between ``low`` and ``high``, without low itself if ``open_low``.
+An entry (`smooth.Function`) says where a function is defined and what it does to a ball, to an interval with exact
+rational ends, to a power series and to a Taylor model. The elementary ones bring their own of each; any other
+is made of its values and its Taylor coefficients by `smooth.from_taylor`. Functions of an order and an argument, such
+as besselj(2, u), have an entry for each order, called besselj:2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,6 @@ from transformula.kernel import function_series as series
 from transformula.kernel import univariate
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.function_ends import (
-    OnEnds,
     abs_ends,
     cut,
     monotone,
@@ -28,33 +26,25 @@ from transformula.kernel.function_ends import (
     tan_ends,
     wave_ends,
 )
-from transformula.kernel.models import Model
+from transformula.kernel.smooth import Function
+from transformula.kernel.special import FAMILIES, SPECIAL, member
 
 if TYPE_CHECKING:
     from transformula.kernel.expression import Expr
 
 
-@dataclass(frozen=True)
-class Function:
-    """One function; ``analytic`` on the whole real line, or with a ``kink`` inside its domain, or neither."""
-
-    name: str
-    ball: Callable[[arb], arb]
-    ends: OnEnds
-    series: Callable[[arb_series], arb_series]
-    model: Callable[[Model], Model]
-    low: Fraction | None = None
-    high: Fraction | None = None
-    open_low: bool = False
-    analytic: bool = False
-    kink: bool = False
-
-
 def function_of(name: str) -> Function:
     """The entry of a function; refuses one that is not known."""
-    if name not in FUNCTIONS:
+    found = find(name)
+    if found is None:
         raise RefutedError(f"there is no function called {name[:40]!r}")
-    return FUNCTIONS[name]
+    return found
+
+
+def find(name: str) -> Function | None:
+    """The entry of a function, or None."""
+    found = FUNCTIONS.get(name)
+    return member(name) if found is None and name.partition(":")[0] in FAMILIES else found
 
 
 def _sqrt(ball: arb) -> arb:
@@ -71,20 +61,19 @@ def _entry(name: str, ends: Any, series: Any, ball: Any = None, **more: Any) -> 
 
 
 _ZERO, _ONE, _UNIT = fmpq(0), fmpq(1), {"low": Fraction(-1), "high": Fraction(1)}
-#: Every function of one argument, in the order in which they are listed to a user.
-FUNCTIONS: dict[str, Function] = dict(
+_ELEMENTARY = dict(
     (
         _entry("sin", sin_ends, arb_series.sin, analytic=True),
         _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, analytic=True),
-        _entry("tan", tan_ends, lambda u: u.sin() * series.inverse(u.cos())),
-        _entry("asin", monotone(cut(arb.asin)), series.asin, **_UNIT),
-        _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), **_UNIT),
-        _entry("atan", monotone(arb.atan), arb_series.atan, analytic=True),
-        _entry("sinh", monotone(arb.sinh), lambda u: (u.exp() - (-u).exp()) / 2, analytic=True),
-        _entry("cosh", monotone(arb.cosh, _ZERO, _ONE), lambda u: (u.exp() + (-u).exp()) / 2, analytic=True),
-        _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), series.tanh, analytic=True),
-        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, analytic=True),
-        _entry("log", monotone(arb.log), lambda u: series.positive(u).log(), low=Fraction(0), open_low=True),
+        _entry("tan", tan_ends, lambda u: u.sin() * series.inverse(u.cos()), poles=True),
+        _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
+        _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
+        _entry("atan", monotone(arb.atan), arb_series.atan, analytic=True, odd=True),
+        _entry("sinh", monotone(arb.sinh), lambda u: (u.exp() - (-u).exp()) / 2, analytic=True, odd=True),
+        _entry("cosh", monotone(arb.cosh, _ZERO, _ONE), lambda u: (u.exp() + (-u).exp()) / 2, analytic=True, sign=2),
+        _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), series.tanh, analytic=True, odd=True),
+        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, analytic=True, sign=2),
+        _entry("log", monotone(arb.log), lambda u: series.positive(u).log(), low=Fraction(0), open=True),
         _entry(
             "sqrt",
             lambda a, b: root_ends(a, b, Fraction(1, 2)),
@@ -92,17 +81,20 @@ FUNCTIONS: dict[str, Function] = dict(
             _sqrt,
             low=Fraction(0),
         ),
-        _entry("abs", abs_ends, series.absolute, abs, kink=True),
+        _entry("abs", abs_ends, series.absolute, abs),
         _entry("sinc", sinc_ends, series.sinc, analytic=True),
     )
 )
-NAMES = tuple(FUNCTIONS)
+#: Every function of one argument, in the order in which they are listed to a user.
+FUNCTIONS: dict[str, Function] = _ELEMENTARY | {entry.name: entry for entry in SPECIAL}
+#: Names that no variable may have; those of the others are read as functions only before a bracket.
+RESERVED = (*_ELEMENTARY, "min", "max")
 
 
 class Domain(NamedTuple):
     """The condition under which a node is defined: low <= args[argument] <= high.
 
-    With ``open`` it is low < args[argument]; low = high = 0 with ``open`` means args[argument] != 0.
+    With ``open`` it is low < args[argument] < high; low = high = 0 with ``open`` means args[argument] != 0.
     """
 
     argument: int
@@ -114,8 +106,9 @@ class Domain(NamedTuple):
 def domain_of(node: Expr) -> Domain | None:
     """Where the argument of a node must lie, or None if any finite number will do.
 
-    tan has no entry: its domain is no interval. A power with an exponent that is not a number is read
-    as u > 0 (`intervals.range_of` also takes u >= 0 where the exponent is positive).
+    Not for a function with ``poles``: its domain is no interval, or has an end that is no fraction. A power with an
+    exponent that is not a number is read as u > 0 (`intervals.range_of` also takes u >= 0 where the exponent is
+    positive).
     """
     zero = Fraction(0)
     if node.op == "div":
@@ -125,7 +118,13 @@ def domain_of(node: Expr) -> Domain | None:
         if by is not None and by.denominator == 1:
             return Domain(0, zero, zero, True) if by < 0 else None
         return Domain(0, zero, None, by is None or by < 0)
-    found = FUNCTIONS.get(node.op)
-    return (
-        Domain(0, found.low, found.high, found.open_low) if found and (found.low, found.high) != (None, None) else None
-    )
+    found = find(node.op)
+    if found is None or found.poles or (found.low, found.high) == (None, None):
+        return None
+    return Domain(0, found.low, found.high, found.open)
+
+
+def is_open(node: Expr) -> bool:
+    """Whether a node may be undefined where its arguments are defined."""
+    found = find(node.op)
+    return domain_of(node) is not None or (found is not None and found.poles)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr
 from transformula.kernel.modelling import model_of, to_tensor
 from transformula.kernel.models import TINY, UP, Floats, U, boxes_of
+from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.tables import Table
 from transformula.kernel.work import spend
 
@@ -41,7 +43,7 @@ ORDERS = {2: 10, 3: 9, 4: 7}
 _PARTS = {2: 2, 3: 2, 4: 1}
 MAX_LEAVES = 400_000
 #: Numbers held at once: models of the weights, and what is formed for one chunk of boxes.
-_MOST_HELD, _CHUNK = 2**26, 2**23
+_MOST_HELD, _CHUNK = 2**26, 2**20
 
 
 class Bounds(NamedTuple):
@@ -69,26 +71,30 @@ def bounds_on(table: Table, function: Expr, names: Sequence[str], lower: Floats,
     """Bounds of abs(T - function) on boxes, shape (d, boxes), wherever the function is defined."""
     order, parts = ORDERS[len(names)], _PARTS[len(names)]
     sheets = Sheets(table, lower, upper, order)
-    chunks = []
     spend(lower.shape[1] * (0.03 * (parts * order) ** len(names) + 0.01 * order * table.values.size))
-    for part in sheets.chunks(parts):
-        centre, radius = boxes_of(lower[:, part], upper[:, part])
-        model = model_of(function, tuple(names), centre, radius, order)
-        terms, rest, rounding = sheets.table(part)
-        goal = to_tensor(model)
-        with np.errstate(all="ignore"):
-            difference = np.ascontiguousarray(terms - goal)
-            boxes = len(difference)
-            norm = (np.abs(terms) + np.abs(goal)).reshape(boxes, -1).sum(axis=1)
-            # once for the Bernstein coefficients, once for the subtraction: a unit roundoff is far less
-            rounding = (rounding + norm * UP * bernstein.ROUNDING * 2) * UP
-            wrong = (model.rest + rest + rounding) * UP + TINY
-            sizes = np.abs(bernstein.coefficients(difference, parts)).reshape(boxes, -1)
-            error = (sizes.max(axis=1) + wrong) * UP
-            reached = np.maximum(sizes[:, 0], np.abs(difference.reshape(boxes, -1)[:, 0])) - wrong
-        error[~np.isfinite(error)] = math.inf
-        chunks.append((error, rounding, model.rest, np.where(np.isfinite(reached), reached, 0.0)))
-    return Bounds(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
+    common = function, tuple(names), order, parts
+    chunks = [(sheets.on(p), *common, lower[:, p], upper[:, p]) for p in sheets.chunks(parts)]
+    return Bounds(*in_parts(_bounds, chunks))
+
+
+def _bounds(chunk: Part) -> Floats:
+    """The rows of `Bounds` for the boxes of a chunk."""
+    sheets, function, names, order, parts, lower, upper = chunk
+    model = model_of(function, names, *boxes_of(lower, upper), order)
+    terms, rest, rounding = sheets.table(slice(None))
+    goal = to_tensor(model)
+    with np.errstate(all="ignore"):
+        difference = np.ascontiguousarray(terms - goal)
+        boxes = len(difference)
+        norm = (np.abs(terms) + np.abs(goal)).reshape(boxes, -1).sum(axis=1)
+        # once for the Bernstein coefficients, once for the subtraction: a unit roundoff is far less
+        rounding = (rounding + norm * UP * bernstein.ROUNDING * 2) * UP
+        wrong = (model.rest + rest + rounding) * UP + TINY
+        sizes = np.abs(bernstein.coefficients(difference, parts)).reshape(boxes, -1)
+        error = (sizes.max(axis=1) + wrong) * UP
+        reached = np.maximum(sizes[:, 0], np.abs(difference.reshape(boxes, -1)[:, 0])) - wrong
+    error[~np.isfinite(error)] = math.inf
+    return np.stack([error, rounding, model.rest, np.where(np.isfinite(reached), reached, 0.0)])
 
 
 class Sheets:
@@ -118,6 +124,12 @@ class Sheets:
         inner = self.order * self.values.size // min(shape) + self.order ** (d - 1) * max(shape)
         step = max(1, min(4096, _CHUNK // max(inner, (parts * self.order) ** d)))
         return [slice(k, k + step) for k in range(0, boxes, step)]
+
+    def on(self, part: slice) -> Sheets:
+        """The same for some of the boxes."""
+        some = copy(self)
+        some.index = [index[part] for index in self.index]
+        return some
 
     def table(self, part: slice) -> tuple[Floats, Floats, Floats]:
         """Coefficients, shape (boxes, K, .., K), bounds of what they leave out, and of rounding."""

@@ -41,7 +41,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.slopes import SlopePieces, oscillation
 from transformula.kernel.softmax import Arithmetic, rounding_bound
-from transformula.kernel.tables import MAX_PIECES, Table, TablePieces
+from transformula.kernel.tables import MAX_PIECES, Table, TablePieces, lattice
 from transformula.kernel.wires import HeadTable
 from transformula.kernel.work import spend
 
@@ -96,19 +96,10 @@ def as_table(head: HeadTable) -> Table:
         return Table((head.slopes[:, 0],), (head.offsets[:, 0],), head.values)
     if axes > MAX_AXES:
         raise RefutedError(f"a table has over {MAX_AXES} axes")
-    pairs = [
-        np.unique(np.stack([head.slopes[:, k], head.offsets[:, k]]), axis=1, return_inverse=True) for k in range(axes)
-    ]
-    shape = tuple(found.shape[1] for found, _ in pairs)
-    if math.prod(shape) != len(head.values):
+    grid = lattice(head.slopes, head.offsets)
+    if grid is None:
         raise RefutedError("a table's tokens do not form a grid")
-    place = np.ravel_multi_index(tuple(inverse.ravel() for _, inverse in pairs), shape)
-    if len(np.unique(place)) != len(head.values):
-        raise RefutedError("a table's tokens do not form a grid")
-    values = np.empty_like(head.values)
-    values[place] = head.values
-    slopes, offsets = (tuple(found[row] for found, _ in pairs) for row in (0, 1))
-    return Table(slopes, offsets, values.reshape(shape))
+    return Table(grid.slopes, grid.offsets, grid.arranged(head.values))
 
 
 class HeadProofs:

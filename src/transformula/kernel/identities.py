@@ -10,8 +10,8 @@ H they are split into cases (`powers`).
 * u**v = exp(v log u) if u > 0 is known.
 * With p = n/d: the atom s = sinc(p)/d, even in p, gives sinc(p) = d s and sin(p) = n s; cos(p) is even, with
   cos(p)**2 = 1 - n**2 s**2; tan = sin/cos. tan(pi/4 + z/2) = (1 + sin z)/cos z = sqrt(1 + t**2) + t for
-  z = atan t, and so for -z, -t. sinh, cosh, tanh are quotients of exp; asin, atan are odd; acos = pi/2 - asin.
-* Anything else is an atom of its name and its arguments' forms.
+  z = atan t, and so for -z, -t. sinh, cosh, tanh are quotients of exp; acos = pi/2 - asin.
+* Anything else is an atom of its name and its arguments' forms; of minus the argument if it is odd.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from flint import fmpq
 
 from transformula.kernel.algebra import Form
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.functions import function_of
 from transformula.kernel.powers import Powers, leading, prime_powers
 
 #: exp(c t) is a power of exp(t/k) for c = p/k up to this; beyond, c stays inside.
@@ -35,9 +35,7 @@ class Identities(Powers):
 
     def call(self, name: str, form: Form) -> Form:
         """A function of a form."""
-        if name not in _RULES:
-            raise RefutedError(f"there is no function called {name[:40]!r}")
-        return self.magnitude(form) if name == "abs" else self._split(name, form, _RULES[name])
+        return self.magnitude(form) if name == "abs" else self._split(name, form, _RULES.get(name) or _opaque(name))
 
     def raised(self, base: Form, exponent: Form) -> Form:
         """base**exponent."""
@@ -146,6 +144,11 @@ class Identities(Powers):
         return (e * e + self.constant(sign)) * self.inverse(below)
 
 
+def _opaque(name: str) -> Callable[[Identities, Form], Form]:
+    odd = function_of(name).odd
+    return lambda a, p: a.odd(name, p) if odd else a.atom(name, (p,))
+
+
 _RULES: dict[str, Callable[[Identities, Form], Form]] = {
     "exp": Identities.exp,
     "log": Identities.log,
@@ -158,7 +161,5 @@ _RULES: dict[str, Callable[[Identities, Form], Form]] = {
     "sinh": lambda a, p: a.hyperbolic(p, -1, False),
     "cosh": lambda a, p: a.hyperbolic(p, 1, False),
     "tanh": lambda a, p: a.hyperbolic(p, -1, True),
-    "asin": lambda a, p: a.odd("asin", p),
-    "atan": lambda a, p: a.odd("atan", p),
     "acos": lambda a, p: a.pi * a.constant(fmpq(1, 2)) - a.odd("asin", p),
 }

@@ -173,9 +173,13 @@ def _apply(node: Expr, args: list[Ends], where: _Where) -> Ends:
     if function.low is None and function.high is None:
         return function.ends(*args[0])
     low, high = _inside(node, args[0], function.low, function.high, where)
-    if function.open_low and function.low is not None and not low > to_fmpq(function.low):
+    if function.open and (_is(low, function.low) or _is(high, function.high)):
         raise UndefinedError(node, certain=low == high)
     return function.ends(low, high)
+
+
+def _is(end: fmpq, limit: Fraction | None) -> bool:
+    return limit is not None and bool(end == to_fmpq(limit))
 
 
 def _inside(node: Expr, ends: Ends, least: Fraction | None, most: Fraction | None, where: _Where) -> Ends:

@@ -18,6 +18,7 @@ from transformula.kernel.balls import Operations, enclose, precision, round_up
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr, fold, walk, weight
 from transformula.kernel.models import TINY, UP, Floats, Model, boxes_of, constant_model, layout, variable_model
+from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.work import spend
 
 #: Boxes at a time, and coefficients (of all nodes together) held at a time.
@@ -81,11 +82,14 @@ def models_on(
     expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int
 ) -> Iterator[tuple[slice, Model]]:
     """The Taylor models on many boxes (d, boxes), a few at a time."""
+    for part in _steps(expr, variables, lower.shape[1], order):
+        yield part, model_of(expr, variables, *boxes_of(lower[:, part], upper[:, part]), order)
+
+
+def _steps(expr: Expr, variables: Sequence[str], boxes: int, order: int) -> list[slice]:
     step = _MOST_COEFFICIENTS // (sum(1 for _ in walk(expr)) * layout(len(variables), order).terms)
     step = min(max(step, 1), _MOST_BOXES)
-    for start in range(0, lower.shape[1], step):
-        part = slice(start, start + step)
-        yield part, model_of(expr, variables, *boxes_of(lower[:, part], upper[:, part]), order)
+    return [slice(start, start + step) for start in range(0, boxes, step)]
 
 
 def model_range(model: Model) -> tuple[Floats, Floats]:
@@ -107,7 +111,11 @@ def enclose_ranges(
     expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int = 4
 ) -> tuple[Floats, Floats]:
     """Proven ranges on many boxes (d, boxes), at the points where it is defined; infinite if it may be unbounded."""
-    low, high = np.empty((2, lower.shape[1]))
-    for part, model in models_on(expr, variables, lower, upper, order):
-        low[part], high[part] = model_range(model)
-    return low, high
+    steps = _steps(expr, variables, lower.shape[1], order)
+    found = in_parts(_ranges, [(expr, tuple(variables), order, lower[:, p], upper[:, p]) for p in steps])
+    return found[0], found[1]
+
+
+def _ranges(part: Part) -> Floats:
+    expr, variables, order, lower, upper = part
+    return np.stack(model_range(model_of(expr, variables, *boxes_of(lower, upper), order)))

@@ -14,12 +14,9 @@ from collections.abc import Mapping
 from transformula.kernel.algebra import Form
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr, walk
+from transformula.kernel.functions import find
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.work import spend
-
-#: What is > 0 or >= 0 whatever its argument, and functions that have the sign of their argument.
-_POSITIVE = {"constant": 2, "exp": 2, "cosh": 2, "acos": 1}
-_ODD = ("sinh", "tanh", "atan", "asin")
 
 
 class NodeSigns:
@@ -67,7 +64,10 @@ class NodeSigns:
             return max(abs(args[0]), 1)
         if op in ("min", "max"):
             return min(args) if op == "min" else max(args)
-        return args[0] if op in _ODD else _POSITIVE.get(op, 0)
+        function = find(op)
+        if function is None:
+            return 2 if op == "constant" else 0
+        return args[0] if function.odd else function.sign
 
 
 def _direction(sign: int) -> int:

@@ -7,7 +7,9 @@ overflows at about 3,000 of them; the grammar below keeps sums and products flat
     product = unary (("*" | "/") unary)*
     unary   = ("+" | "-") unary | power
     power   = atom ["**" unary]              right associative, -x**2 is -(x**2)
-    atom    = number | name | name "(" sum ("," sum)* ")" | "(" sum ")"
+    atom    = number | name | name "(" sum ("," sum)* ")" | "(" sum ")" | pieces
+    pieces  = "where(" test "," sum "," sum ")" | "Piecewise(" ("(" sum "," test ")" ",")+ "(" sum ", True))"
+    test    = sum ("<" | "<=" | ">" | ">=") sum
 
 Decimals are exact: 0.1 is 1/10. Names such as ``#w12`` stand for quantities of a circuit in evidence. They
 are read only where they are declared, and no box can declare them.
@@ -18,10 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from fractions import Fraction
+from functools import lru_cache
 
 from transformula.kernel import expression as ex
+from transformula.kernel.definitions import ALIASES, JUMPING, PIECEWISE, known, written_out
 from transformula.kernel.errors import FormulaError
-from transformula.kernel.expression import Expr
+from transformula.kernel.expression import Expr, fold
+from transformula.kernel.pieces import where
 from transformula.kernel.work import spend
 
 MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
@@ -30,7 +35,7 @@ MAX_DECIMAL_EXPONENT = 5_000
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[-+*/(),]))",
+    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[<>]=?|[-+*/(),]))",
     re.ASCII,
 )
 
@@ -40,12 +45,21 @@ def parse(text: str, variables: Collection[str] | None = None) -> Expr:
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
     spend(4 * len(text))
-    return _Parser(text, variables).parse()
+    parser = _Parser(text, variables)
+    expr = parser.parse()
+    if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:
+        raise FormulaError("the formula is too long once its functions are written out")
+    return expr
 
 
 def parse_constant(text: str) -> Expr:
     """An expression without variables, such as an interval's end."""
     return parse(text, ())
+
+
+@lru_cache(maxsize=256)
+def _definition(text: str) -> Expr:
+    return parse(text, ("u", "v"))
 
 
 class _Parser:
@@ -54,6 +68,7 @@ class _Parser:
             raise FormulaError(f"the formula has {len(text)} characters; at most {MAX_LENGTH}")
         self.text, self.variables = text, variables
         self.index = self.depth = 0
+        self.longer = False  # definitions repeat their arguments
         self.tokens: list[tuple[str, str, int]] = []
         position, end = 0, len(text.rstrip())
         while position < end:
@@ -140,8 +155,7 @@ class _Parser:
         return self._closed(self._nested(self._sum))
 
     def _closed(self, inner: Expr) -> Expr:
-        if not self._accept(")"):
-            raise self._error("a ')' is missing")
+        self._expect(")")
         return inner
 
     def _exact(self, token: str, position: int) -> Fraction:
@@ -153,18 +167,58 @@ class _Parser:
         return Fraction(token)
 
     def _call(self, name: str, position: int) -> Expr:
-        known = (*ex.FUNCTIONS, *ex.VARIADIC)
-        if name not in known:
-            raise self._error(f"unknown function {name[:40]!r} (known: {' '.join(known)})", position)
+        name = ALIASES.get(name, name)
+        if name in JUMPING:
+            raise self._error(f"{name} jumps, and only continuous functions can be compiled; it stands", position)
+        if name in PIECEWISE:
+            self.longer = True
+            return self._where() if name == "where" else self._piecewise()
+        if name not in known():
+            raise self._error(f"unknown function {name[:40]!r}", position)
         args = [self._nested(self._sum)]
         while self._accept(","):
             args.append(self._nested(self._sum))
         self._closed(args[-1])
-        if name in ex.FUNCTIONS and len(args) != 1:
-            raise self._error(f"{name} takes one argument, not {len(args)}", position)
-        if name in ex.VARIADIC and len(args) < 2:
-            raise self._error(f"{name} takes two arguments or more", position)
-        return ex.call(name, *args)
+        self.longer |= name not in ex.FUNCTIONS and name not in ex.VARIADIC
+        try:
+            return written_out(name, args, _definition)
+        except FormulaError as error:
+            raise self._error(str(error), position) from None
+
+    def _where(self) -> Expr:
+        test = self._test()
+        a, b = self._after(","), self._after(",")
+        return where(*test, a, self._closed(b))
+
+    def _piecewise(self) -> Expr:
+        """As where of the first piece, and of what follows it."""
+        pieces = []
+        while True:
+            value = self._after("(")
+            self._expect(",")
+            if self.tokens[self.index : self.index + 1] and self.tokens[self.index][1] == "True":
+                self.index += 1
+                break
+            pieces.append((self._test(), self._closed(value)))
+            self._expect(",")
+        self._closed(self._closed(value))
+        for test, piece in reversed(pieces):
+            value = where(*test, piece, value)
+        return value
+
+    def _test(self) -> tuple[Expr, str, Expr]:
+        left, sign = self._nested(self._sum), self._accept("<", "<=", ">", ">=")
+        if sign is None:
+            raise self._error("a comparison such as x < 1 is missing")
+        return left, sign, self._nested(self._sum)
+
+    def _expect(self, symbol: str) -> None:
+        if not self._accept(symbol):
+            raise self._error(f"a {symbol!r} is missing")
+
+    def _after(self, symbol: str) -> Expr:
+        self._expect(symbol)
+        return self._nested(self._sum)
 
     def _name(self, name: str) -> Expr:
         if self.variables is not None and name in self.variables:

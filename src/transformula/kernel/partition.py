@@ -68,7 +68,7 @@ def partition_bound(
         bound = near + arb(2) ** -far_bits * (size + largest) + outside
         u = form.unit_roundoff
         moved = score_error + u * (_largest_gap(table, ends) + 2 * score_error)
-        factor = (1 + 2 * EXP_ULPS * u) * moved.exp() - 1
+        factor = (1 + 2 * EXP_ULPS * u) ** len(names) * moved.exp() - 1  # one exp for each axis, or one in all
         if not factor < 0.5:
             raise NotProvenError(f"the scores are too large for {form.name}: cells would blur")
         blur = factor / (1 - factor) * 2 * bound

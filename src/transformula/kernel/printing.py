@@ -52,7 +52,8 @@ def _render(expr: Expr, args: list[_Text]) -> _Text:
         return f"{_wrap(args[0], _PRODUCT)}/{_wrap(args[1], _POWER)}", _QUOTIENT
     if op == "pow":
         return f"{_wrap(args[0], _ATOM)}**{_wrap(args[1], _POWER)}", _POWER
-    return f"{op}({', '.join(text for text, _ in args)})", _ATOM
+    name, _, order = op.partition(":")
+    return f"{name}({', '.join([order] * bool(order) + [text for text, _ in args])})", _ATOM
 
 
 def _number_text(value: Fraction) -> _Text:

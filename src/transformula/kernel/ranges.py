@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from transformula.kernel.balls import float_above, float_below, from_float
 from transformula.kernel.errors import NotProvenError
 from transformula.kernel.expression import Expr
-from transformula.kernel.functions import domain_of
+from transformula.kernel.functions import is_open
 from transformula.kernel.intervals import Ends, UndefinedError, corner_range, range_of, try_range
 from transformula.kernel.modelling import enclose_ranges
 from transformula.kernel.models import Floats
@@ -84,7 +84,7 @@ def open_nodes(expr: Expr, defined: Container[Expr] = ()) -> list[Expr]:
         if node in seen:
             continue
         seen.add(node)
-        if node not in defined and (node.op == "tan" or domain_of(node) is not None):
+        if node not in defined and is_open(node):
             found.append(node)
         else:
             stack += node.args

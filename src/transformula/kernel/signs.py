@@ -21,6 +21,7 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.algebra import Atom, Form, Ring
 from transformula.kernel.errors import RefutedError
+from transformula.kernel.functions import find
 from transformula.kernel.work import spend
 
 #: Longer polynomials are neither factored nor looked at term by term; the sum of the degrees is bounded, too, and
@@ -28,8 +29,8 @@ from transformula.kernel.work import spend
 MAX_FACTORED, MAX_DEGREES, MAX_DIFFICULTY = 400, 200, 8_000
 #: An argument with more H than this is not split into cases.
 MAX_SPLIT = 4
-#: Functions that are defined for every argument.
-_TOTAL = ("variable", "pi", "exp", "sinc", "cos", "atan", "step")
+#: Atoms that are no functions of the registry and are defined everywhere.
+_TOTAL = ("variable", "pi", "step")
 
 
 @dataclass
@@ -149,7 +150,9 @@ class SignedRing(Ring):
         kind = atom.kind.partition(":")[0]
         inside = self.sign(atom.args[0]) if kind in ("root", "log") else 0
         atom.sign = {"exp": 2, "pi": 2, "step": 1, "root": 2 if inside == 2 else 1}.get(kind, 0)
-        good = {"root": inside >= 1, "log": inside == 2}.get(kind, kind in _TOTAL)
+        function = find(atom.kind)
+        total = kind in _TOTAL or (function is not None and function.analytic)
+        good = {"root": inside >= 1, "log": inside == 2}.get(kind, total)
         atom.total = good and all(self.everywhere(f.num) and self.never_zero(f.den) for f in atom.args)
 
 

@@ -146,7 +146,9 @@ class Walk(Carrier):
         own = (own + lost).upper()
         slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
         steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
-        plain = self.network.blocks == 1 and any(found.arguments[0] == wire_form(i) for i in range(self.network.inputs))
+        first = next(iter(found.arguments[0].terms), -1)
+        given = 0 <= first < self.network.inputs and found.arguments[0] == wire_form(first)
+        plain = given and self.network.blocks == 1
         fresh, computed = self.heads.rounding(k, head, function, steepest, reach, rounding, own + moved, plain)
         total = (own + moved + arb(change)).upper()
         ends = (arb(values[0]) - total).lower(), (arb(values[1]) + total).upper()

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, arb_series, fmpq
+from numpy.typing import NDArray
 
 from transformula.kernel import bernstein
 from transformula.kernel.axes import Axis, leading
@@ -69,6 +70,33 @@ class Table:
             raise RefutedError(f"a table's values have shape {shape}, which does not fit its slopes and offsets")
         if any(a.dtype != np.float64 or not np.isfinite(a).all() for a in (*arrays, self.values)):
             raise RefutedError("a table holds something that is not a finite float64")
+
+
+class Lattice(NamedTuple):
+    """A full grid of tokens: slopes and offsets of each axis, and the place of each token among the values."""
+
+    slopes: tuple[NDArray[Any], ...]
+    offsets: tuple[NDArray[Any], ...]
+    place: NDArray[np.intp]
+
+    def arranged(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values, one row a token, with the axes of the grid first."""
+        ordered = np.empty_like(values)
+        ordered[self.place] = values
+        return ordered.reshape(*map(len, self.slopes), *values.shape[1:])
+
+
+def lattice(slopes: NDArray[Any], offsets: NDArray[Any]) -> Lattice | None:
+    """The grid that tokens form, tokens × axes, or None: each combination of its axes' lines must occur just once."""
+    lines = np.stack([slopes, offsets])
+    pairs = [np.unique(lines[:, :, k], axis=1, return_inverse=True) for k in range(slopes.shape[1])]
+    shape = tuple(found.shape[1] for found, _ in pairs)
+    if math.prod(shape) != len(slopes):
+        return None
+    place = np.ravel_multi_index(tuple(inverse.ravel() for _, inverse in pairs), shape)
+    if len(np.unique(place)) != len(slopes):
+        return None
+    return Lattice(tuple(found[0] for found, _ in pairs), tuple(found[1] for found, _ in pairs), place)
 
 
 def table_error(table: Table, function: Expr, names: Sequence[str], ends: Sequence[Ends], pieces: Any) -> float:

@@ -6,6 +6,7 @@ folder gets the same answer on every machine. What is too much work is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,3 +37,9 @@ def spend(work: float) -> None:
         meter[0] += work
         if not meter[0] <= meter[1]:
             raise RefutedError("to prove what this folder claims takes too much work")
+
+
+def left() -> float:
+    """How much work may still be done."""
+    meter = _spent.get()
+    return math.inf if meter is None else meter[1] - meter[0]

@@ -13,7 +13,7 @@ from transformula.formulas.boxes import box_of
 from transformula.kernel.boxes import Box
 from transformula.learning.columns import variable_names
 from transformula.learning.fitted import Fitted
-from transformula.learning.rows import Floats, Range
+from transformula.learning.rows import Floats, Range, refuse_dask
 from transformula.learning.writing import Writer, Written, range_box, transformer_of, write
 from transformula.model import Model
 
@@ -42,6 +42,7 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Floats:
         """Evaluate the polynomials, with a warning far outside the training range."""
         check_is_fitted(self)
+        refuse_dask(X, "give X.map_partitions(model.predict) the work, part by part")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         far = self.range_.far_outside(X)
         if far is not None:

@@ -14,7 +14,7 @@ from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.logistic import choose_design, fit_logistic
 from transformula.learning.options import check_options, fit_by_gradient
-from transformula.learning.rows import Floats, Range, Rows, merge_rows
+from transformula.learning.rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learning.solvers.exact import ExactFit
 from transformula.learning.solvers.features import all_terms, orthonormal_basis
 from transformula.learning.solving import Settings
@@ -115,6 +115,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         check_options(self)
+        refuse_dask(X, "give it X.compute() and y.compute()")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)

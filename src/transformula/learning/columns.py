@@ -38,7 +38,7 @@ def variable_names(given: Sequence[str] | None, count: int) -> list[str]:
         plain = "".join(c for c in plain if not unicodedata.combining(c))
         name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_") or "x"
         name = f"x{name}" if name[0].isdigit() else name
-        while name in ex.FUNCTIONS or name in ex.VARIADIC or name in ("pi", "E") or name in names:
+        while name in ex.RESERVED or name in ("pi", "E") or name in names:
             name += "_"
         names.append(name)
     return names

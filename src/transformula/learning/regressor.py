@@ -13,10 +13,14 @@ from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.options import check_init, check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
-from transformula.learning.solvers.exact import ExactFit, Gram
-from transformula.learning.solvers.features import all_terms, count_terms, orthonormal_basis
-from transformula.learning.solvers.penalty import Penalty
-from transformula.learning.solving import MOST_EXACT_TERMS, Settings, choose, solve
+from transformula.learning.solvers.exact import ExactFit
+from transformula.learning.solvers.features import all_terms, orthonormal_basis
+from transformula.learning.solving import Settings, choose, solve
+from transformula.learning.states import Split, Survey
+from transformula.learning.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact, survey_of
+from transformula.learning.tables import given_table
+
+_NOTHING_HELD = Split()
 
 
 def _streams(estimator: Any) -> bool:
@@ -43,7 +47,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     ridge : float, optional
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
         total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
-        better), by held-out rows for ``lowrank``, none for `partial_fit`.
+        better), by held-out rows for ``lowrank``.
     criterion : {"ebic", "bic", "holdout"}
         ``sparse``: what decides the number of terms.
     max_terms : int, optional
@@ -166,12 +170,18 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
 
         Parameters
         ----------
-        X : (rows, features) numbers.
+        X : (rows, features) numbers, also of Dask or Arrow: a closed form then reads them in parts, where they are.
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         check_options(self)
         check_init(self.init)
+        given = None if self.solver in ("sgd", "adam") else given_table(X, y, sample_weight)
+        if given is not None:
+            given.name(self)
+            self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
+            self._single = given.single
+            return self
         rows, self._single = regression_rows(self, X, y, sample_weight)
         self._forget_stream()
         self._set_range(Range.of(rows.X), rows.Y, rows.weight)
@@ -195,6 +205,32 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.fitted_ = Fitted(solver, found, columns)
         return self
 
+    def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
+        """Fit a table that is in parts, by a closed form, in a fixed number of passes.
+
+        Parameters
+        ----------
+        parts : Parts
+            The table, as `transformula.learning.parts` has it.
+        survey : Survey
+            What `streaming.survey_of` has found in the first pass over it.
+        split : Split
+            Which rows are held out, as for the survey; none by default.
+
+        Returns
+        -------
+        Streamed
+            The fit with the states it was solved from.
+        """
+        check_options(self)
+        self._forget_stream()
+        fit = fit_parts(parts, self.solver, self._settings(), survey, split)
+        self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
+        self.range_ = survey.range
+        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        self.solver_, self.degree_, self.fitted_ = fit.solver, fit.settings.degree, fit.fitted
+        return fit
+
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""
         scores = self._scores(X)
@@ -211,44 +247,30 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         check_options(self)
         if self.solver not in ("exact", "auto"):
             raise ValueError(f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once")
-        first = not hasattr(self, "_gram")
+        first = not hasattr(self, "_state")
         X, y = validate_data(
             self, X, y, reset=first, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
         )
         w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         self._single = np.ndim(y) == 1
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        here = Range.of(X)
         if first:
-            count = count_terms(X.shape[1], self.degree)
-            if count > MOST_EXACT_TERMS:
-                raise ValueError(
-                    f"{count} monomials of degree {self.degree} in {X.shape[1]} variables are too many for "
-                    f"partial_fit: at most {MOST_EXACT_TERMS}"
-                )
-            basis = orthonormal_basis(X, self.degree, w)
-            self._gram = Gram(all_terms(X.shape[1], self.degree), basis, Y.shape[1])
-            self._moments = np.zeros((3, Y.shape[1]))
+            self._state = StreamState.begin(X, Y, w, self.degree)
+        elif Y.shape[1] != len(self._state.gram.shift):
+            raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {len(self._state.gram.shift)}")
         else:
-            here = here.union(self.range_)
-        if Y.shape[1] != self._gram.n_outputs:
-            raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {self._gram.n_outputs}")
-        self._gram.add(X, Y, w)
-        ones = np.ones(len(Y)) if w is None else w
-        self._moments += np.array([[ones.sum()] * Y.shape[1], ones @ Y, ones @ Y**2])
-        total, one, two = self._moments
-        self.range_ = here
-        self.target_spread_ = _spread(np.sqrt(np.maximum(two / total - (one / total) ** 2, 0.0)), one / total)
-        penalty = Penalty(self.ridge or 0.0)
-        found = ExactFit(self._gram.terms, self._gram.basis, self._gram.solve(penalty), penalty)
+            self._state = self._state + self._state.of(X, Y, w)
+        survey = self._state.survey
+        self.range_ = survey.range
+        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        found, _ = solve_exact(self._state.gram, survey.sample.rows(), self.ridge)
         self.solver_, self.degree_, self.history_ = "exact", self.degree, None
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
         return self
 
     def _forget_stream(self) -> None:
-        for name in ("_gram", "_moments"):
-            if hasattr(self, name):
-                delattr(self, name)
+        if hasattr(self, "_state"):
+            del self._state
 
     def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
         self.range_ = inputs

@@ -63,8 +63,20 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
     return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
 
 
+def is_dask(table: Any) -> bool:
+    """Whether this is a collection whose rows may be elsewhere."""
+    return hasattr(table, "__dask_graph__") and hasattr(table, "to_delayed")
+
+
+def refuse_dask(table: Any, advice: str) -> None:
+    """Say so where rows would have to be gathered, instead of gathering them."""
+    if is_dask(table):
+        raise ValueError(f"X is a Dask collection, and its rows are needed in memory here: {advice}")
+
+
 def regression_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
     """Checked and merged rows of a regression problem, and whether y has one number per row."""
+    refuse_dask(X, "choose a solver in closed form, or give it X.compute() and y.compute()")
     X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)

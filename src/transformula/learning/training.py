@@ -5,11 +5,14 @@ The learning rate of step k of K is a function of k alone (Smith & Topin's one c
 order of the rows is a function of the seed and the epoch alone. A checkpoint therefore holds only the
 parameters, the optimiser's moments, the best parameters so far and the losses; training continued from
 it takes exactly the steps the uninterrupted one would have taken.
+
+In a process group (torchrun) every rank has all rows and computes the gradient of its share of each batch
+(`ranks`). Batches, rates and decisions are those of one process; sums are taken in another order, and nothing else
+differs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformula.learning import checkpoints
+from transformula.learning.checkpoints import Run
+from transformula.learning.ranks import Ranks
 from transformula.learning.training_bar import TrainingBar
 
 #: Prediction, targets and weights to the weighted loss of every row.
@@ -141,53 +147,52 @@ def train(
     FloatingPointError
         If the loss is no longer a finite number.
     """
-    optimizer = _optimizer(module, plan)
-    state = _Run(History(), None, _fingerprint(module, data, plan))
+    optimizer, ranks = _optimizer(module, plan), Ranks.here()
+    run = Run(History(), None, checkpoints.fingerprint(module, data, plan))
     beginning = _copy(module)
     if validation is not None:
-        state.history.start = float(_losses(module, validation, loss).mean())
-        state.best = beginning
-    first = _resume(module, optimizer, state, plan)
+        run.history.start = ranks.from_first(lambda: float(_losses(module, validation, loss).mean()))
+        run.best = beginning
+    first = _resume(module, optimizer, run, ranks.from_first(lambda: checkpoints.read(plan.checkpoint, run)))
     steps_an_epoch = math.ceil(len(data) / plan.batch_size)
-    with TrainingBar(plan.verbose, plan.epochs, first) as bar, _few_threads(module, plan.batch_size):
+    shared = ranks.wrapped(module)
+    watched = plan.verbose and ranks.rank == 0
+    with TrainingBar(watched, plan.epochs, first) as bar, _few_threads(module, plan.batch_size):
         for epoch in range(first, plan.epochs):
-            if plan.patience is not None and epoch - state.history.best_epoch > plan.patience > 0 and epoch:
+            if plan.patience is not None and epoch - run.history.best_epoch > plan.patience > 0 and epoch:
                 break
             shuffle = torch.Generator().manual_seed(plan.seed * 1_000_003 + epoch)
             order = torch.randperm(len(data), generator=shuffle).to(data.x.device)
             total = 0.0
             for k in range(steps_an_epoch):
-                part = data.take(order[k * plan.batch_size : (k + 1) * plan.batch_size])
+                batch = order[k * plan.batch_size : (k + 1) * plan.batch_size]
+                part = data.take(batch[ranks.rank :: ranks.world])
                 rate = plan.rate(epoch * steps_an_epoch + k, plan.epochs * steps_an_epoch)
-                total += _step(module, optimizer, part, loss, rate, plan.clip) * len(part)
-            _record(state, module, total / len(data), validation, loss, epoch)
-            if plan.checkpoint is not None and ((epoch + 1) % plan.every == 0 or epoch + 1 == plan.epochs):
-                _save(module, optimizer, state, epoch + 1, plan.checkpoint)
-            bar.advance(state.history.training[-1])
+                total += _step(shared, optimizer, part, loss, rate, plan.clip, len(batch), ranks) * len(batch)
+            _record(run, module, total / len(data), validation, loss, epoch, ranks)
+            due = (epoch + 1) % plan.every == 0 or epoch + 1 == plan.epochs
+            if plan.checkpoint is not None and due and ranks.rank == 0:
+                checkpoints.save(module, optimizer, run, epoch + 1, plan.checkpoint)
+            bar.advance(run.history.training[-1])
             if on_epoch is not None:
-                on_epoch(epoch, state.history)
-    if validation is not None and state.best is not None:
-        _keep(module, beginning, state, validation, loss)
-    return state.history
+                on_epoch(epoch, run.history)
+    if validation is not None and run.best is not None:
+        _keep(module, beginning, run, validation, loss, ranks)
+    return run.history
 
 
-def _keep(module: nn.Module, beginning: dict[str, Tensor], state: _Run, validation: Batchable, loss: Loss) -> None:
+def _keep(
+    module: nn.Module, beginning: dict[str, Tensor], run: Run, validation: Batchable, loss: Loss, ranks: Ranks
+) -> None:
     """Load the best parameters, or the first ones where that is no clear gain."""
-    assert state.best is not None
+    assert run.best is not None
     module.load_state_dict(beginning)
     gain = _losses(module, validation, loss)
-    module.load_state_dict(state.best)
+    module.load_state_dict(run.best)
     gain = gain - _losses(module, validation, loss)
-    if gain.sum() <= 2 * (gain - gain.mean()).square().sum().sqrt():
+    if ranks.from_first(lambda: bool(gain.sum() <= 2 * (gain - gain.mean()).square().sum().sqrt())):
         module.load_state_dict(beginning)
-        state.history.best_epoch = -1
-
-
-@dataclass
-class _Run:
-    history: History
-    best: dict[str, Tensor] | None
-    fingerprint: str
+        run.history.best_epoch = -1
 
 
 #: Below this many parameters times rows, several threads only wait for each other.
@@ -215,17 +220,25 @@ def _optimizer(module: nn.Module, plan: Plan) -> torch.optim.Optimizer:
 
 
 def _step(
-    module: nn.Module, optimizer: torch.optim.Optimizer, part: Batchable, loss: Loss, rate: float, clip: float | None
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    part: Batchable,
+    loss: Loss,
+    rate: float,
+    clip: float | None,
+    rows: int,
+    ranks: Ranks,
 ) -> float:
+    """One step on this rank's part of a batch of so many rows; returns the mean loss of the batch."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
-    value = loss(module(part.x), part.y, part.weight).mean()
-    value.backward()  # type: ignore[no-untyped-call]
+    value = loss(module(part.x), part.y, part.weight).sum() / rows
+    (value * ranks.world).backward()  # type: ignore[no-untyped-call]  # the ranks' gradients are averaged
     if clip is not None:
         nn.utils.clip_grad_norm_(module.parameters(), clip)
     optimizer.step()
-    number = float(value.detach())
+    number = ranks.total(value.detach())
     if not math.isfinite(number):
         raise FloatingPointError(
             "the training loss is no longer a finite number: lower learning_rate or clip, or the degree"
@@ -233,16 +246,18 @@ def _step(
     return number
 
 
-def _record(state: _Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int) -> None:
-    history = state.history
+def _record(
+    run: Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int, ranks: Ranks
+) -> None:
+    history = run.history
     history.training.append(mean)
     if validation is None:
         return
-    history.validation.append(float(_losses(module, validation, loss).mean()))
+    history.validation.append(ranks.from_first(lambda: float(_losses(module, validation, loss).mean())))
     best = history.start if history.best_epoch < 0 else history.validation[history.best_epoch]
     if history.validation[-1] < best:
         history.best_epoch = epoch
-        state.best = _copy(module)
+        run.best = _copy(module)
 
 
 def _losses(module: nn.Module, rows: Batchable, loss: Loss) -> Tensor:
@@ -254,46 +269,11 @@ def _copy(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
-def _fingerprint(module: nn.Module, data: Batchable, plan: Plan) -> str:
-    digest = hashlib.sha256()
-    settings = {k: v for k, v in vars(plan).items() if k not in ("checkpoint", "every", "verbose")}
-    digest.update(repr(sorted(settings.items(), key=lambda item: item[0])).encode())
-    digest.update(repr([(n, tuple(p.shape)) for n, p in module.named_parameters()]).encode())
-    for tensor in (data.x, data.y, data.weight):
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _save(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, epochs: int, path: Path) -> None:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.part")
-    torch.save(
-        {
-            "fingerprint": state.fingerprint,
-            "epochs": epochs,
-            "module": module.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "best": state.best,
-            "history": vars(state.history),
-        },
-        staging,
-    )
-    staging.replace(path)
-
-
-def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, state: _Run, plan: Plan) -> int:
-    """Load the checkpoint if there is one; returns the epochs it has behind it."""
-    if plan.checkpoint is None or not Path(plan.checkpoint).exists():
+def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, run: Run, saved: dict[str, Any] | None) -> int:
+    """Go on from a checkpoint if there is one; returns the epochs it has behind it."""
+    if saved is None:
         return 0
-    try:
-        saved: dict[str, Any] = torch.load(plan.checkpoint, weights_only=True, map_location="cpu")
-        same = saved["fingerprint"] == state.fingerprint
-    except Exception as error:
-        raise ValueError(f"{plan.checkpoint} is not a checkpoint of this library: {error}") from None
-    if not same:
-        raise ValueError(f"{plan.checkpoint} belongs to other data or other settings: delete it or name another file")
     module.load_state_dict(saved["module"])
     optimizer.load_state_dict(saved["optimizer"])
-    state.best, state.history = saved["best"], History(**saved["history"])
+    run.best, run.history = saved["best"], History(**saved["history"])
     return int(saved["epochs"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from transformula.kernel.tables import lattice
 from transformula.kernel.weights import FloatArray
 from transformula.program.steps import Grid, Rows
 
@@ -23,24 +24,12 @@ _SHARE = 8
 
 def grid_of(reads: Rows, slopes: FloatArray, offsets: FloatArray, values: FloatArray, dtype: str) -> Grid | None:
     """The table as a grid, or None; slopes and offsets are tokens × axes, values tokens × columns."""
-    axes = range(slopes.shape[1])
-    pairs = [np.unique(np.stack([slopes[:, k], offsets[:, k]]), axis=1, return_inverse=True) for k in axes]
-    shape = tuple(found.shape[1] for found, _ in pairs)
-    if np.prod(shape, dtype=float) != len(values):
+    found = lattice(slopes, offsets)
+    if found is None:
         return None
-    place = np.ravel_multi_index(tuple(inverse.ravel() for _, inverse in pairs), shape)
-    if len(np.unique(place)) != len(values):
-        return None
-    ordered = np.empty_like(values)
-    ordered[place] = values
-    lines = [(found[0].astype(dtype), found[1].astype(dtype)) for found, _ in pairs]
-    return Grid(
-        reads,
-        tuple(a for a, _ in lines),
-        tuple(b for _, b in lines),
-        ordered.reshape(*shape, values.shape[1]).astype(dtype),
-        tuple(window(a, b, dtype) for a, b in lines),
-    )
+    along, above = ([line.astype(dtype) for line in lines] for lines in (found.slopes, found.offsets))
+    windows = tuple(window(a, b, dtype) for a, b in zip(along, above, strict=True))
+    return Grid(reads, tuple(along), tuple(above), found.arranged(values).astype(dtype), windows)
 
 
 def crossings(slopes: FloatArray, offsets: FloatArray) -> FloatArray:

@@ -158,9 +158,12 @@ class TableRows(torch.autograd.Function):
 def plain_rows(rows: torch.Tensor, slopes: torch.Tensor, values: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
     """The same rows in plain torch."""
     scores = slopes @ rows
-    weights = [torch.softmax(scores[first:last], dim=0) for first, last, _ in tables.tolist()]
-    ends = [(k, first, last) for k, (first, last, _) in enumerate(tables.tolist())]
-    return torch.stack([values[k, first:last] @ w for (k, first, last), w in zip(ends, weights, strict=True)])
+    return torch.stack(
+        [
+            own[first:last] @ torch.softmax(scores[first:last], dim=0)
+            for own, (first, last, _) in zip(values, tables.tolist(), strict=True)
+        ]
+    )
 
 
 def table_rows(

@@ -10,7 +10,7 @@ from flint import arb
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose
 from transformula.kernel.expression import Expr
-from transformula.rewriting.wires import ARGUMENT, Linear, Norm, Product, Wire, combined
+from transformula.rewriting.wires import ARGUMENT, Linear, Wire, combined
 
 
 @dataclass
@@ -30,21 +30,13 @@ class Circuit:
         """The same combination with products and norms written out: only wires that have a slot remain."""
         return self.written_out(linear)[0]
 
-    def for_reading(self, linear: Linear) -> Linear:
-        """The same combination with products written out, but not the many directions of a length."""
-        return self.written_out(linear, lengths=False)[0]
-
-    def written_out(self, linear: Linear, lengths: bool = True) -> tuple[Linear, list[tuple[int, Expr]]]:
+    def written_out(self, linear: Linear) -> tuple[Linear, list[tuple[int, Expr]]]:
         """The combination in slots, and the norms met on the way there with their coefficients."""
-
-        def made_of(k: int) -> Product | Norm | None:
-            return self.wires[k].joined if lengths else self.wires[k].product
-
         norms = []
-        while any(made_of(k) is not None for k, _ in linear.terms):
+        while any(self.wires[k].joined is not None for k, _ in linear.terms):
             parts = [(ex.number(1), Linear((), linear.constant, linear.meaning))]
             for k, c in linear.terms:
-                joined = made_of(k)
+                joined = self.wires[k].joined
                 one = Linear(((k, ex.number(1)),), ex.number(0), self.wires[k].meaning)
                 parts.append((c, one if joined is None else joined.sum))
                 if self.wires[k].norm is not None:

@@ -21,6 +21,7 @@ from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Box
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr, variables_of, walk
+from transformula.kernel.functions import find
 from transformula.kernel.parsing import parse
 from transformula.kernel.printing import to_text
 from transformula.rewriting.additive import decompose
@@ -34,7 +35,6 @@ _POINTS = 40
 _BITS = 64
 #: Larger expressions are no candidates: their signs take long to prove and are hardly ever needed.
 _MAX_NODES = 300
-_ONE = ex.number(1)
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,13 @@ def _needed(node: Expr) -> Iterator[Expr]:
                 yield ex.power(base, ex.number(by))
     elif exponent is not None and exponent < 0:
         yield from factors_of(node.args[0])[1]
-    elif node.op in ("asin", "acos"):
-        yield ex.add(_ONE, node.args[0])
-        yield ex.add(_ONE, ex.neg(node.args[0]))
-    if node.op in ("sqrt", "log") or (node.op == "pow" and (exponent is None or exponent.denominator > 1)):
+    function, fractional = find(node.op), node.op == "pow" and (exponent is None or exponent.denominator > 1)
+    low, high = (None, None) if function is None else (function.low, function.high)
+    if low:
+        yield ex.add(ex.number(-low), node.args[0])
+    if high is not None:
+        yield ex.add(ex.number(high), ex.neg(node.args[0]))
+    if low == 0 or fractional:
         inside = node.args[0]
         yield from _factors(inside)
         yield as_nonnegative(inside) or inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from transformula.kernel.expression import Expr, walk
+from transformula.kernel.functions import find
 from transformula.rewriting.additive import as_affine
 
 
@@ -34,8 +35,7 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
 
 def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:
     """Where the argument of a node must lie, if that is an interval."""
-    if node.op in ("sqrt", "log"):
-        return [(Fraction(0), None)]
     if node.op == "pow" and node.args[1].number is not None and node.args[1].number.denominator > 1:
         return [(Fraction(0), None)]
-    return [(Fraction(-1), Fraction(1))] if node.op in ("asin", "acos") else []
+    function = find(node.op)
+    return [] if function is None or function.low is function.high is None else [(function.low, function.high)]

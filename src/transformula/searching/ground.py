@@ -16,7 +16,6 @@ from transformula.kernel.facts import Facts
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.printing import to_text
 from transformula.kernel.ranges import open_nodes
-from transformula.kernel.regions import Region
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import Sign, extended_formula, signs_of
 from transformula.searching.definedness import find_defined
@@ -26,13 +25,6 @@ from transformula.searching.ranges import find_sign_tree
 _MAX_PARTS = 200
 #: The sign of what is not zero.
 _STRICT = 2
-
-
-class _Definedness(Evidence):
-    """Searches for the parts on which a formula is defined."""
-
-    def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
-        return find_defined(expr, region, known)
 
 
 class _Search(Facts):

@@ -21,6 +21,7 @@ from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.network import read_network
+from transformula.kernel.tables import lattice
 from transformula.kernel.weights import FloatArray, Weights
 from transformula.kernel.wires import ONE, HeadTable
 from transformula.transformers import reference
@@ -84,23 +85,8 @@ class Grid:
     @classmethod
     def of(cls, head: TableHead) -> Grid | None:
         """Find the product structure, or None."""
-        pairs = [
-            np.unique(np.stack([head.slopes[:, k], head.offsets[:, k]]), axis=1, return_inverse=True)
-            for k in range(head.axes)
-        ]
-        shape = tuple(p[0].shape[1] for p in pairs)
-        if np.prod(shape, dtype=float) != head.tokens:
-            return None
-        place = np.ravel_multi_index(tuple(p[1].ravel() for p in pairs), shape)
-        if len(np.unique(place)) != head.tokens:
-            return None
-        values = np.empty_like(head.values)
-        values[place] = head.values
-        return cls(
-            tuple(p[0][0] for p in pairs),
-            tuple(p[0][1] for p in pairs),
-            values.reshape(*shape, head.values.shape[1]),
-        )
+        found = lattice(head.slopes, head.offsets)
+        return None if found is None else cls(found.slopes, found.offsets, found.arranged(head.values))
 
 
 def read_heads(weights: Weights) -> tuple[TableHead, ...]:

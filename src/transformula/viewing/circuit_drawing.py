@@ -76,7 +76,7 @@ def _drawn(item: Item, x: float, y: float) -> str:
     """A box: what it computes, the sub-expression it stands for, its tokens or its range."""
     title = item.title if item.kind in ("input", "output") else f"{item.name} = {item.title}"
     whole = f"{title}, u = {item.argument}; it stands for {item.meaning}" if item.argument else item.meaning
-    note = item.note or ("" if item.ends is None else f"{item.ends[0]:.4g}..{item.ends[1]:.4g}")
+    note = item.note or item.range
     lines = [line for line in (item.meaning if item.kind != "input" else "", note) if line]
     middle, top = x + _BOX / 2, y + _HEIGHT / 2 + 4 - 8.5 * len(lines)
     texts = [_label(middle, top, _fit(title, _LETTER))]

@@ -46,6 +46,15 @@ class Item:
             return ""
         return f"{self.tokens} tokens, table {self.table}"
 
+    @property
+    def range(self) -> str:
+        """The ends as text; what was only rounded away from zero is shown as zero."""
+        if self.ends is None:
+            return ""
+        tiny = 1e-15 * (self.ends[1] - self.ends[0])
+        low, high = (0.0 if abs(end) < tiny else end + 0.0 for end in self.ends)
+        return f"{low:.4g}..{high:.4g}"
+
 
 def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
@@ -189,7 +198,7 @@ def _line(item: Item) -> str:
         return f"{item.name} = {item.title} of ({_short(item.argument)}): {_short(item.meaning)}"
     place = f"u = {_short(item.argument)}"
     if item.ends is not None:
-        place += f" in {item.ends[0] + 0.0:.4g}..{item.ends[1] + 0.0:.4g}"
+        place += f" in {item.range}"
     note = f" ({item.note})" if item.note else ""
     return f"{item.name} = {item.title}, {place}{note}: {_short(item.meaning)}"
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from transformula.formulas.typed import shown
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import block_matrices
 from transformula.model import Model
@@ -19,7 +20,7 @@ def summary(model: Model) -> dict[str, Any]:
     """The facts ``compile`` prints."""
     certificate = model.certificate
     return {
-        "formula": list(model.formula.texts),
+        "formula": shown(model.formula),
         "box": str(model.box),
         "construction": model.construction,
         "layers": model.layers,

@@ -57,8 +57,8 @@ PAGE = Palette("#010203", "#010204", "#010205", "#010206", "#010207", "#010208",
 def curve_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
     """Formula and model along one variable, and below them the error between the bounds."""
     (x,), (name,) = cut.axes, cut.variables
-    with _style(palette):
-        figure = _figure(4.2)
+    with styled(palette):
+        figure = new_figure(4.2)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         top.plot(x, cut.formula, color=palette.formula, linewidth=3.2, alpha=0.45, label="formula")
         top.plot(x, cut.model, color=palette.model, linewidth=1.1, label="Transformer")
@@ -74,8 +74,8 @@ def curve_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT
 def error_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
     """Only the error along one variable between the bounds: for a card."""
     (x,), (name,) = cut.axes, cut.variables
-    with _style(palette):
-        figure = _figure(1.9, CARD_WIDTH)
+    with styled(palette):
+        figure = new_figure(1.9, CARD_WIDTH)
         axes = figure.subplots()
         axes.plot(x, cut.error, color=palette.model, linewidth=1.1)
         _error_axis(axes, cut.worst, bound, status, palette)
@@ -113,8 +113,8 @@ def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool =
 
 def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT, width: float = WIDTH) -> Any:
     """The error over two variables as a heat map, with the bound above it."""
-    with _style(palette):
-        figure = _figure(0.77 * width, width)
+    with styled(palette):
+        figure = new_figure(0.77 * width, width)
         axes = figure.subplots()
         reach = cut.worst if np.isfinite(cut.worst) and cut.worst > 0 else max(bound, 1e-300)
         image = _image(axes, cut.error, cut.axes, diverging(), -reach, reach)
@@ -128,8 +128,8 @@ def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRI
 
 def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Palette = PRINT) -> Any:
     """|error| along several variables through one point, each across its whole interval."""
-    with _style(palette):
-        figure = _figure(3.4)
+    with styled(palette):
+        figure = new_figure(3.4)
         axes = figure.subplots()
         import matplotlib
 
@@ -157,8 +157,8 @@ def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Pale
 
 def value_figure(cut: Slice, palette: Palette = PRINT) -> Any:
     """The formula itself over two variables, with level lines."""
-    with _style(palette):
-        figure = _figure(4.0)
+    with styled(palette):
+        figure = new_figure(4.0)
         axes = figure.subplots()
         image = _image(axes, cut.formula, cut.axes, "viridis")
         finite = cut.formula[np.isfinite(cut.formula)]
@@ -201,8 +201,8 @@ def attention_figure(axis: FloatArray, variable: str, head: HeadAttention, palet
     if len(order) > MANY_TOKENS:
         order = [token for token in order if head.weights[:, token].max() > FAINT]
     weights = head.weights[:, order]
-    with _style(palette):
-        figure = _figure(2.2 + min(len(order), 24) * 0.05)
+    with styled(palette):
+        figure = new_figure(2.2 + min(len(order), 24) * 0.05)
         axes = figure.subplots()
         ends = (float(axis[0]), float(axis[-1]), 0.5, len(order) + 0.5)
         image = axes.imshow(
@@ -236,8 +236,8 @@ def cells_figure(model: Model, head: TableHead, palette: Palette = PRINT) -> Any
     """Which token wins where, in the colour of its value; for a head that reads one or two variables."""
     names = [model.weights.inputs[next(iter(form))] for form in head.forms]
     ends = [model.box.floats()[next(iter(form))] for form in head.forms]
-    with _style(palette):
-        figure = _figure(3.9 if len(names) == 2 else 2.6)
+    with styled(palette):
+        figure = new_figure(3.9 if len(names) == 2 else 2.6)
         axes = figure.subplots()
         _cells(figure, axes, head, ends, palette)
         axes.set_xlabel(names[0])
@@ -292,8 +292,8 @@ def _inputs(head: TableHead, u: FloatArray) -> FloatArray:
 
 def samples_figure(errors: FloatArray, bound: float, status: str, palette: Palette = PRINT) -> Any:
     """Errors of a memorised model, sample by sample, below the bound."""
-    with _style(palette):
-        figure = _figure(2.8)
+    with styled(palette):
+        figure = new_figure(2.8)
         axes = figure.subplots()
         size = np.abs(errors).max(axis=1)
         axes.plot(np.arange(1, len(size) + 1), size, ".", markersize=5, color=palette.model, clip_on=False)
@@ -309,7 +309,8 @@ def samples_figure(errors: FloatArray, bound: float, status: str, palette: Palet
     return figure
 
 
-def _figure(height: float, width: float = WIDTH) -> Any:
+def new_figure(height: float, width: float = WIDTH) -> Any:
+    """An empty figure, sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -319,7 +320,8 @@ def _figure(height: float, width: float = WIDTH) -> Any:
 
 
 @contextmanager
-def _style(palette: Palette) -> Iterator[None]:
+def styled(palette: Palette) -> Iterator[None]:
+    """Fonts, lines and colours for what is drawn inside the block."""
     require("a figure", "matplotlib")
     import matplotlib
 

@@ -61,7 +61,7 @@ def _range(form: Mapping[int, fmpq], model: Model) -> tuple[float, float]:
 
 
 def _ends(low: float, high: float) -> str:
-    return f"{low:.4g} .. {high:.4g}"
+    return f"{low:.4g}..{high:.4g}"
 
 
 def _span(values: FloatArray) -> str:
@@ -109,12 +109,11 @@ def _circuit_tables(model: Model) -> str:
 
 
 def _wire_row(item: Item, model: Model) -> list[str]:
-    ends = "" if item.ends is None else _ends(*item.ends)
     function = _math(item.title, model) if item.kind == "table" else escape(item.title)
     tokens = html.short(item.tokens) if item.tokens else ""
     return [
         escape(item.name), str((item.column + 1) // 2), function, escape(cut(item.argument, 120)),
-        ends, tokens, str(item.table or ""), _math(item.meaning, model),
+        item.range, tokens, str(item.table or ""), _math(item.meaning, model),
     ]  # fmt: skip
 
 

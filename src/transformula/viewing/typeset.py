@@ -31,7 +31,12 @@ _GREEK = {
     "sigma": "σ", "tau": "τ", "phi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω", "Gamma": "Γ", "Delta": "Δ",
     "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
 }  # fmt: skip
-_NAMES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+#: How functions are written; any other has its own name, in upright letters.
+_NAMES = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arsinh", "acosh": "arcosh", "atanh": "artanh",
+    "gamma": "Γ", "lgamma": "ln Γ", "digamma": "ψ", "zeta": "ζ", "lambertw": "W", "airyai": "Ai", "airybi": "Bi",
+    "fresnels": "S", "fresnelc": "C", "ellipk": "K", "ellipe": "E",
+}  # fmt: skip
 #: Functions whose powers are written sin²(x); never with an exponent of −1, which would mean the inverse.
 _RAISED = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "log")
 _TIMES, _APPLY, _DOT, _MINUS = (
@@ -119,6 +124,12 @@ class _Setter:
             return _row(f"<mo>|</mo>{self._inside(args[0])}<mo>|</mo>"), _ATOM
         if op == "exp":
             return f'<msup><mi mathvariant="normal">e</mi>{self._inside(args[0])}</msup>', _POWER
+        if op == "cbrt":
+            return f"<mroot>{self._inside(args[0])}<mn>3</mn></mroot>", _ATOM
+        family, _, order = op.partition(":")  # besselj:3/2 is J with an index
+        if order:
+            index = _number(Fraction(order))[0]
+            return self._call(f"<msub><mi>{family[-1].upper()}</mi>{index}</msub>", args), _POWER
         return self._call(f"<mi>{escape(_NAMES.get(op, op))}</mi>", args), _POWER
 
     def terms(self, args: Sequence[Expr]) -> list[str]:

@@ -11,10 +11,8 @@ unit diagonal, and (iii) the Cholesky factor only preconditions: `fit_exact` rep
 c += G^{-1} Phi' W (y - Phi c) with residuals taken from the data, which restores the accuracy of a
 QR factorisation as long as cond(Phi)^2 < 1e15. Where G is singular (collinear features, fewer
 rows than terms) an eigenvalue decomposition gives the solution of least norm. The constant is not
-penalised; `penalty` chooses the rest by leave-one-out.
-
-`Gram` objects add up: batches of a stream, or shards on several machines, share a `Basis` fixed on
-the first batch and are merged by addition.
+penalised; `penalty` chooses the rest by leave-one-out. The equations are a `gram.Gram`, which adds up
+over parts of the rows.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpocon
+from scipy.linalg import eigh
 
 from transformula.learning.solvers.features import (
     Basis,
@@ -36,66 +32,8 @@ from transformula.learning.solvers.features import (
     evaluate_terms,
     orthonormal_basis,
 )
-from transformula.learning.solvers.penalty import Penalty, Table, leave_one_out
-
-_SINGULAR = 1e-13  # reciprocal condition of the scaled G below which Cholesky is not trusted
-
-
-@dataclass
-class Gram:
-    """Normal equations that grow with the data.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(50, 2))
-    >>> gram = Gram(all_terms(2, 2), orthonormal_basis(X, 2), n_outputs=1)
-    >>> gram.add(X, X[:, :1] * X[:, 1:]).total
-    50.0
-    """
-
-    terms: Terms
-    basis: Basis
-    n_outputs: int
-    matrix: Floats = field(init=False)  # (p, p), upper triangle, Fortran order
-    right: Floats = field(init=False)  # (p, outputs)
-    total: float = field(init=False, default=0.0)  # the sum of the weights
-    rows: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self.matrix = np.zeros((len(self.terms), len(self.terms)), order="F")
-        self.right = np.zeros((len(self.terms), self.n_outputs))
-
-    def add(self, X: Floats, Y: Floats, weight: Floats | None = None) -> Gram:
-        """Add a batch of rows."""
-        for rows in blocks(len(X), len(self.terms)):
-            phi = evaluate_terms(self.terms, self.basis, X[rows])
-            target = Y[rows]
-            if weight is not None:
-                root = np.sqrt(weight[rows])
-                phi *= root
-                target = target * root[:, None]
-            self.matrix = dsyrk(1.0, phi.T, beta=1.0, c=self.matrix, trans=1, overwrite_c=1)
-            self.right += phi @ target
-        self.total += float(len(X) if weight is None else weight.sum())
-        self.rows += len(X)
-        return self
-
-    def merge(self, other: Gram) -> Gram:
-        """Add another accumulator made with the same terms and basis."""
-        self.matrix += other.matrix
-        self.right += other.right
-        self.total += other.total
-        self.rows += other.rows
-        return self
-
-    def solver(self, penalty: Penalty) -> Callable[[Floats], Floats]:
-        """Factor the equations once; returns the map from right-hand sides to coefficients."""
-        amounts = self.total * penalty.of(self.terms)
-        return _symmetric_solver(self.matrix, amounts, may_be_singular=self.rows < len(self.terms))
-
-    def solve(self, penalty: Penalty) -> Floats:
-        """Coefficients (p, outputs) in the basis, without a further pass over the data."""
-        return self.solver(penalty)(self.right)
+from transformula.learning.solvers.gram import Gram
+from transformula.learning.solvers.penalty import Penalty, Table, leave_one_out, leave_one_out_of_few
 
 
 @dataclass(frozen=True)
@@ -146,17 +84,16 @@ def fit_exact(
     table = Table(terms, orthonormal_basis(X, degree, w), X, Y, w)
     given = None if ridge is None else Penalty(ridge)
     if len(X) < len(terms):
-        penalty = given or leave_one_out(table, None)
+        penalty = given or leave_one_out_of_few(table)
         return ExactFit(terms, table.basis, _dual_solution(table, penalty), penalty)
-    gram = Gram(terms, table.basis, Y.shape[1]).add(X, Y, w)
-    penalty = given or leave_one_out(table, (gram.matrix, gram.right))
-    solve = gram.solver(penalty)
-    coefficients = solve(gram.right)
+    gram = Gram(terms, table.basis, table.offset()).add(X, Y, w)
+    penalty = given or leave_one_out(gram, table)
+    solve = gram.solver(penalty.of(terms))
+    coefficients = gram.with_shift(solve(gram.right))
     amounts = gram.total * penalty.of(terms)[:, None]
-    del gram
+    del gram  # as large as its factor
     for _ in range(refinements):
-        gradient = _residual_correlation(table, coefficients) - amounts * coefficients
-        coefficients = coefficients + solve(gradient)
+        coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
     return ExactFit(terms, table.basis, coefficients, penalty)
 
 
@@ -168,7 +105,7 @@ def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -
     return out
 
 
-def _residual_correlation(table: Table, coefficients: Floats) -> Floats:
+def residual_correlation(table: Table, coefficients: Floats) -> Floats:
     """Phi' W (Y - Phi c), one pass over the data."""
     out = np.zeros_like(coefficients)
     for rows in blocks(len(table.X), len(table.terms)):
@@ -177,31 +114,9 @@ def _residual_correlation(table: Table, coefficients: Floats) -> Floats:
     return out
 
 
-def _symmetric_solver(upper: Floats, penalty: Floats, *, may_be_singular: bool) -> Callable[[Floats], Floats]:
-    """Solve (G + penalty) c = r by scaled Cholesky, or with least norm where G is singular."""
-    diagonal = np.diagonal(upper) + penalty
-    scale = 1.0 / np.sqrt(np.where(diagonal > 1e-14 * diagonal.max(), diagonal, np.inf))
-    scaled = np.array(upper, order="F")
-    scaled *= scale
-    scaled *= scale[:, None]
-    np.fill_diagonal(scaled, np.where(scale > 0, 1.0, 0.0))
-    if not may_be_singular and np.all(scale > 0):
-        try:
-            factor = cho_factor(scaled, lower=False, overwrite_a=False, check_finite=False)
-            if dpocon(factor[0], _one_norm(scaled))[0] > _SINGULAR:
-                return lambda r: scale[:, None] * cho_solve(factor, scale[:, None] * r)
-        except LinAlgError:
-            pass
-    values, vectors = eigh(scaled, lower=False, overwrite_a=True, check_finite=False)
-    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
-    values, vectors = values[keep], vectors[:, keep]
-    return lambda r: scale[:, None] * (vectors @ ((vectors.T @ (scale[:, None] * r)) / values[:, None]))
-
-
-def _one_norm(upper: Floats) -> float:
-    """Bound the 1-norm of a symmetric matrix stored as its upper triangle (within 2)."""
-    size = np.abs(upper)
-    return float((size.sum(axis=0) + size.sum(axis=1)).max())
+def refined(solve: Callable[[Floats], Floats], amounts: Floats, coefficients: Floats, correlation: Floats) -> Floats:
+    """One step of iterative refinement: ``amounts`` are the penalties, ``correlation`` is of these coefficients."""
+    return np.asarray(coefficients + solve(correlation - amounts * coefficients))
 
 
 def _dual_solution(table: Table, penalty: Penalty) -> Floats:

@@ -9,12 +9,14 @@ row r misses it by
     e_r / (1 - h_r),      h_r = w_r (1 / W + sum_k (z_r'S V)_k^2 / (D_k + ridge W)),
 
 so one eigenvalue decomposition serves every ridge. With fewer rows than terms the same numbers come from the
-(rows x rows) matrix. Where rows are many, the mean over an evenly spaced part of them decides. Where terms are
-many too, a decomposition costs more than all else, and a few ridges are tried by Cholesky factors.
+(rows x rows) matrix. Where rows are many, the mean over a part of them, the judges, decides; the rest is known
+through its state (`gram`) alone, so a stream keeps a sample of its rows for this. Where terms are many too, a
+decomposition costs more than all else, and a few ridges are tried by Cholesky factors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 
 from transformula.learning.solvers.features import Basis, Floats, Terms, evaluate_terms
+from transformula.learning.solvers.gram import Gram
 
 RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
 _GROWTHS = (1.0, 4.0, 16.0, 256.0)
@@ -93,22 +96,29 @@ class _Spectrum:
         return np.asarray(total / self.weight.sum() / len(spread))
 
 
-def leave_one_out(table: Table, equations: tuple[Floats, Floats] | None) -> Penalty:
-    """The penalty with the least leave-one-out error.
+def leave_one_out(gram: Gram, judges: Table) -> Penalty:
+    """The penalty with the least leave-one-out error at the judges, which are among the rows of the state."""
+    spread = np.maximum(gram.variance, 1e-300)
+    if len(gram.terms) > _MOST_SIDE:
+        return _few(judges, gram, spread)
+    growths = _GROWTHS if gram.terms.degree > 1 else _GROWTHS[:1]
+    return _least(growths, judges, spread, lambda scales: _primal(judges, scales, gram))
 
-    ``equations`` are Phi'W Phi (upper triangle) and Phi'W y, where rows are no fewer than terms.
-    """
-    center = table.offset()
-    spread = np.maximum(table.weight @ (table.Y - center) ** 2 / table.weight.sum(), 1e-300)
-    side = len(table.X) if equations is None else len(table.terms)
-    if equations is not None and side > _MOST_SIDE:
-        return _few(table, *equations, spread)
+
+def leave_one_out_of_few(table: Table) -> Penalty:
+    """The same for fewer rows than terms."""
+    spread = np.maximum(table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum(), 1e-300)
+    growths = _GROWTHS if len(table.X) <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]
+    return _least(growths, table, spread, lambda scales: _dual(table, scales))
+
+
+def _least(
+    growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], _Spectrum]
+) -> Penalty:
     ridges = np.array(RIDGES)
     best, found = np.inf, Penalty()
-    for growth in _GROWTHS if side <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]:
-        scales = Penalty(1.0, growth).scales(table.terms)
-        spectrum = _dual(table, scales) if equations is None else _primal(table, scales, *equations)
-        errors = spectrum.errors(ridges, spread)
+    for growth in growths:
+        errors = spectrum(Penalty(1.0, growth).scales(table.terms)).errors(ridges, spread)
         least = errors.min()
         if least + _ROUNDING < best:
             best = least
@@ -116,19 +126,16 @@ def leave_one_out(table: Table, equations: tuple[Floats, Floats] | None) -> Pena
     return found if np.isfinite(best) else Penalty(1.0)
 
 
-def _primal(table: Table, scales: Floats, matrix: Floats, right: Floats) -> _Spectrum:
-    w, total = table.weight, float(table.weight.sum())
-    mean = matrix[0, 1:] / total
-    centred = matrix[1:, 1:] - total * np.triu(np.outer(mean, mean))
+def _primal(judges: Table, scales: Floats, gram: Gram) -> _Spectrum:
+    mean, centred, along = gram.centred()
     values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
     rotation = vectors / scales[:, None]
-    some = _spaced(len(w), _JUDGES)
-    features = evaluate_terms(table.terms, table.basis, table.X[some])[1:].T - mean
-    root = np.sqrt(w[some])[:, None]
-    offset = table.offset()
-    along = right[1:] - total * np.outer(mean, offset)
-    targets = root * (table.Y[some] - offset)
-    return _Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w[some], total)
+    some = _spaced(len(judges.X), _JUDGES)
+    w = judges.weight[some]
+    features = evaluate_terms(judges.terms, judges.basis, judges.X[some])[1:].T - mean
+    root = np.sqrt(w)[:, None]
+    targets = root * (judges.Y[some] - gram.mean)
+    return _Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
 
 
 def _dual(table: Table, scales: Floats) -> _Spectrum:
@@ -143,23 +150,23 @@ def _dual(table: Table, scales: Floats) -> _Spectrum:
     return _Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
 
 
-def _few(table: Table, matrix: Floats, right: Floats, spread: Floats) -> Penalty:
+def _few(judges: Table, gram: Gram, spread: Floats) -> Penalty:
     """A few ridges for many terms: with A = L L', the leverage of a row is w |L^{-1} phi|^2."""
-    some = _spaced(len(table.X), _FEW_JUDGES)
-    w = table.weight[some]
-    features = evaluate_terms(table.terms, table.basis, table.X[some])
+    some = _spaced(len(judges.X), _FEW_JUDGES)
+    w = judges.weight[some]
+    features = evaluate_terms(judges.terms, judges.basis, judges.X[some])
     best, found = np.inf, Penalty(_FEW_RIDGES[-1])
     for ridge in _FEW_RIDGES:
-        full = np.array(matrix, order="F")
-        full[np.diag_indices_from(full)] += table.weight.sum() * Penalty(ridge).of(table.terms)
+        full = np.array(gram.matrix, order="F")
+        full[np.diag_indices_from(full)] += gram.total * Penalty(ridge).of(judges.terms)
         try:
             factor = cholesky(full, overwrite_a=True, check_finite=False)
         except LinAlgError:
             continue
         across = solve_triangular(factor, features, trans="T", check_finite=False)
-        along = solve_triangular(factor, right, trans="T", check_finite=False)
+        along = solve_triangular(factor, gram.right, trans="T", check_finite=False)
         left = 1.0 - w * np.sum(across**2, axis=0)
-        miss = (table.Y[some] - across.T @ along) / np.maximum(left, _INTERPOLATED)[:, None]
+        miss = (judges.Y[some] - gram.shift - across.T @ along) / np.maximum(left, _INTERPOLATED)[:, None]
         error = float(np.mean(w @ miss**2 / spread) / w.sum())
         if error + _ROUNDING < best:
             best, found = error, Penalty(ridge)

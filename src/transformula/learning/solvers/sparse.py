@@ -7,7 +7,8 @@ the term that lowers the residual sum of squares most, over *all* C(d + q, q) te
 
 Correlations and norms of every term are updated from one column of the Gram matrix a step (a
 pivoted Cholesky factorisation), and columns are computed on demand, several likely ones in one pass
-over the data, so that neither Phi nor Phi'Phi is ever stored.
+over the data, so that neither Phi nor Phi'Phi is ever stored (`term_columns`). Where a state of the
+rows is all there is, `fit_sparse_state` selects from that.
 
 The number of terms k minimises the extended Bayesian information criterion (Chen & Chen 2008)
 
@@ -36,15 +37,14 @@ from scipy.linalg import lstsq, qr, solve_triangular
 from transformula.learning.solvers.features import (
     Basis,
     Floats,
-    Terms,
     all_terms,
-    blocks,
     evaluate_some,
-    evaluate_terms,
     power_basis,
 )
+from transformula.learning.solvers.gram import Gram
+from transformula.learning.solvers.term_columns import RowColumns, StateColumns, TermColumns
 
-_COLUMNS_A_PASS = 16
+_LIKELY = 16  # terms whose columns may be wanted next
 _COLLINEAR = 1e-9  # a term with less than this share of its variance outside the chosen is refused
 _EXACT = 1e-26  # a share of the variance that is rounding: the criterion stops rewarding it
 
@@ -70,54 +70,6 @@ class SparseFit:
         """Evaluate the polynomials: (rows, outputs)."""
         triples = zip(self.exponents, self.basis, self.coefficients, strict=True)
         return np.column_stack([evaluate_some(e, b, X) @ c for e, b, c in triples])
-
-
-class _Columns:
-    """Standardised term columns, reached only through blocked passes and a cache.
-
-    A column is sqrt(w) (phi_j - mean_j) / norm_j, of unit length; the constant term and columns
-    without variance have length zero and are never chosen.
-    """
-
-    def __init__(self, terms: Terms, basis: Basis, X: Floats, weight: Floats) -> None:
-        self.terms, self.basis, self.X, self.root = terms, basis, X, np.sqrt(weight)
-        self.total = weight.sum()
-        first, second = np.zeros(len(terms)), np.zeros(len(terms))
-        for rows in blocks(len(X), len(terms)):
-            phi = evaluate_terms(terms, basis, X[rows])
-            first += phi @ weight[rows]
-            phi *= phi
-            second += phi @ weight[rows]
-        self.mean = first / self.total
-        variance = second - self.total * self.mean**2
-        usable = variance > 1e-12 * second
-        usable[0] = False
-        self.inverse_norm = np.where(usable, 1.0, 0.0) / np.sqrt(np.where(usable, variance, 1.0))
-        self._cache: dict[int, Floats] = {}
-
-    def values(self, chosen: list[int]) -> Floats:
-        """The chosen columns themselves: (rows, k)."""
-        phi = evaluate_some(self.terms.exponents[chosen], self.basis, self.X)
-        unit = (phi - self.mean[chosen]) * self.inverse_norm[chosen]
-        return np.asarray(unit * self.root[:, None])
-
-    def correlate(self, V: Floats) -> Floats:
-        """Inner products of every column with the columns of V (rows, m), which sqrt(w) annuls."""
-        out = np.zeros((len(self.terms), V.shape[1]))
-        weighted = V * self.root[:, None]
-        for rows in blocks(len(self.X), len(self.terms)):
-            out += evaluate_terms(self.terms, self.basis, self.X[rows]) @ weighted[rows]
-        out -= self.mean[:, None] * weighted.sum(axis=0)
-        return np.asarray(out * self.inverse_norm[:, None])
-
-    def gram(self, j: int, likely: NDArray[np.intp] | None = None) -> Floats:
-        """Column j of the Gram matrix; a miss computes the likely next ones in the same pass."""
-        if j not in self._cache:
-            wanted = [j] + [int(i) for i in (() if likely is None else likely) if i != j]
-            wanted = [i for i in wanted if i not in self._cache][:_COLUMNS_A_PASS]
-            for i, column in zip(wanted, self.correlate(self.values(wanted)).T, strict=True):
-                self._cache[i] = np.ascontiguousarray(column)
-        return self._cache[j]
 
 
 def fit_sparse(
@@ -151,42 +103,79 @@ def fit_sparse(
     """
     w = np.ones(len(X)) if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
     X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
-    limit = max(1, min(200, len(X) // 3)) if max_terms is None else max_terms
+    limit = _limit(max_terms, len(X))
     terms = all_terms(X.shape[1], degree)
-    best: list[tuple[float, Basis, list[int], Floats]] = []
-    for shift in _origins(X, w, center):
-        square = w @ (X - shift) ** 2 / w.sum()
-        basis = power_basis(shift, 1.0 / np.sqrt(np.where(square > 0, square, 1.0)), degree)
-        columns = _Columns(terms, basis, X, w)
+    best: list[_Found] = []
+    for basis in _power_bases(X, w, degree, center):
+        columns = RowColumns(terms, basis, X, w)
         found = []
         for y in Y.T:
+            target = _centered(y, w)
             if criterion == "holdout":
                 score, chosen = _select_by_holdout(columns, y, w, limit, seed)
             else:
-                price = log(len(X)) + (2.0 * log(len(terms)) if criterion == "ebic" else 0.0)
-                score, chosen = _select_by_price(columns, y, w, limit, price)
-            found.append((score, basis, chosen, _coefficients(columns, chosen, y, w)))
-        best = [min(o, f, key=_first) for o, f in zip(best, found, strict=True)] if best else found
-    return SparseFit(
-        tuple(b for _, b, _, _ in best),
-        tuple(terms.exponents[[0, *chosen]] for _, _, chosen, _ in best),
-        tuple(c for _, _, _, c in best),
-        tuple(s for s, _, _, _ in best),
-    )
+                score, chosen = _select_by_price(columns, target, limit, _price(criterion, columns))
+            mean = float((w @ y) / w.sum())
+            found.append((score, basis, terms.exponents[[0, *chosen]], _coefficients(columns, chosen, target, mean)))
+        best = _better(best, found)
+    return _as_fit(best)
 
 
-def _first(found: tuple[float, Basis, list[int], Floats]) -> float:
+def fit_sparse_state(
+    gram: Gram, X: Floats, weight: Floats, *, criterion: str = "ebic", max_terms: int | None = None
+) -> SparseFit:
+    """The same from the state of all terms; a sample of the rows says where they lie and how far they spread.
+
+    ``criterion`` is "ebic" or "bic".
+    """
+    best: list[_Found] = []
+    for basis in _power_bases(X, weight, gram.terms.degree, "auto"):
+        columns = StateColumns(gram, basis)
+        found = []
+        for target, mean in zip(columns.targets.T, gram.mean.tolist(), strict=True):
+            limit = _limit(max_terms, gram.rows)
+            score, chosen = _select_by_price(columns, target, limit, _price(criterion, columns))
+            slopes = _coefficients(columns, chosen, target, mean)
+            found.append((score, basis, gram.terms.exponents[[0, *chosen]], slopes))
+        best = _better(best, found)
+    return _as_fit(best)
+
+
+#: Criterion, basis, exponents (k, d) and coefficients (k,) for one output.
+_Found = tuple[float, Basis, NDArray[np.int8], Floats]
+
+
+def _limit(max_terms: int | None, rows: int) -> int:
+    return max(1, min(200, rows // 3)) if max_terms is None else max_terms
+
+
+def _price(criterion: str, columns: TermColumns) -> float:
+    return log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
+
+
+def _better(best: list[_Found], found: list[_Found]) -> list[_Found]:
+    return [min(one, other, key=_first) for one, other in zip(best, found, strict=True)] if best else found
+
+
+def _as_fit(best: list[_Found]) -> SparseFit:
+    score, basis, exponents, coefficients = zip(*best, strict=True)
+    return SparseFit(basis, exponents, coefficients, score)
+
+
+def _first(found: _Found) -> float:
     return found[0]
 
 
-def _origins(X: Floats, w: Floats, center: str) -> list[Floats]:
-    """The points the powers are taken about."""
+def _power_bases(X: Floats, w: Floats, degree: int, center: str) -> list[Basis]:
+    """Powers about the origin, about the mean, or about both where that may matter ("auto")."""
     mean = w @ X / w.sum()
     zero = np.zeros_like(mean)
-    if center == "auto":
-        far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
-        return [zero, mean] if far else [zero]
-    return [{"origin": zero, "mean": mean}[center]]
+    far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
+    found = []
+    for shift in {"origin": [zero], "mean": [mean], "auto": [zero, mean] if far else [zero]}[center]:
+        square = w @ (X - shift) ** 2 / w.sum()
+        found.append(power_basis(shift, 1.0 / np.sqrt(np.where(square > 0, square, 1.0)), degree))
+    return found
 
 
 def _centered(y: Floats, w: Floats) -> Floats:
@@ -194,10 +183,10 @@ def _centered(y: Floats, w: Floats) -> Floats:
 
 
 def _forward(
-    columns: _Columns, residual: Floats, start: list[int], limit: int, price: float, patience: int
+    columns: TermColumns, residual: Floats, start: list[int], limit: int, price: float, patience: int
 ) -> list[int]:
     """Add terms to `start` while n log RSS + k price falls, or within `patience` steps."""
-    n, total = len(residual), float(residual @ residual)
+    n, total = columns.count, float(residual @ residual)
     correlation = columns.correlate(residual[:, None])[:, 0]
     free = (columns.inverse_norm > 0).astype(float)
     directions: list[Floats] = []
@@ -210,7 +199,7 @@ def _forward(
         j = start[len(chosen)] if forced else int(np.argmax(gain))
         if not forced and (gain[j] <= 1e-13 * total or rss <= 1e-11 * total):
             break
-        likely = np.argpartition(-gain, min(_COLUMNS_A_PASS, len(gain) - 1))[:_COLUMNS_A_PASS]
+        likely = np.argpartition(-gain, min(_LIKELY, len(gain) - 1))[:_LIKELY]
         direction = columns.gram(j, likely).copy()
         for old in directions:
             direction -= old[j] * old
@@ -230,9 +219,9 @@ def _forward(
     return chosen[:best_size]
 
 
-def _backward(columns: _Columns, chosen: list[int], target: Floats, price: float) -> tuple[float, list[int], Floats]:
+def _backward(columns: TermColumns, chosen: list[int], target: Floats, price: float) -> tuple[float, list[int], Floats]:
     """Drop the least useful terms while the criterion falls; also returns the residual."""
-    n, kept = len(target), list(chosen)
+    n, kept = columns.count, list(chosen)
     floor = _EXACT * max(float(target @ target), 1e-300)
     while kept:
         values = columns.values(kept)
@@ -252,8 +241,7 @@ def _backward(columns: _Columns, chosen: list[int], target: Floats, price: float
     return n * log(max(float(target @ target), 1e-300) / n), [], target
 
 
-def _select_by_price(columns: _Columns, y: Floats, w: Floats, limit: int, price: float) -> tuple[float, list[int]]:
-    target = _centered(y, w)
+def _select_by_price(columns: TermColumns, target: Floats, limit: int, price: float) -> tuple[float, list[int]]:
     kept: list[int] = []
     score, residual = np.inf, target
     for _ in range(4):
@@ -268,14 +256,14 @@ def _select_by_price(columns: _Columns, y: Floats, w: Floats, limit: int, price:
 
 
 def _select_by_holdout(
-    columns: _Columns, y: Floats, w: Floats, limit: int, seed: int, folds: int = 5
+    columns: RowColumns, y: Floats, w: Floats, limit: int, seed: int, folds: int = 5
 ) -> tuple[float, list[int]]:
     """Choose the path's length by the cross-validated error, then take that path on all rows."""
     fold = np.random.default_rng(seed).permutation(len(y)) % min(folds, len(y))
     errors: list[Floats] = []
     for held in range(min(folds, len(y)) if len(y) <= 20_000 else 1):
         inside, outside = fold != held, fold == held
-        part = _Columns(columns.terms, columns.basis, columns.X[inside], w[inside])
+        part = RowColumns(columns.terms, columns.basis, columns.X[inside], w[inside])
         path = _forward(part, _centered(y[inside], w[inside]), [], limit, 0.0, limit)
         error = [float(w[outside] @ (y[outside] - w[inside] @ y[inside] / w[inside].sum()) ** 2)]
         if path:  # one factorisation serves every length: the path is nested
@@ -295,11 +283,10 @@ def _select_by_holdout(
     return float(total[size]), path
 
 
-def _coefficients(columns: _Columns, chosen: list[int], y: Floats, w: Floats) -> Floats:
+def _coefficients(columns: TermColumns, chosen: list[int], target: Floats, mean: float) -> Floats:
     """Least squares on the chosen terms: the constant first, in the basis of `columns`."""
-    mean = float((w @ y) / w.sum())
     if not chosen:
         return np.array([mean])
-    slopes = lstsq(columns.values(chosen), _centered(y, w), check_finite=False)[0]
+    slopes = lstsq(columns.values(chosen), target, check_finite=False)[0]
     slopes = slopes * columns.inverse_norm[chosen]
     return np.concatenate([[mean - columns.mean[chosen] @ slopes], slopes])

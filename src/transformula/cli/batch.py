@@ -1,0 +1,117 @@
+"""The verb batch: a table of formulas, one model folder each."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from transformula.cli.output import Output
+from transformula.cli.working import Scheduler
+
+if TYPE_CHECKING:
+    from transformula.sweeps.summary import Summary
+
+#: Rows that are printed; the files have all.
+_SHOWN = 60
+#: Columns of text in a pipe or a file, where nothing is cut off.
+_WIDE = 250
+_PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
+_COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
+
+
+class BatchVerb(str, Enum):
+    """What to do with each formula."""
+
+    compile = "compile"
+    verify = "verify"
+    export = "export"
+    report = "report"
+
+
+def batch_command(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file with the columns name, formula, box (or on), and if wanted eps or rel, dtype and "
+            "construction; - for stdin."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for one model folder each and the summary.")],
+    jobs: Annotated[
+        Optional[int], typer.Option(help="Processes of this machine; by default one for each core.")
+    ] = None,
+    scheduler: Scheduler = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Keep what an earlier run has finished and was asked for in the same words."),
+    ] = False,
+    verb: Annotated[
+        BatchVerb, typer.Option(help="All but compile take the folders that are there and compile what is missing.")
+    ] = BatchVerb.compile,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Compile, verify, export or report many formulas.
+
+    Exit code 0 if all are proven, 1 if some are not (they are listed, the rest goes on), 2 if the table cannot be used.
+    """
+    from transformula.cli.progress_bar import sweep_progress
+    from transformula.sweeps.batch import batch
+
+    rows, places = _read(table)
+    with sweep_progress(quiet=json):
+        summary = batch(rows, out, jobs, scheduler, resume, verb.value, places)
+    if json:
+        Output(True).facts({**summary.facts, "rows": [asdict(row) for row in summary.rows]}, title="")
+    else:
+        _print(summary)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows as mappings, and where each stands."""
+    from transformula.cli.csv_files import open_csv
+    from transformula.sweeps.requests import check_columns
+
+    rows, places = [], []
+    with open_csv(table) as file:
+        check_columns(file.header, file.name)
+        for line, cells in file.rows:
+            rows.append(dict(zip(file.header, cells, strict=True)))
+            places.append(f"{file.name}, line {line}")
+    return rows, places
+
+
+def _print(summary: Summary) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+    proven = [row for row in summary.rows if row.proven]
+    if proven:
+        grid = Table(box=None, pad_edge=False)
+        for name in _COLUMNS:
+            grid.add_column(name, justify="left" if name in _COLUMNS[:2] else "right", no_wrap=True)
+        for row in proven[:_SHOWN]:
+            grid.add_row(*(escape(_cell(getattr(row, name))) for name in _COLUMNS))
+        console.print(grid)
+    if len(proven) > _SHOWN:
+        console.print(f"and {len(proven) - _SHOWN:,} more in {summary.out / 'summary.csv'}", markup=False)
+    for row in summary.failed[:_SHOWN]:
+        console.print(f"not proven: {row.name}: {row.error}", markup=False)
+    if len(summary.failed) > _SHOWN:
+        console.print(f"and {len(summary.failed) - _SHOWN:,} more in {summary.out / 'summary.csv'}", markup=False)
+    facts = {key: value for key, value in summary.facts.items() if key != "verb" and value != 0}
+    Output(False).facts(facts, title=_PAST[summary.verb])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "" if value is None else str(value)

@@ -1,0 +1,26 @@
+"""The options that say who does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Optional
+
+import typer
+
+Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that share a long proof.")]
+Scheduler = Annotated[
+    Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
+]
+
+
+@contextmanager
+def lent_workers(jobs: int | None, scheduler: str | None) -> Iterator[None]:
+    """Workers for the proofs inside the block, if any were asked for."""
+    if jobs is None and scheduler is None:
+        yield
+        return
+    from transformula.scaling.proofs import workers
+
+    with workers(jobs, scheduler):
+        yield

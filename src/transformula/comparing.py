@@ -1,0 +1,114 @@
+"""One formula by every construction that applies, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transformula.compiling import compile
+from transformula.constructions.chooser import DEFAULT_EPS
+from transformula.constructions.registry import CIRCUIT, LOOKUP, PARTITION, POLYNOMIAL, Construction
+from transformula.errors import InputError, NotProvenError
+
+#: What is tried: a construction, and whether its blocks may have several heads.
+_TRIED: tuple[tuple[Construction, bool], ...] = (
+    (POLYNOMIAL, False),
+    (POLYNOMIAL, True),
+    (LOOKUP, False),
+    (PARTITION, False),
+    (CIRCUIT, False),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One construction: the size of its model and its proven bound, or the sentence of its refusal."""
+
+    name: str
+    title: str
+    seconds: float
+    layers: int | None = None
+    heads: int | None = None
+    memory_tokens: int | None = None
+    parameters: int | None = None
+    bound: float | None = None
+    refusal: str | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether there is a model."""
+        return self.refusal is None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All constructions for one formula; ``smallest`` is the one with the fewest parameters."""
+
+    formula: str
+    on: str
+    dtype: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def smallest(self) -> Entry | None:
+        """The proven model with the fewest parameters, if there is any."""
+        return min((e for e in self.entries if e.proven), key=lambda e: e.parameters or 0, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        best = self.smallest
+        return {
+            "formula": self.formula,
+            "on": self.on,
+            "dtype": self.dtype,
+            "smallest": None if best is None else best.name,
+            "constructions": [asdict(entry) for entry in self.entries],
+        }
+
+
+def compare(
+    formula: str | Sequence[str], on: Any, eps: float | None = None, rel: float | None = None, dtype: str = "float64"
+) -> Comparison:
+    """Compile a formula by every construction, and compare what they cost.
+
+    Parameters
+    ----------
+    formula, on, rel, dtype
+        As for `transformula.compile`.
+    eps : float, optional
+        Tolerance that each of them has to be proven to meet; 1e-6 if neither ``eps`` nor ``rel`` is given.
+
+    Raises
+    ------
+    transformula.errors.InputError
+        If no construction can read the formula or the box.
+
+    Examples
+    --------
+    >>> found = compare("x*y", on="x=0..1, y=0..1", eps=0.05)
+    >>> [(e.name, e.layers, e.memory_tokens) for e in found.entries if e.name in ("polynomial", "circuit")]
+    [('polynomial', 2, 0), ('circuit', 1, 2)]
+    >>> found.smallest.name
+    'polynomial'
+    """
+    wanted = DEFAULT_EPS if eps is None and rel is None else eps
+    entries, mistakes = [], []
+    for construction, multi_head in _TRIED:
+        name = construction.name + (", several heads" if multi_head else "")
+        start = time.perf_counter()
+        try:
+            model = compile(formula, on, wanted, construction.name, dtype, multi_head, rel=rel)
+        except (NotProvenError, InputError) as error:
+            mistakes += [error] if isinstance(error, InputError) else []
+            entries.append(Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)))
+            continue
+        # an approximating polynomial is a construction of its own, though asked for by the same name
+        name = model.construction + (", several heads" if multi_head else "")
+        sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
+        entries.append(Entry(name, construction.title, time.perf_counter() - start, *sizes))
+    if len(mistakes) == len(entries):
+        raise mistakes[-1]
+    text = formula if isinstance(formula, str) else "; ".join(map(str, formula))
+    return Comparison(str(text), str(on), dtype, tuple(entries))

@@ -1,0 +1,25 @@
+"""What is shown of a formula: the text as typed where the parser wrote functions out, else our own."""
+
+from __future__ import annotations
+
+import re
+
+from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
+from transformula.kernel.definitions import ALIASES, DEFINITIONS, PIECEWISE, POLYNOMIALS
+
+_WRITTEN_OUT = re.compile(rf"\b({'|'.join((*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE))})\s*\(", re.ASCII)
+
+
+def shown(formula: Formula | Samples) -> list[str]:
+    """One text for each output.
+
+    Examples
+    --------
+    >>> shown(Formula.of(["sigmoid(x)", "0.5 *x"], "x=0..1"))
+    ['sigmoid(x)', '1/2*x']
+    """
+    if isinstance(formula, Samples):
+        return list(formula.texts)
+    typed = formula.typed if len(formula.typed) == len(formula.outputs) else formula.texts
+    return [own if _WRITTEN_OUT.search(own) else text for own, text in zip(typed, formula.texts, strict=True)]

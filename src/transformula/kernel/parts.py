@@ -1,0 +1,68 @@
+"""Large proofs come in parts, each bounded by a function of its own data alone; who computes it is left open.
+
+Nobody helps unless somebody outside lends workers with `helped`. They are asked for all parts of a step at once and
+give back an answer or None for each. What does not look like an answer is computed here, and the bounds are put
+together here, in order; so a helper that is lost costs time only. Like the processor, helpers are trusted to
+compute what they are asked. The work they did counts like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flint import ctx
+from numpy.typing import NDArray
+
+from transformula.kernel.balls import precision
+from transformula.kernel.work import left, limited, spend
+
+Floats = NDArray[np.float64]
+#: Ends with the lower and upper ends of its boxes, shape (d, boxes).
+Part = tuple[Any, ...]
+Answer = tuple[Floats, float]
+Helpers = Callable[[Callable[[Part], Answer], Sequence[Part]], Sequence[Any]]
+
+_helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
+
+
+@contextmanager
+def helped(helpers: Helpers) -> Iterator[None]:
+    """Lend workers to the proofs inside the block."""
+    before = _helpers.set(helpers)
+    try:
+        yield
+    finally:
+        _helpers.reset(before)
+
+
+def in_parts(function: Callable[[Part], Floats], parts: Sequence[Part]) -> Floats:
+    """What the function says of the boxes of all parts: for each part an array (rows, boxes), side by side."""
+    helpers = _helpers.get()
+    answers: Sequence[Any] = [None] * len(parts)
+    if helpers is not None and len(parts) > 1:
+        given = helpers(partial(_measured, function, left(), ctx.prec), parts)
+        answers = given if isinstance(given, list) and len(given) == len(parts) else answers
+    found = []
+    for part, answer in zip(parts, answers, strict=True):
+        value, work = answer if _fits(answer, part) else _measured(function, left(), ctx.prec, part)
+        spend(work)
+        found.append(value)
+    return np.concatenate(found, axis=1)
+
+
+def _measured(function: Callable[[Part], Floats], most: float, bits: int, part: Part) -> Answer:
+    """An answer, with the work it took."""
+    with precision(bits), limited(most) as meter:
+        return function(part), meter[0]
+
+
+def _fits(answer: Any, part: Part) -> bool:
+    if not (isinstance(answer, tuple) and len(answer) == 2 and type(answer[1]) is float and answer[1] >= 0):
+        return False
+    value = answer[0]
+    return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.shape[1:] == part[-1].shape[1:]

@@ -1,0 +1,5 @@
+"""Who does the work when there is much of it: processes of this machine, or a Dask cluster."""
+
+from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLostError, opened_engine
+
+__all__ = ["Engine", "EngineError", "Outcome", "WorkerLostError", "opened_engine"]

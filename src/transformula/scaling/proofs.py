@@ -1,0 +1,66 @@
+"""Proofs on many workers: the kernel asks for the parts of a step, and gets an answer or None for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from transformula.kernel.parts import Answer, Part, helped
+from transformula.scaling.engines import Engine, EngineError, opened_engine
+
+#: Tasks for each worker in a step, so that none waits long for the slowest.
+_TURNS = 3
+
+
+@contextmanager
+def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[Engine]:
+    """Lend workers to every proof inside the block; the result is the same, bit by bit.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        Processes of this machine; by default one for each core.
+    scheduler : str, optional
+        The address of a Dask scheduler, like ``tcp://10.0.0.1:8786``, instead.
+
+    Examples
+    --------
+    >>> import transformula as tf
+    >>> with tf.workers(jobs=2):
+    ...     tf.compile("sin(x*y)", on="x=0..1, y=0..1", eps=1e-3).status
+    'proven'
+    """
+    with opened_engine(jobs, scheduler) as engine, helped(partial(spread, engine)):
+        yield engine
+
+
+def spread(engine: Engine, function: Callable[[Part], Answer], parts: Sequence[Part]) -> list[Any]:
+    """Answers to as many parts as the workers could give; None for the others."""
+    answers: list[Any] = [None] * len(parts)
+    count = min(len(parts), _TURNS * max(engine.workers, 1))
+    edges = [len(parts) * k // count for k in range(count + 1)]
+    groups = [list(parts[a:b]) for a, b in pairwise(edges)]
+    try:
+        for outcome in engine.run(partial(_answers, function), groups):
+            given = outcome.value
+            start, stop = edges[outcome.index], edges[outcome.index + 1]
+            if outcome.error is None and isinstance(given, list) and len(given) == stop - start:
+                answers[start:stop] = given
+    except EngineError:
+        pass  # whoever asked computes what is missing
+    return answers
+
+
+def _answers(function: Callable[[Part], Answer], group: list[Part]) -> list[Any]:
+    """Of one worker; what fails here fails again where it was asked for, and is said there."""
+    return [_answer(function, part) for part in group]
+
+
+def _answer(function: Callable[[Part], Answer], part: Part) -> Any:
+    try:
+        return function(part)
+    except Exception:
+        return None

@@ -1,0 +1,62 @@
+"""compare: every construction for one formula, beside each other."""
+
+import json
+
+import pytest
+
+import transformula as tf
+from transformula.errors import InputError
+from transformula.viewing.comparison_figure import comparison_figure
+from transformula.viewing.figures import picture
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tf.compare("sin(x)*y", on="x=0..2, y=0..1", eps=0.05)
+
+
+def test_each_entry_is_the_model_that_compile_makes(found):
+    assert [e.name for e in found.entries] == [
+        "corollary", "corollary, several heads", "lookup", "partition", "circuit",
+    ]  # fmt: skip
+    lookup = tf.compile("sin(x)*y", on="x=0..2, y=0..1", eps=0.05, construction="lookup")
+    entry = found.entries[2]
+    assert entry.bound == lookup.certificate.bound and entry.parameters == lookup.parameter_count
+    assert entry.memory_tokens == lookup.memory_tokens and entry.layers == entry.heads == 1
+    assert all(e.proven and e.bound <= 0.05 for e in found.entries)
+    assert found.smallest.parameters == min(e.parameters for e in found.entries)
+
+
+def test_a_refusal_is_an_entry_and_not_the_end():
+    found = tf.compare("exp(x)", on="x=0..1", eps=1e-7)
+    refused = {e.name: e.refusal for e in found.entries if not e.proven}
+    assert refused.get("partition")
+    assert found.smallest is not None and found.smallest.name not in refused
+    svg = picture(comparison_figure(found), "svg")
+    assert svg.startswith(b"<?xml")
+
+
+def test_a_mistake_is_told_once():
+    with pytest.raises(InputError, match="sin"):
+        tf.compare("sin(", on="x=0..1")
+
+
+def test_table_json_and_figure(tmp_path, monkeypatch, capfd):
+    from transformula.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["transformula", "compare", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capfd.readouterr()
+
+    code, out, err = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--out", str(tmp_path / "c.svg"))
+    assert code == 0 and out.splitlines()[0].split() == [
+        "construction", "layers", "heads", "memory", "tokens", "parameters", "proven", "bound", "seconds",
+    ]  # fmt: skip
+    assert len(out.splitlines()) == 6 and (tmp_path / "c.svg").read_bytes().startswith(b"<?xml")
+    code, out, _ = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--json")
+    facts = json.loads(out)
+    assert code == 0 and facts["smallest"] == "polynomial" and len(facts["constructions"]) == 5
+    code, _, err = run("x", "--on", "x=0..1", "--out", "c.pdf")
+    assert code == 2 and "ends in .png or .svg" in err and not (tmp_path / "c.pdf").exists()
