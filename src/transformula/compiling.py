@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ _FAR_OFF = 1000.0
 SECONDS = 120.0
 _FALLBACKS = 0.15
 _BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
+#: A single layer may have so many times the numbers of several.
+_ONE_LAYER = 1.5
 
 
 def compile(
@@ -177,8 +180,9 @@ class _Search:
     def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError]) -> None:
         """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
         for kind in kinds:
+            of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
             try:
-                self.proven.append(self.first_proven(kind, options))
+                self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
             except (NotProvenError, InputError) as error:
                 refusals.append(error)
 
@@ -240,7 +244,7 @@ def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
 
 def _size(model: Model) -> float:
     """Numbers in the model; a single layer is worth half as many again."""
-    return model.parameter_count / (1.5 if model.layers == 1 else 1.0)
+    return model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:

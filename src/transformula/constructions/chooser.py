@@ -59,7 +59,7 @@ def _approximations(formula: Formula, options: Options) -> list[Round]:
     if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
-        return [(LOOKUP, CIRCUIT), (PARTITION,)]
+        return [(CIRCUIT, LOOKUP), (PARTITION,)]  # what a circuit takes limits the grids that are worth a try
     return [(LOOKUP,), (CIRCUIT,), (PARTITION,)]  # functions of one form: what one layer is made for
 
 
@@ -94,7 +94,7 @@ def _lookups(formula: Formula, options: Options) -> Iterator[Attempt]:
     from transformula.constructions.lookup import lookup_attempts
 
     eps = _check_approximation(formula, options)
-    yield from lookup_attempts(formula, eps, options.dtype, options.shape)
+    yield from lookup_attempts(formula, eps, options.dtype, options.shape, options.most)
 
 
 def _partitions(formula: Formula, options: Options) -> Iterator[Attempt]:

@@ -8,15 +8,17 @@ they return is only a candidate: the certificate is proven from the final weight
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import CannotFit, fit_table
-from transformula.constructions.tables.grids import Grid, fit_grid
+from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
 from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate, evaluate_accurately
@@ -30,16 +32,21 @@ from transformula.threads import one_thread
 _SHARES = (1.0, 0.6, 0.3)
 #: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
 _EASY = 200.0
+#: The least numbers that a token of a grid takes.
+_NUMBERS = 3
 
 
-def lookup_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None) -> Iterator[Attempt]:
+def lookup_attempts(
+    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None, most: float = math.inf
+) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest: its proof says by how much it falls short.
+    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` numbers a model
+    is of no use, and is not built.
     """
     ground = prepared(formula)
     for share in _SHARES:
-        fitter = _Fitter(share, dtype)
+        fitter = _Fitter(share, dtype, most)
 
         def build(fitter: _Fitter = fitter) -> Built:
             spec = one_layer_spec(ground.extended, eps, fitter, dtype, shape)
@@ -53,8 +60,9 @@ def lookup_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, 
 class _Fitter:
     """Fits parts at a share of their tolerance, and remembers whether one fell short."""
 
-    def __init__(self, share: float, dtype: str) -> None:
+    def __init__(self, share: float, dtype: str, most: float) -> None:
         self.share, self.dtype, self.fell_short = share, dtype, False
+        self.most_tokens = int(min(MAX_GRID, most / _NUMBERS))
 
     def __call__(self, part: Part, ranges: Sequence[tuple[float, float]], eps: float) -> FittedPart:
         eps, dtype = eps * self.share, self.dtype
@@ -66,8 +74,10 @@ class _Fitter:
             with one_thread():
                 if len(ranges) == 1:
                     return _from_table(_fit_one(part, names, ranges[0], eps, dtype))
-                return _from_grid(_fit_many(part, names, ranges, eps, dtype))
+                return _from_grid(_fit_many(part, names, ranges, eps, dtype, self.most_tokens))
         except CannotFit as failure:
+            if self.most_tokens < MAX_GRID:
+                raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
             if failure.best is None:
                 raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
             self.fell_short = True
@@ -95,9 +105,14 @@ def _fit_many(
     ranges: Sequence[tuple[float, float]],
     eps: float,
     dtype: str,
+    most: int,
 ) -> Grid:
     lowers, uppers = zip(*ranges, strict=True)
-    return fit_grid(lambda *u: evaluate(part.expr, names, np.broadcast_arrays(*u)), lowers, uppers, eps, dtype)
+
+    def values(*u: NDArray[np.float64]) -> NDArray[np.float64]:
+        return evaluate(part.expr, names, np.broadcast_arrays(*u))
+
+    return fit_grid(values, lowers, uppers, eps, dtype, max_tokens=most)
 
 
 def _from_grid(grid: Grid) -> FittedPart:

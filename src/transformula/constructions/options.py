@@ -17,7 +17,7 @@ from transformula.kernel.weights import DTYPES
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may ask for beside formula and box."""
+    """What the user may ask for beside formula and box; ``most`` numbers are all that is still of use in a model."""
 
     eps: float | None = None
     construction: Construction | None = None
@@ -25,6 +25,7 @@ class Options:
     multi_head: bool = False
     layers: int | None = None
     shape: tuple[int, int] | None = None
+    most: float = math.inf
 
 
 def checked_options(

@@ -45,6 +45,7 @@ SECTIONS = {1: 1, 2: 41, 3: 13, 4: 8}  # sections pass through so many points of
 FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points per axis of the value solve, by dimension
 MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
 MAX_AXIS_TOKENS = 64
+MAX_GRID = 20_000  # tokens
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
@@ -94,7 +95,7 @@ def fit_grid(
     eps: float,
     dtype: str = "float64",
     *,
-    max_tokens: int = 20_000,
+    max_tokens: int = MAX_GRID,
 ) -> Grid:
     """Find a small tensor grid with ``|T - f| + rounding <= eps`` on the box.
 
@@ -283,7 +284,7 @@ def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int
     options: list[list[tuple[int, float]]] = []
     for axis in axes:
         ladder: list[tuple[int, float]] = []
-        for size in range(1, MAX_AXIS_TOKENS + 1):
+        for size in range(1, min(MAX_AXIS_TOKENS, limit) + 1):
             error = axis.reach(size, goal)
             if not ladder or error < ladder[-1][1]:
                 ladder.append((size, error))
@@ -301,7 +302,7 @@ def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int
 
 def _largest_sizes(axes: Sequence[_Axis], limit: int) -> tuple[int, ...]:
     """The most accurate size of every axis, cut back evenly to at most ``limit`` tokens."""
-    cap = int(limit ** (1 / len(axes)))
+    cap = max(1, int(limit ** (1 / len(axes))))
     return tuple(
         min((size for size in axis.errors if size <= cap), key=lambda size: axis.errors[size]) for axis in axes
     )
