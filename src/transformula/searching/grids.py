@@ -32,7 +32,7 @@ _MAX_LEVELS = 60
 #: Without a target: refine until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.5
 #: A bound this small beside the target is not worth tightening.
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE = 1e-6
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
