@@ -34,7 +34,7 @@ _TIGHTNESS = 1.5
 #: An error that occurs and is so many times the target leaves nothing to prove: any bound will do for the refusal.
 _HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 4
 #: A bound this small beside the target is not worth tightening.
-_NEGLIGIBLE = 1e-9
+_NEGLIGIBLE = 1e-6
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
