@@ -55,6 +55,7 @@ def test_the_core_is_enough_for(folder, arguments):
         (("export", "model", "--to", "onnx"), "onnx"),
         (("report", "model"), "plot"),
         (("explore", "--no-browser"), "explorer"),
+        (("compile", "--latex", "x", "--on", "x=0..1"), "latex"),
         (("fit", "table.csv", "--target", "y"), "learn"),
         (("reproduce", "rates", "--quick"), "plot"),
         (("reproduce", "fang-f1", "--quick"), "learn,plot,torch"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformula.comparing import Comparison, compare
     from transformula.compiling import compile, load, memorize, verify
+    from transformula.formulas.latex import from_latex
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
     from transformula.learning import (
@@ -34,6 +35,7 @@ _HOME = {
     "Comparison": "transformula.comparing",
     "compare": "transformula.comparing",
     "compile": "transformula.compiling",
+    "from_latex": "transformula.formulas.latex",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
@@ -59,6 +61,7 @@ __all__ = [
     "batch",
     "compare",
     "compile",
+    "from_latex",
     "load",
     "memorize",
     "verify",

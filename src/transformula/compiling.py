@@ -10,7 +10,7 @@ from typing import Any
 
 from transformula import proofs
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import DEFAULT_EPS, attempts, rounds
+from transformula.constructions.chooser import DEFAULT_EPS, Round, attempts, rounds
 from transformula.constructions.options import (
     Options,
     absolute,
@@ -28,11 +28,13 @@ from transformula.errors import (
     RefutedError,
     SearchInterrupted,
     TransformulaError,
+    UnboundedError,
     closer,
     closest_bound,
 )
 from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
+from transformula.formulas.notations import as_texts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
@@ -41,18 +43,25 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
-from transformula.progress import OutOfTime, checkpoint, deadline
+from transformula.progress import OutOfBudget, OutOfTime, budget, checkpoint, deadline
 from transformula.searching.ground import prepared
 from transformula.threads import one_thread
 
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
 _HOPELESS = 20.0
+#: Bounds this many times too large are not the tables' fault.
+_FAR_OFF = 1000.0
+#: Seconds of processor time that a search may take if nothing is said about it, and what part of that is for
+#: the constructions that are tried when the first could not be proven.
+SECONDS = 120.0
+_FALLBACKS = 0.15
+_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
 #: A single layer may have so many times the numbers of several.
 _ONE_LAYER = 1.5
 
 
 def compile(
-    formula: str | Sequence[str],
+    formula: Any,
     on: Any,
     eps: float | None = None,
     construction: str = "auto",
@@ -67,8 +76,9 @@ def compile(
 
     Parameters
     ----------
-    formula : str or sequence of str
-        What to compute; several formulas make several outputs.
+    formula : str, sympy expression, function, or sequence of these
+        What to compute; several formulas make several outputs. A function of named arguments is called once, with
+        symbols, and what it does to them is written down.
     on : str, mapping or Box
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
@@ -91,7 +101,7 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came.
+        that says how close it came. Without it, a search ends after a minute of processor time.
 
     Returns
     -------
@@ -119,15 +129,15 @@ def compile(
     search = _Search(parsed)
     check_positive(time_limit, "time_limit")
     try:
-        with deadline(time_limit), patience():
+        with deadline(time_limit), budget(time_limit or SECONDS), patience():
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
-            return search.run(options)
-    except OutOfTime:
+            return search.run(options, time_limit or SECONDS)
+    except (OutOfTime, OutOfBudget):
         if search.proven:
             return min(search.proven, key=_size)
-        raise search.refusal(f"the time is up after {time_limit:g} s") from None
+        raise search.refusal(f"the time is up after {time_limit or SECONDS:g} s") from None
     except KeyboardInterrupt:
         raise SearchInterrupted(str(search.refusal("interrupted"))) from None
 
@@ -135,7 +145,7 @@ def compile(
 def _read(formula: Any, box: Box) -> Formula:
     """Parse, and where that fails say what to write instead, if the mistake is a known one."""
     try:
-        return Formula.of(formula, box)
+        return Formula.of(as_texts(formula, box.variables), box)
     except FormulaError as error:
         if not (said := hint(formula, box.variables)):
             raise
@@ -150,19 +160,31 @@ class _Search:
         self.proven: list[Model] = []
         self.closest: NotProvenError | None = None
 
-    def run(self, options: Options) -> Model:
+    def run(self, options: Options, seconds: float) -> Model:
         """The smallest model of the first round in which one is proven, or the most telling refusal."""
         refusals: list[TransformulaError] = []
-        for competing in rounds(self.formula, options):
-            for kind in competing:
-                of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
-                try:
-                    self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
-                except (NotProvenError, InputError) as error:
-                    refusals.append(error)
-            if self.proven:
-                return min(self.proven, key=_size)
+        first, *others = rounds(self.formula, options)
+        self.compete(first, options, refusals)
+        try:
+            with budget(_FALLBACKS * seconds):
+                for competing in others:
+                    if not self.proven:
+                        self.compete(competing, options, refusals)
+        except OutOfBudget:
+            if not refusals:
+                raise
+        if self.proven:
+            return min(self.proven, key=_size)
         raise _most_telling(refusals)
+
+    def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError]) -> None:
+        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
+        for kind in kinds:
+            of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
+            try:
+                self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
+            except (NotProvenError, InputError) as error:
+                refusals.append(error)
 
     def first_proven(self, construction: Construction, options: Options) -> Model:
         """The first attempt of a construction whose proof closes, or the refusal that came closest."""
@@ -179,9 +201,11 @@ class _Search:
                 except NotProvenError as error:
                     closest, self.closest = closer(error, closest), closer(error, self.closest)
                     again = isinstance(error, RefutedError) and str(error) == last  # whatever the tables are
-                    if again or (options.eps and (error.rounding or 0.0) > _HOPELESS * options.eps):
+                    if again or _is_hopeless(error, options.eps):
                         hopeless.add(attempt.group)
                     last = str(error)
+        except OverflowError:
+            closest = closer(NotProvenError(_BEYOND_FLOATS), closest)
         except TransformulaError:
             if closest is None:
                 raise  # else what was almost proven says more than why the rest could not even be begun
@@ -209,6 +233,13 @@ class _Search:
             f"{why}: {said}{near}; allow more time, or ask for a larger eps",
             found.best_bound, found.place, found.measured, found.rounding,
         )  # fmt: skip
+
+
+def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
+    """Whether attempts of the same group, which differ in their tables only, would fail as well."""
+    rounding, bound = error.rounding or 0.0, error.best_bound or 0.0
+    far = eps is not None and (rounding > _HOPELESS * eps or bound > _FAR_OFF * eps)
+    return far or isinstance(error, UnboundedError)
 
 
 def _size(model: Model) -> float:

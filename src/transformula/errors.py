@@ -29,6 +29,7 @@ __all__ = [
     "SavingError",
     "SearchInterrupted",
     "TransformulaError",
+    "UnboundedError",
     "UncertifiedError",
     "closer",
     "closest_bound",
@@ -45,6 +46,10 @@ class UncertifiedError(ModelFileError):
 
 class SavingError(InputError):
     """A result cannot be written where it was asked for; what was there before still is."""
+
+
+class UnboundedError(NotProvenError):
+    """The kernel finds no bound at all somewhere, whatever the table: others like it need not be tried."""
 
 
 class ExportError(InputError):

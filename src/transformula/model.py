@@ -71,6 +71,14 @@ class Model:
         """Where the certificate holds."""
         return self.formula.box
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Variables of the box that no formula uses: the model takes them and ignores them."""
+        if isinstance(self.formula, Samples):
+            return ()
+        used = frozenset().union(*(expr.names for expr in self.formula.outputs))
+        return tuple(name for name in self.box.variables if name not in used)
+
     @cached_property
     def _ends(self) -> Ends:
         return Ends(self.box)

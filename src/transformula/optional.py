@@ -8,6 +8,7 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
+    "antlr4": "latex",
     "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
@@ -16,10 +17,12 @@ EXTRAS = {
     "plotly": "explorer",
     "pyarrow": "parquet",
     "sklearn": "learn",
+    "sympy": "latex",
     "torch": "torch",
     "uvicorn": "explorer",
 }
-_PACKAGES = {"sklearn": "scikit-learn"}  # where a package and its module have different names
+#: Where a package and its module have different names.
+_PACKAGES = {"antlr4": "antlr4-python3-runtime", "sklearn": "scikit-learn"}
 
 
 class MissingPackageError(InputError, ImportError):

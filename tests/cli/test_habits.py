@@ -93,7 +93,6 @@ def test_a_pipe_gets_whole_lines_without_padding(cli, tmp_path):
     [
         ("sin x", "write sin(x)"),
         ("1 + cos 2", "write cos(2)"),
-        ("e**x", "write E or exp(...) for e"),
         ("2x", "write 2*x"),
         ("3(x + 1)", "write 3*("),
         ("gama(x)", "the nearest function is gamma"),
@@ -106,7 +105,7 @@ def test_hints_fit_the_mistake(cli, text, said):
     assert refused.code == 2 and refused.err.rstrip().endswith(said), refused.err
 
 
-@pytest.mark.parametrize("text", ["x + q", "(x", "x^2", "1e5*x +", "sin(x", ""])
+@pytest.mark.parametrize("text", ["x + q", "(x", "x^^2", "1e5*x +", "sin(x", ""])
 def test_no_hint_is_better_than_a_wrong_one(text):
     assert hint(text, ["x"]) == ""
 

@@ -103,7 +103,7 @@ def test_min_and_max_take_two_arguments_or_more(name):
         ("()", "unexpected '\\)'"),
         ("x y", "unexpected 'y'"),
         ("2x", "unexpected 'x'"),
-        ("x ^ 2", "write \\*\\* for a power"),
+        ("x ^ ^ 2", "unexpected '\\^'"),
         ("x // 2", "unexpected '/'"),
         ("x % 2", "unexpected '%'"),
         ("y", "unknown name 'y'.*variables are: x"),

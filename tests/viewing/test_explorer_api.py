@@ -100,7 +100,6 @@ def test_every_example_compiles(server):
         ({"box": "x=0..3"}, "formula", "unknown name 'y'", None),
         ({"box": "x=0..3, y=3..0"}, "box", "reversed", None),
         ({"box": "x=0..3, y"}, "box", "name=low..high", None),
-        ({"box": "x=0..3, y=0..3, z=0..1"}, "box", "does not use z", None),
         ({"eps": 0}, "eps", "above 0", None),
         ({"eps": "small"}, "eps", "above 0", None),
         ({"construction": "magic"}, "construction", "", None),

@@ -84,6 +84,7 @@ def compile_command(
         Optional[Path],
         typer.Option(help="A text file with a formula on each line; lines that begin with # are skipped."),
     ] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="The formulas are in LaTeX.")] = False,
     eps: Annotated[
         Optional[float],
         typer.Option(
@@ -120,6 +121,10 @@ def compile_command(
     start = time.perf_counter()
     if out is not None:
         check_folder(out)
+    if latex:
+        from transformula.formulas.latex import from_latex
+
+        given = [from_latex(one) for one in given]
     text = given[0] if len(given) == 1 else given
     shaped = parse_shape(shape)
     with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():

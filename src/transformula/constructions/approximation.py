@@ -40,18 +40,33 @@ _LAWSON = 40
 
 def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head: bool) -> Iterator[Weights]:
     """Polynomial Transformers whose measured error meets the tolerance, lowest degree first."""
-    dimension = formula.box.dimension
-    if dimension > MAX_VARIABLES:
-        raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {dimension}")
+    box, used = _used(formula)
+    if box.dimension > MAX_VARIABLES:
+        raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
     for share in _SHARES:
         with one_thread():
-            fits = [_lowest_degree(expr, formula.box, share * eps) for expr in formula.outputs]
+            fits = [_lowest_degree(expr, box, share * eps) for expr in formula.outputs]
         degrees = tuple(fit.degree for fit in fits)
         if degrees not in tried:
             tried.add(degrees)
-            terms = [fit.monomials(formula.box) for fit in fits]
+            terms = [_spread(fit.monomials(box), used, formula.box.dimension) for fit in fits]
             yield from weights_from_terms(terms, formula.box, dtype, multi_head)
+
+
+def _used(formula: Formula) -> tuple[Box, list[int]]:
+    """The box of the variables that are used (one of them if none is), and where they stand."""
+    names = frozenset().union(*(expr.names for expr in formula.outputs))
+    box = formula.box
+    places = [k for k, name in enumerate(box.variables) if name in names] or [0]
+    lower, upper = (tuple(ends[k] for k in places) for ends in (box.lower, box.upper))
+    return Box(tuple(box.variables[k] for k in places), lower, upper), places
+
+
+def _spread(terms: dict[Exponents, fmpq], places: Sequence[int], dimension: int) -> dict[Exponents, fmpq]:
+    """The same polynomial in all variables."""
+    where = {place: k for k, place in enumerate(places)}
+    return {tuple(e[where[k]] if k in where else 0 for k in range(dimension)): c for e, c in terms.items()}
 
 
 @dataclass(frozen=True, eq=False)

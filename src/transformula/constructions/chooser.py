@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.options import Options
+from transformula.constructions.parts import MAX_FORMS
 from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
-from transformula.errors import FormulaError, InputError, RefutedError
-from transformula.kernel.boxes import Formula
+from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
+from transformula.kernel.balls import to_fmpq
+from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.positions import formula_of_a_position
+from transformula.kernel.printing import short_text
+from transformula.kernel.regions import Region
 from transformula.kernel.weights import Weights
 from transformula.rewriting.additive import decompose
 from transformula.rewriting.derivation import extended_formula
@@ -23,6 +31,10 @@ from transformula.searching.ground import prepared
 DEFAULT_EPS = 1e-6
 #: Up to this many forms a grid may be smaller than a circuit.
 MAX_GRID_FORMS = 2
+#: Numbers of the format that an interval must have for a table to make sense.
+_FEWEST_FLOATS = 8
+#: What part of the tolerance a formula may vary by and still count as constant.
+_LITTLE = Fraction(1, 4)
 
 
 Round = tuple[Construction, ...]
@@ -42,6 +54,8 @@ def _approximations(formula: Formula, options: Options) -> list[Round]:
     if options.layers == 1:
         return [(LOOKUP,), (PARTITION,)]
     forms = _widest_part(formula)
+    if forms <= MAX_FORMS and _hardly_varies(formula, options.eps or DEFAULT_EPS):
+        return [(LOOKUP,)]  # a token will do
     if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
@@ -58,8 +72,22 @@ def _check_approximation(formula: Formula, options: Options) -> float:
     """The tolerance, once nothing speaks against solving tables."""
     if options.multi_head:
         raise InputError("multi_head belongs to the polynomial construction")
+    _check_floats(formula.box, options.dtype)
     prepared(formula)  # refuses a formula that is not defined on its box
     return options.eps or DEFAULT_EPS
+
+
+def _check_floats(box: Box, dtype: str) -> None:
+    """Refuse intervals that leave the format's range, or are so narrow that hardly a float lies in them."""
+    for name, ends, low, high in zip(box.variables, box.floats(), box.lower, box.upper, strict=True):
+        size, text = max(map(abs, ends)), f"{name}={short_text(low):.30}..{short_text(high):.30}"
+        if not size < float(np.finfo(dtype).max):
+            raise NotProvenError(f"the interval {text} is beyond {dtype}'s range: rescale {name}", place=text)
+        if not ends[1] - ends[0] > _FEWEST_FLOATS * float(np.spacing(np.array(size, dtype))):
+            raise NotProvenError(
+                f"{dtype} has hardly any numbers in the interval {text}: measure {name} from one of its ends",
+                place=text,
+            )
 
 
 def _lookups(formula: Formula, options: Options) -> Iterator[Attempt]:
@@ -87,6 +115,16 @@ def _circuits(formula: Formula, options: Options) -> Iterator[Attempt]:
         with suppress(RefutedError):  # if the positions differ, each carries all inputs
             formula = formula_of_a_position(formula, positions)
     yield from circuit_attempts(formula, eps, options.dtype, positions, inputs)
+
+
+def _hardly_varies(formula: Formula, eps: float) -> bool:
+    """Whether every output stays within a small part of the tolerance of one value: then no wire is needed."""
+    ends = Region.of_box(formula.box).ends
+    try:
+        ranges = [range_of(expr, ends) for expr in formula.outputs]
+    except UndefinedError:
+        return False
+    return all(high - low < to_fmpq(_LITTLE * Fraction(eps)) for low, high in ranges)
 
 
 def _widest_part(formula: Formula) -> int:

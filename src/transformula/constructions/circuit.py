@@ -87,11 +87,11 @@ _MODES = {
     "float64": (Mode(0, 3), Mode(0, 0), Mode(0, 2), Mode(256, 3)),
     "float32": (Mode(128, 3), Mode(128, 2), Mode(128, 0), Mode(0, 3)),
 }
-#: Other tables round a little better or worse; beyond this factor only another circuit helps.
-_HOPELESS = 20.0
 #: An argument moved by no more than this part of its range meets no other slopes to speak of.
 _NEAR = 0.1
 _HALVINGS = 60
+#: Squares are held scaled by powers of two up to twice this: well inside the format's range.
+_MOST_SCALE = {"float64": 480, "float32": 56}
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
@@ -113,7 +113,7 @@ def circuit_attempts(
         for split in SPLITS:
 
             def build(analysis: _Analysis = analysis, split: Split = split) -> Built:
-                nodes = analysis.planned(eps, split)
+                nodes = analysis.planned(eps, split, dtype)
                 tables = _fit_tables(nodes, eps, split, dtype, failed)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
@@ -206,7 +206,7 @@ class _Analysis:
         tables = (node for node in self.nodes.values() if node.wire.is_table)
         return _FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
 
-    def planned(self, eps: float, split: Split) -> dict[int, Node]:
+    def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
         nodes, cells = {k: replace(node) for k, node in self.nodes.items()}, dict(self.cells)
         allowed = split.singular * split.tables * eps
@@ -221,7 +221,7 @@ class _Analysis:
         self._restrain(nodes, split.tables * eps)
         for node in nodes.values():
             if node.wire.function == SQUARE:
-                node.scale, node.held = _square_scales(node)
+                node.scale, node.held = _square_scales(node, dtype)
         return nodes
 
     def _restrain(self, nodes: dict[int, Node], eps: float) -> None:
@@ -269,12 +269,15 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
     return Node(wire, ends, size, _cells(wire.function, low, high).steepest, reads)
 
 
-def _square_scales(node: Node) -> tuple[int, int]:
-    """Powers of two by which a square's argument and value fit the one table of u² on about −1..1."""
+def _square_scales(node: Node, dtype: str) -> tuple[int, int]:
+    """Powers of two by which a square's argument and value fit the one table of u² on about −1..1.
+
+    Arguments so small that their squares leave the format are not scaled up all the way: then they are next to 0.
+    """
     reach = max(largest(node.ends), 1e-300) / (1 + _MARGIN / 2)
     if 2 * node.drift > _MARGIN / 2 * reach:  # errors are not small beside the range
         reach += 2 * node.drift
-    scale = -math.ceil(math.log2(reach))
+    scale = min(-math.ceil(math.log2(reach)), _MOST_SCALE[dtype])
     return scale, 2 * scale
 
 

@@ -66,7 +66,7 @@ class PlanningGuide:
         (a, half_a), (b, half_b) = map(_centre, ends)
         # a factor that hardly varies is still rounded relative to its size
         half_a, half_b = max(half_a, _LEAST * largest(ends[0])), max(half_b, _LEAST * largest(ends[1]))
-        choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a / half_b)))
+        choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a) - math.log2(half_b)))
         self.balances.append([str(v) for v in choice])
         return choice
 

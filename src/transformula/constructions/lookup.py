@@ -23,6 +23,7 @@ from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate, evaluate_accurately
 from transformula.kernel.boxes import Formula
+from transformula.kernel.printing import short_text
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared
 from transformula.threads import one_thread
@@ -78,7 +79,7 @@ class _Fitter:
             if self.most_tokens < MAX_GRID:
                 raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
             if failure.best is None:
-                raise NotProvenError(f"no table for {part.original} was found: {failure}") from None
+                raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
             self.fell_short = True
             return _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best)
 

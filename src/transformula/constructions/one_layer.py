@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.errors import NotProvenError
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.weights import (
     Attention,
@@ -167,8 +168,12 @@ class _Assembler:
         """The largest |score| any head gives to any token, without gates."""
         tables = self.spec.tables
         far = max((abs(end) for t in tables for pair in t.ranges for end in pair), default=0.0)
-        scores = (np.abs(t.offsets).sum(axis=1) + far * np.abs(t.slopes).sum(axis=1) for t in tables)
-        return max((float(s.max()) for s in scores), default=0.0)
+        with np.errstate(over="ignore"):
+            scores = [np.abs(t.offsets).sum(axis=1) + far * np.abs(t.slopes).sum(axis=1) for t in tables]
+        reach = max((float(s.max()) for s in scores), default=0.0)
+        if not reach < float(np.finfo(self.spec.dtype).max) / 8:
+            raise NotProvenError(f"the scores of a table are beyond {self.spec.dtype}'s range: rescale the variables")
+        return reach
 
     def _readout(self) -> tuple[Entries, Entries]:
         spec, width = self.spec, len(self.slots)

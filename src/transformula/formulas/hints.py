@@ -10,7 +10,6 @@ from transformula.kernel.definitions import ALIASES, known
 from transformula.kernel.expression import RESERVED
 
 _CALLED = re.compile(rf"\b({'|'.join(RESERVED)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
-_EULER = re.compile(r"(?<![\w.])e(?!\w)", re.ASCII)
 _TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
 _BARS = re.compile(r"\|([^|]+)\|")
 _BEFORE_BRACKET = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(", re.ASCII)
@@ -21,8 +20,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> hint("sin x + 1", ["x"]), hint("e**x", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"])
-    ('write sin(x)', 'write E or exp(...) for e', 'write 2*x', '')
+    >>> hint("sin x + 1", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"])
+    ('write sin(x)', 'write 2*x', '')
     """
     names = set(variables)
     texts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else []
@@ -32,8 +31,6 @@ def hint(given: object, variables: Iterable[str]) -> str:
 def _hints(text: str, names: set[str]) -> Iterator[str]:
     if found := _CALLED.search(text):
         yield f"write {found[1]}({found[2]})"
-    if "e" not in names and _EULER.search(text):
-        yield "write E or exp(...) for e"
     functions = (*known(), *ALIASES)
     for name in _BEFORE_BRACKET.findall(text):
         if name not in functions and name not in names and (near := get_close_matches(name, functions, 1, 0.7)):

@@ -73,7 +73,7 @@ def evaluate(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) 
 def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
     op = node.op
     if node.number is not None:
-        return float(node.number)
+        return _nearest(node.number)
     if op == "constant":
         return np.pi if node.value == "pi" else np.e
     if op == "variable":
@@ -89,6 +89,14 @@ def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
     if op in ("min", "max"):
         return reduce(np.minimum if op == "min" else np.maximum, args)
     return float_function(op)(args[0])
+
+
+def _nearest(number: Fraction) -> float:
+    """The nearest float; what is beyond all of them is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return np.inf if number > 0 else -np.inf
 
 
 def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:

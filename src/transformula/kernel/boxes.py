@@ -153,7 +153,7 @@ class Formula:
 
     @classmethod
     def of(cls, given: str | Sequence[str | Expr], on: str | Box) -> Formula:
-        """Parse one formula or several on a box; every variable must be used, and declared."""
+        """Parse one formula or several on a box; every variable must be declared, but need not be used."""
         box = Box.of(on)
         if not isinstance(given, (str, Sequence)):
             raise FormulaError(f"a formula must be text or a list of texts, not {type(given).__name__}")
@@ -164,8 +164,6 @@ class Formula:
         used = frozenset().union(*(e.names for e in outputs))
         if unknown := sorted(used - frozenset(box.variables)):
             raise BoxError(f"the box has no interval for {', '.join(unknown)}")
-        if unused := [name for name in box.variables if name not in used]:
-            raise BoxError(f"the formula does not use {', '.join(unused)}: leave it out of the box")
         return cls(outputs, box, tuple(map(str, texts)))
 
     @property

@@ -6,7 +6,7 @@ overflows at about 3,000 of them; the grammar below keeps sums and products flat
     sum     = product (("+" | "-") product)*
     product = unary (("*" | "/") unary)*
     unary   = ("+" | "-") unary | power
-    power   = atom ["**" unary]              right associative, -x**2 is -(x**2)
+    power   = atom [("**" | "^") unary]      right associative, -x**2 is -(x**2)
     atom    = number | name | name "(" sum ("," sum)* ")" | "(" sum ")" | pieces
     pieces  = "where(" test "," sum "," sum ")" | "Piecewise(" ("(" sum "," test ")" ",")+ "(" sum ", True))"
     test    = sum ("<" | "<=" | ">" | ">=") sum
@@ -35,13 +35,13 @@ MAX_DECIMAL_EXPONENT = 5_000
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[<>]=?|[-+*/(),]))",
+    r"|(?P<name>[A-Za-z_]\w*|#[a-z]\d+)|(?P<symbol>\*\*|[<>]=?|[-+*/^(),]))",
     re.ASCII,
 )
 
 
 def parse(text: str, variables: Collection[str] | None = None) -> Expr:
-    """One formula. Declared variables win over pi and E; other names are refused, or with None are variables."""
+    """One formula. Declared variables win over pi, E and e; other names are refused, or with None are variables."""
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
     spend(4 * len(text))
@@ -75,8 +75,7 @@ class _Parser:
             match = _TOKEN.match(text, position)
             if match is None:
                 rest = text[position:].lstrip()
-                hint = ": write ** for a power" if rest[0] == "^" else ""
-                raise self._error(f"unexpected {rest[0]!r}{hint}", len(text) - len(rest))
+                raise self._error(f"unexpected {rest[0]!r}", len(text) - len(rest))
             kind = str(match.lastgroup)
             self.tokens.append((kind, match[kind], match.start(kind)))
             position = match.end()
@@ -139,7 +138,7 @@ class _Parser:
 
     def _power(self) -> Expr:
         base = self._atom()
-        return ex.power(base, self._nested(self._unary)) if self._accept("**") else base
+        return ex.power(base, self._nested(self._unary)) if self._accept("**", "^") else base
 
     def _atom(self) -> Expr:
         if self.index >= len(self.tokens):
@@ -227,6 +226,8 @@ class _Parser:
             return ex.constant(name)
         if self.variables is None and name[0] != "#":
             return ex.variable(name)
+        if name == "e":
+            return ex.constant("E")
         shown = name[:40]
         if not self.variables:
             raise FormulaError(f"{shown!r} is not a number: only numbers, pi, E and functions of them fit here")

@@ -301,7 +301,7 @@ class _Lowering:
 
     def _product(self, expr: Expr) -> Linear:
         constant, powers = factors_of(expr)
-        powers = distributed(powers)
+        constant, powers = self._without_cancelled(constant, distributed(powers))
         exchanged = self._exchanged(powers)
         if exchanged is not None:
             factor, powers, function, inner = exchanged
@@ -320,6 +320,17 @@ class _Lowering:
             factors = [*factors[2:], self._times(factors[0], factors[1])]
         product = factors[0] if factors else constant_of(ex.number(1))
         return combined([(constant, product)], expr)
+
+    def _without_cancelled(self, constant: Expr, powers: dict[Expr, Fraction]) -> tuple[Expr, dict[Expr, Fraction]]:
+        """The same product, where multiplying out has made all variables of a base cancel (x*(y/x - y/x))."""
+        kept: dict[Expr, Fraction] = {}
+        for base, exponent in powers.items():
+            short = without_cancelled(base, self.circuit.variables)
+            if variables_of(short):
+                kept[short] = kept.get(short, Fraction(0)) + exponent
+            else:
+                constant = ex.mul(constant, ex.power(short, ex.number(exponent)))
+        return constant, kept
 
     def _exchanged(self, powers: dict[Expr, Fraction]) -> tuple[Expr, dict[Expr, Fraction], Expr, Expr] | None:
         """(constant, the other powers, v^a g in u, v) where g(v) is one of the powers, if that is wanted."""

@@ -14,6 +14,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from transformula.errors import UnboundedError
 from transformula.kernel.balls import precision, round_up
 from transformula.kernel.coverings import Ends, defined_on, products
 from transformula.kernel.errors import NotProvenError
@@ -32,12 +33,17 @@ _MAX_LEVELS = 60
 _TIGHTNESS = 1.5
 #: An error that occurs and is so many times the target leaves nothing to prove: any bound will do for the refusal.
 _HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 4
+#: A bound this small beside the target is not worth tightening.
+_NEGLIGIBLE = 1e-9
 #: Order and number at once of the models that only choose where to cut.
 _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
 _COARSE = 0.01
 _MAX_HALVINGS = 40
+#: Boxes without any bound, and levels at which they did not become fewer, before they are given up.
+_MANY_UNBOUNDED, _PATIENT_LEVELS = 100, 4
+_NO_BOUND = "along an edge of the box its derivatives are unbounded"
 
 
 def find_pieces(
@@ -66,6 +72,7 @@ def find_pieces(
     edges = [first_edges(a, b, *e) for a, b, e in starts]
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
     levels: list[Mask] = []
+    unbounded: list[int] = []
     settled = seen = 0.0
     if lower.shape[1] > budget:
         raise _refusal(function, "it has too many tokens", math.inf, seen)
@@ -78,7 +85,7 @@ def find_pieces(
             examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
             hopeless = target is not None and seen > _HOPELESS * target
-            goal = max((_LOOSE if hopeless else _TIGHTNESS) * seen, TINY)
+            goal = max((_LOOSE if hopeless else _TIGHTNESS) * seen, _NEGLIGIBLE * enough, TINY)
             stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
             goal = float(np.max(error[stuck], initial=goal))
             done = error <= max(goal, settled)
@@ -95,20 +102,31 @@ def find_pieces(
             halves = cut_boxes(lower, upper, axes)
             most = budget // _SHARE if hopeless else budget
             spent = examined + halves[0].shape[1] > most or len(levels) > _MAX_LEVELS
-            if spent or not (halves[0] < halves[1]).all():
+            unbounded.append(int((~np.isfinite(error)).sum()))
+            lost = _never_bounded(unbounded)
+            if spent or lost or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
                     reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
-                    raise _refusal(function, reason, best, seen)
+                    reason = _NO_BOUND if lost else reason
+                    raise _refusal(function, reason, best, seen, UnboundedError if lost else NotProvenError)
                 axes[:] = False
                 break
             lower, upper = halves
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
 
 
-def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
+def _never_bounded(counts: Sequence[int]) -> bool:
+    """Whether boxes without any bound only become more, however often they are cut."""
+    last = counts[-_PATIENT_LEVELS:]
+    return len(last) == _PATIENT_LEVELS and last[0] > _MANY_UNBOUNDED and sorted(last) == last
+
+
+def _refusal(
+    function: Expr, reason: str, best: float, seen: float, kind: type[NotProvenError] = NotProvenError
+) -> NotProvenError:
     proven = best if math.isfinite(best) else None
     said = f"the best bound of its error is {best:.3g}" if proven else f"an error of {seen:.3g} was seen"
-    return NotProvenError(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
+    return kind(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:

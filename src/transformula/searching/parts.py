@@ -18,6 +18,8 @@ Bound = Callable[[Floats, Floats], Floats]
 _MAX_PARTS = 1500
 _WORTH = 0.85
 _ROUNDS = 40
+#: A round looks at the bound once for each input, and a look takes longer the more there are.
+_MAX_LOOKS = 4000
 #: Parts that are bounded in one go: few at a time cost what the interpreter costs, many leave the cache.
 _MAX_TOGETHER = 2000
 _ENOUGH = 0.98
@@ -46,7 +48,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     nodes = np.zeros(1, dtype=np.int64)
     bounds = bound(low, high)
     history = [float(bounds.max())]
-    for _ in range(_ROUNDS):
+    for _ in range(min(_ROUNDS, _MAX_LOOKS // len(lower) ** 2)):
         checkpoint()
         worst = bounds >= _WORTH * bounds.max()
         if low.shape[1] + worst.sum() > _MAX_PARTS or not worst.any():

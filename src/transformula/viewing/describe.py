@@ -22,6 +22,7 @@ def summary(model: Model) -> dict[str, Any]:
     return {
         "formula": shown(model.formula),
         "box": str(model.box),
+        "unused": list(model.unused),
         "construction": model.construction,
         "layers": model.layers,
         "heads": model.heads,
@@ -43,7 +44,7 @@ def describe(model: Model) -> dict[str, dict[str, Any]]:
     facts = summary(model)
     claim = ("approximation", "rounding", "bound", "eps", "dtype", "status")
     sections = {
-        "formula": {"formula": facts["formula"], "box": facts["box"]},
+        "formula": {key: facts[key] for key in ("formula", "box", "unused") if facts[key]},
         model.status: {key: facts[key] for key in claim},
         "Transformer": {key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},

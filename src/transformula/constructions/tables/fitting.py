@@ -107,25 +107,29 @@ def fit_table(
     2
     """
     effort = effort or Effort()
-    task = prepare(f, lower, upper, eps, dtype, singular, linear)
+    with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
+        return _fitted(prepare(f, lower, upper, eps, dtype, singular, linear), effort, max_tokens)
+
+
+def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
     found = _grow(task, effort, max_tokens)
     if found is None and not task.stuck:
         found = _grow(task, LIGHT, max_tokens)
     spent(task.work, found is None)
     if found is None and task.closest is not None:
         task.finish(task.closest)
-    if found is None and task.best is not None and task.best.total_error <= eps:
+    if found is None and task.best is not None and task.best.total_error <= task.eps:
         return task.best  # without headroom: whether it is enough is for the proof to say
     if found is None:
-        raise CannotFit(_complaint(task, lower, upper), task.best)
+        raise CannotFit(_complaint(task), task.best)
     return _sharpened(task, effort, *_shrink(task, effort, *found))
 
 
-def _complaint(task: Task, lower: float, upper: float) -> str:
+def _complaint(task: Task) -> str:
     reached = task.best.total_error if task.best is not None else np.inf
     hint = "" if task.leaves.resolved else "; f looks discontinuous or noisy"
     return (
-        f"no table on [{lower}, {upper}] met eps = {task.eps:g} in {task.dtype}: "
+        f"no table on [{task.leaves.edges[0]}, {task.leaves.edges[-1]}] met eps = {task.eps:g} in {task.dtype}: "
         f"best total error {reached:.3g}{hint}; raise eps, narrow the interval or raise the effort"
     )
 
@@ -167,7 +171,7 @@ def _next_size(task: Task, history: Sequence[tuple[int, float]]) -> int:
     if not sup < 0.02 * task.range:
         return int(np.ceil(1.3 * size))
     before, sup_before = history[-2]
-    rate = np.log(sup_before / sup) / (size - before)
+    rate = np.log(sup_before / max(sup, 1e-300)) / (size - before)
     need = np.log(max(sup / task.goal, 1.0)) / max(rate, 0.1)
     return size + int(np.clip(0.6 * need, 1, 1 + size // CHAIN))
 

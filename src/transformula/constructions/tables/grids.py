@@ -37,6 +37,7 @@ from transformula.constructions.tables.table import (
     to_dtype,
 )
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
+from transformula.progress import checkpoint
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -114,8 +115,9 @@ def fit_grid(
     """
     best: Grid | None = None
     for caution in CAUTIONS:
-        axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
-        grid, enough = _search(f, axes, eps, dtype, max_tokens)
+        with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
+            axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
+            grid, enough = _search(f, axes, eps, dtype, max_tokens)
         spent(sum(axis.work for axis in axes), not enough)
         if enough:
             return grid
@@ -223,6 +225,7 @@ class _Axis:
         return bool(before) and min(self.errors[k] for k in range(1, size + 1)) > STALLED * min(before)
 
     def _fit(self, size: int, eps: float) -> None:
+        checkpoint()
         x = sample(self.leaves, 8 * size + 20)
         target = self.sections(x)
         price = max(self.unit * self.caution * (size + 10), 1e-3 * eps / (np.abs(target).max() + 1e-300))

@@ -164,7 +164,7 @@ def prepare(
 ) -> Task:  # fmt: skip
     """Check the request, sample f adaptively, and set up the task."""
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
-        raise ValueError(f"need finite lower < upper, got {lower} and {upper}")
+        raise CannotFit(f"there are no floats between {lower} and {upper}", None)
     if dtype not in UNIT_ROUNDOFF:
         raise ValueError(f"dtype must be one of {sorted(UNIT_ROUNDOFF)}, got {dtype!r}")
     if not eps > 0:

@@ -1,0 +1,187 @@
+"""Formulas given as sympy expressions, Python functions and LaTeX: read right, or refused in one sentence."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sympy
+
+import transformula as tf
+from transformula.errors import FormulaError, InputError
+from transformula.formulas import latex, notations
+from transformula.formulas.notations import as_texts
+from transformula.kernel.parsing import parse
+
+X, Y = sympy.symbols("x y")
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (sympy.sqrt(X) * sympy.sin(Y) / 3, "sqrt(x)*sin(y)/3"),
+        (-X / 3, "-x/3"),
+        (1 / (1 + 1 / X), "1/(1 + 1/x)"),
+        (X * (X + Y) ** -2, "x/(x + y)**2"),
+        (sympy.Max(X, Y, sympy.Rational(1, 3)), "max(1/3, x, y)"),
+        (sympy.Float("0.1") * X, "0.1*x"),
+        (sympy.Abs(X - Y) ** sympy.Rational(2, 3), "abs(x - y)**(2/3)"),
+        (sympy.log(X, 10) + sympy.pi * sympy.E, "E*pi + log(x)/log(10)"),
+        (sympy.log(X, 2, evaluate=False), "log(x)/log(2)"),
+        (sympy.Pow(9, sympy.Pow(9, 9, evaluate=False), evaluate=False) * X, "x*9**(9**9)"),
+    ],
+)
+def test_sympy_is_read_by_its_structure(expr, text):
+    assert as_texts(expr, ["x", "y"]) == [text]
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        (sympy.Piecewise((X, X > 0), (1, True)), "Piecewise"),
+        (X > Y, "StrictGreaterThan"),
+        (sympy.Integral(X, X), "Integral"),
+        (sympy.Derivative(sympy.Function("f")(X), X), "Derivative"),
+        (sympy.I * X, "ImaginaryUnit"),
+        (sympy.oo * X, "Infinity"),
+        (sympy.nan, "NaN"),
+        (sympy.Tuple(X, Y), "Tuple"),
+        (sympy.Sum(X, (Y, 1, 3)), "Sum"),
+        (sympy.Function("f")(X), "unknown function 'f'"),
+        (sympy.Symbol("__import__('os')"), "no name of a variable"),
+        (sympy.Symbol("z"), "no interval for z"),
+        (sympy.Symbol("pi"), "no interval for pi"),
+        (sympy.Integer(2) ** 20_000 * X, "thousands of digits"),
+    ],
+)
+def test_sympy_without_a_counterpart_is_refused_by_name(expr, said):
+    with pytest.raises(InputError, match=said):
+        tf.compile(expr, "x=1..2, y=1..2")
+
+
+def test_constants_and_variables_of_one_name_are_told_apart():
+    (text,) = as_texts(sympy.pi * sympy.Symbol("pi") * sympy.E, ["pi"])
+    assert parse(text, ["pi"]).names == {"pi"} and "acos(-1)" in text
+    model = tf.compile(sympy.pi * sympy.Symbol("pi"), "pi=0..1")
+    assert float(model([[1.0]])[0]) == pytest.approx(math.pi)
+
+
+def test_a_deep_shared_expression_is_refused_before_it_is_written_out():
+    expr = X
+    for _ in range(60):
+        expr = sympy.sin(expr) * sympy.cos(expr)
+    with pytest.raises(FormulaError, match="too long"):
+        as_texts(expr, ["x"])
+
+
+def _norm(x, y):
+    return np.linalg.norm(np.array([x, y]))
+
+
+@pytest.mark.parametrize(
+    ("function", "texts"),
+    [
+        (lambda x, y: np.sin(x) * y, ["sin(x)*y"]),
+        (lambda x, y: (x - (x - y), x * -y, -(x**2), (-x) ** 2), ["x - (x - y)", "x*(-y)", "-x**2", "(-x)**2"]),
+        (lambda x, y: x / (y / x) - 0.1, ["x/(y/x) - 0.1"]),
+        (lambda x: 2**x + 1 / x - abs(x), ["2**x + 1/x - abs(x)"]),
+        (lambda x, power=Fraction(1, 3): x**power, ["x**(1/3)"]),
+        (lambda x: np.clip(x, 0, 1) + np.square(x), ["min(max(x, 0), 1) + x**2"]),
+        (lambda x, y: np.sinc(x) + np.arctan(np.maximum(x, y)), ["sinc(pi*x) + atan(max(x, y))"]),
+        (lambda x: np.array([1, 2]) * np.sin(np.array([x, x])), ["1*sin(x)", "2*sin(x)"]),
+        (_norm, ["sqrt(x*x + y*y)"]),
+        (lambda y: 3, ["3"]),
+    ],
+)
+def test_functions_are_traced(function, texts):
+    assert as_texts(function, ["x", "y"]) == texts
+
+
+def _branches(x):
+    return x if x > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (_branches, "compares its arguments.*np.maximum"),
+        (lambda x: np.where(x, x, 1), r"np\.where cannot be compiled"),
+        (lambda x: 1 if x else 2, "compares its arguments"),
+        (lambda x: x == 1, "compares its arguments"),
+        (lambda x: math.sin(x), "use np.sin for math.sin"),
+        (lambda x: x % 2, "% or //"),
+        (lambda x: np.floor(x), "floor"),
+        (lambda *x: x[0], r"\*x, which has no name"),
+        (lambda x, z: x, "no interval for z"),
+        (lambda x: "x", "returned str"),
+        (lambda x: [x, [x]], "returned list"),
+        (lambda x: None, "returned NoneType"),
+        (lambda x: x * float("nan"), "not finite"),
+        (lambda pi: pi, "name of a constant"),
+        (np.sin, "wrap it in a lambda"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused_in_one_sentence(function, said):
+    with pytest.raises(InputError, match=said) as caught:
+        tf.compile(function, "x=1..2, pi=3..4")
+    assert "\n" not in str(caught.value)
+
+
+def test_all_notations_of_a_formula_make_the_same_model():
+    box, options = "x=0..1, y=1..2", {"eps": 1e-2}
+    typed = tf.compile("sin(x)*y", box, **options)
+    assert tf.compile(lambda x, y: np.sin(x) * y, box, **options).packed == typed.packed
+    assert tf.compile(sympy.Mul(sympy.sin(X), Y, evaluate=False), box, **options).packed == typed.packed
+
+
+@pytest.mark.parametrize("given", [3, None, {"x": 1}, ["x", ["x"]], [3]])
+def test_what_is_no_notation_is_refused(given):
+    with pytest.raises(FormulaError, match="text, a sympy expression, a Python function"):
+        as_texts(given, ["x"])
+
+
+def test_powers_and_e_as_people_write_them():
+    assert parse("2^x^2 - e^x", ["x"]) == parse("2**x**2 - E**x", ["x"])
+    assert parse("e^2", ["e"]).names == {"e"} and parse("-x^2", ["x"]) == parse("-(x**2)", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"\def\a{\a\a}\a", r"command \\def is not known"),
+        (r"\input{/etc/passwd}", "not known"),
+        (r"\operatorname{erf}(x)", "not known"),
+        (r"\displaystyle x", "not known"),
+        ("{" * 100 + "x" + "}" * 100, "nested"),
+        ("x^" * 500 + "x", "too many powers"),
+        ("x" * 5000, "at most 4000"),
+        ("$ $", "empty"),
+        (7, "is text, not int"),
+    ],
+)
+def test_hostile_latex_is_refused_before_anything_reads_it(text, said, monkeypatch):
+    monkeypatch.setattr(latex, "require", lambda *_: None)
+    monkeypatch.setattr(latex, "_asked", lambda _: pytest.fail("the reader was asked"))
+    with pytest.raises(FormulaError, match=said):
+        tf.from_latex(text)
+
+
+def test_a_reader_that_takes_too_long_is_stopped(monkeypatch):
+    monkeypatch.setattr(latex, "require", lambda *_: None)
+    monkeypatch.setattr(latex, "WAIT_SECONDS", 0.01)
+    with pytest.raises(FormulaError, match="takes too long"):
+        tf.from_latex("x")
+
+
+def test_latex_is_read():
+    pytest.importorskip("antlr4")
+    text = tf.from_latex(r"$\frac{m_1 x^2}{\sqrt{\pi}} \left| \sin y \right| - e^{-x} \ln y + 9^{9^{9^9}}$")
+    assert text == "m_1*x**2/sqrt(pi)*abs(sin(y)) - e**(-x)*log(y) + 9**(9**(9**9))"
+    with pytest.raises(FormulaError, match="Equality cannot be compiled"):
+        tf.from_latex("x = 3")
+
+
+def test_a_list_may_mix_notations():
+    assert notations.as_texts(["x", X + 1, lambda x: x], ["x"]) == ["x", "1 + x", "x"]  # sympy's own order

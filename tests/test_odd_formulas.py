@@ -1,0 +1,65 @@
+"""Valid formulas that once crashed or never ended: each is compiled right, or refused in one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import transformula as tf
+from transformula import compiling
+from transformula.errors import NotProvenError, TransformulaError
+from transformula.progress import OutOfBudget, budget, checkpoint
+
+#: Formula, box, options, and what the model is compared with.
+COMPILED = [
+    ("x*(y/x - y/x) + sin(x*y)", "x=1..2, y=1..2", {"eps": 1e-2}, lambda x, y: np.sin(x * y)),
+    ("exp(0*x*y) + x*y", "x=1..2, y=1..2", {"eps": 1e-2}, lambda x, y: 1 + x * y),
+    ("sin(x*y)*sin(cos(3))/cos(3)", "x=0..1, y=0..1", {"eps": 1e-2, "dtype": "float32"},
+     lambda x, y: np.sin(x * y) * np.sin(np.cos(3)) / np.cos(3)),
+    ("1e-200*x*1e-200*sin(y)*z", "x=0..1, y=0..1, z=0..1", {}, lambda x, y, z: 0 * x),
+    ("exp(-800*x)*exp(y)*sin(z)*w", "x=1..2, y=0..1, z=0..1, w=0..1", {}, lambda x, y, z, w: 0 * x),
+]  # fmt: skip
+REFUSED = [
+    ("sin(x)*1e400", "x=0..1", {}, "not finite"),
+    ("sin(x)**(10**1000)", "x=0..1", {}, "256 bits"),
+    ("sin(x)", "x=1e16..1e16+1", {}, "hardly any numbers"),
+    ("sin(x)", "x=0..1e39", {"dtype": "float32"}, "beyond float32's range"),
+    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "beyond float64's range"),
+    ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded"),
+]
+
+
+@pytest.mark.parametrize(("formula", "box", "options", "truth"), COMPILED, ids=[case[0] for case in COMPILED])
+def test_is_compiled(formula: str, box: str, options: dict, truth) -> None:
+    model = tf.compile(formula, box, **options)
+    low, high = np.array(model.box.floats()).T
+    x = np.random.default_rng(0).uniform(low, high, (200, len(low)))
+    assert np.abs(model(x) - truth(*x.T)).max() <= model.certificate.bound
+    assert tf.verify(model).verified
+
+
+@pytest.mark.parametrize(("formula", "box", "options", "said"), REFUSED, ids=[case[0] for case in REFUSED])
+def test_is_refused_in_one_sentence(formula: str, box: str, options: dict, said: str) -> None:
+    with pytest.raises(TransformulaError, match=said) as caught:
+        tf.compile(formula, box, **options)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+def test_constructions_tried_after_the_first_get_a_part_of_the_time(monkeypatch) -> None:
+    monkeypatch.setattr(compiling, "_FALLBACKS", 1e-6)
+    with pytest.raises(NotProvenError, match="the best bound is 1") as caught:
+        tf.compile("2*x**2 - x*y + (0.5*x + 0.7*y)**2", "x=-1..1, y=-1..1", 1e-5, dtype="float32")
+    assert caught.value.best_bound == pytest.approx(1.14e-5, rel=0.01)  # the exact polynomial's, by rounding
+
+
+def test_a_search_ends_after_a_minute_of_processor_time_if_nothing_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(compiling, "SECONDS", 1e-3)
+    with pytest.raises(NotProvenError, match=r"the time is up after 0.001 s"):
+        tf.compile("sin(x*y)*exp(z)", "x=0..1, y=0..1, z=0..1")
+
+
+def test_a_budget_counts_inside_only_and_the_stricter_one_wins() -> None:
+    checkpoint()
+    with budget(1e-9), budget(1e9), pytest.raises(OutOfBudget):
+        checkpoint()
+    checkpoint()
