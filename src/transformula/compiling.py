@@ -101,7 +101,7 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after a minute of processor time.
+        that says how close it came. Without it, a search ends after two minutes of processor time.
 
     Returns
     -------
