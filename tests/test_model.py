@@ -184,4 +184,4 @@ def test_importing_the_package_is_light():
 
 def test_formulas_of_other_types_are_refused():
     with pytest.raises(FormulaError):
-        tf.compile(lambda x: x, on="x=0..1")
+        tf.compile(3.5, on="x=0..1")

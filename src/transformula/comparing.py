@@ -89,7 +89,7 @@ def compare(
     --------
     >>> found = compare("x*y", on="x=0..1, y=0..1", eps=0.05)
     >>> [(e.name, e.layers, e.memory_tokens) for e in found.entries if e.name in ("polynomial", "circuit")]
-    [('polynomial', 2, 0), ('circuit', 1, 2)]
+    [('polynomial', 2, 0), ('circuit', 1, 3)]
     >>> found.smallest.name
     'polynomial'
     """

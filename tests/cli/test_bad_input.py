@@ -16,7 +16,6 @@ BAD = {
     "empty interval": ("x", "x=1..1"),
     "reversed interval": ("x", "x=2..1"),
     "missing variable": ("x + y", "x=0..1"),
-    "extra variable": ("x", "x=0..1, y=0..1"),
     "nan in the box": ("x", "x=nan..1"),
     "inf in the box": ("x", "x=0..inf"),
     "nan in the formula": ("x + nan", "x=0..1"),

@@ -14,7 +14,7 @@ from transformula.transformers.stock_packing import stock_module
 
 NAMES = ("one variable", "two heads", "linear forms", "kinks", "two outputs", "three variables",
          "partition of a form", "sequence", "wide sequence", "memorize")  # fmt: skip
-COARSE = ("softmax itself", "linear forms", "two outputs", "wide sequence")
+COARSE = ("softmax itself", "two outputs")
 
 
 def _distance(model, module, x):

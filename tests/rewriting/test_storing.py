@@ -204,7 +204,7 @@ def _holds(stored, network, variables):
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
     analysis = next(_promising_first(prepared(formula), 0.05, "float64"))
-    nodes = analysis.planned(0.05, SPLITS[0])
+    nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = _fit_tables(nodes, 0.05, SPLITS[0], "float64", {})
     layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
