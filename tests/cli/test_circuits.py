@@ -90,9 +90,9 @@ def test_a_drawing_that_cannot_be_written(cli, kinks, tmp_path):
 
 def test_show_lists_the_tables_of_one_layer(cli, tmp_path):
     folder = str(tmp_path / "m")
-    text = ["compile", "sin(x) + exp(y - x)", "--on", "x=0..1, y=0..1", "--eps", "1e-3", "--out", folder]
-    for construction in ("lookup", "partition"):
-        assert cli(*(text if construction == "lookup" else [*text, "--construction", "partition"][:])).code == 0
+    text = ["compile", "sin(x) + exp(y - x)", "--on", "x=0..1, y=0..1", "--out", folder]
+    for construction, eps in (("lookup", "1e-3"), ("partition", "0.05")):
+        assert cli(*text, "--construction", construction, "--eps", eps).code == 0
         lines = json.loads(cli("show", folder, "--json").out)["tables"]
         assert len(lines) == 2 and "sin(x)" in lines[0] and "exp(y - x)" in lines[1]
 
