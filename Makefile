@@ -33,7 +33,7 @@ demo: setup
 	$(BIN)/transformula report $(DEMO)/gravity
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff format --check .

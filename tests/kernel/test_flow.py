@@ -152,7 +152,7 @@ def _attack(disturbed, seed, rounds=6):
     return tried
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 4000), wild=st.booleans(), fuzz=st.sampled_from([1e-5, 1e-3, 2e-2]))
 def test_random_circuits_with_random_errors(seed, wild, fuzz):
     names = ("a", "b", "c")[: 2 + seed % 2]

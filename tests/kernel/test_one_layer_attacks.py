@@ -47,7 +47,7 @@ def _attacked(tasks, **options):
     return np.array(ratios), refused
 
 
-@pytest.mark.parametrize("batch", range(3))
+@pytest.mark.parametrize("batch", range(2))
 def test_solved_tables_of_random_formulas(batch):
     seeds = range(5000 + 8 * batch, 5008 + 8 * batch)
     ratios, refused = _attacked(((s, _random_task(s)) for s in seeds), construction="lookup")
@@ -84,9 +84,9 @@ def test_tables_in_float32_of_random_formulas():
         formula, box, _ = _random_task(seed)
         return formula, box, 1e-2 if len(box) == 1 else 0.2
 
-    tasks = ((s, task(s)) for s in range(7000, 7018))
+    tasks = ((s, task(s)) for s in range(7000, 7012))
     ratios, refused = _attacked(tasks, construction="lookup", dtype="float32")
-    assert refused <= 4 and len(ratios) >= 10
+    assert refused <= 4 and len(ratios) >= 8
     assert np.median(ratios) <= 1.5 and np.quantile(ratios, 0.9) <= 3
 
 

@@ -10,7 +10,7 @@ from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
 BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc"]
-COUNT = 160
+COUNT = 120
 
 
 @pytest.fixture(scope="module")

@@ -83,11 +83,11 @@ class LocalEngine(Engine):
             future.exception()
             return _outcome(task, future)
         finally:
-            pool.shutdown(wait=True, kill_workers=True)
+            _shut(pool)
 
     def _stop(self) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
+            _shut(self._pool)
             self._pool = None
 
     def close(self) -> None:
@@ -97,6 +97,21 @@ class LocalEngine(Engine):
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, initializer=_start, initargs=(os.getpid(),), env=_ONE_THREAD)
+
+
+def _shut(pool: ProcessPoolExecutor) -> None:
+    """End a pool at once. loky's own thread may stumble over the tasks it loses: what it would print helps nobody."""
+    shown = threading.excepthook
+
+    def hook(args: Any) -> None:
+        if not type(args.thread).__module__.startswith("joblib.externals.loky"):
+            shown(args)
+
+    threading.excepthook = hook
+    try:
+        pool.shutdown(wait=True, kill_workers=True)
+    finally:
+        threading.excepthook = shown
 
 
 def _start(parent: int) -> None:
