@@ -176,6 +176,7 @@ def one(bases: dict[str, forging.Folder], old: dict[str, bytes], seed: int) -> d
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             preexec_fn=_limited,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         out, err = ended.communicate(run.stdin)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -196,9 +197,8 @@ def one(bases: dict[str, forging.Folder], old: dict[str, bytes], seed: int) -> d
 
 
 def _limited() -> None:
-    """Processor time and memory; torch and onnxruntime reserve addresses that they never use."""
+    """Processor time only: torch and onnxruntime reserve addresses that they never use."""
     resource.setrlimit(resource.RLIMIT_CPU, (int(3 * SECONDS), int(3 * SECONDS)))
-    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def _same(path: Path, data: bytes) -> bool:

@@ -1,7 +1,5 @@
 """compare: every construction for one formula, beside each other."""
 
-import json
-
 import pytest
 
 import transformula as tf
@@ -39,24 +37,3 @@ def test_a_refusal_is_an_entry_and_not_the_end():
 def test_a_mistake_is_told_once():
     with pytest.raises(InputError, match="sin"):
         tf.compare("sin(", on="x=0..1")
-
-
-def test_table_json_and_figure(tmp_path, monkeypatch, capfd):
-    from transformula.cli import main
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["transformula", "compare", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code, *capfd.readouterr()
-
-    code, out, err = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--out", str(tmp_path / "c.svg"))
-    assert code == 0 and out.splitlines()[0].split() == [
-        "construction", "layers", "heads", "memory", "tokens", "parameters", "proven", "bound", "seconds",
-    ]  # fmt: skip
-    assert len(out.splitlines()) == 6 and (tmp_path / "c.svg").read_bytes().startswith(b"<?xml")
-    code, out, _ = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--json")
-    facts = json.loads(out)
-    assert code == 0 and facts["smallest"] == "polynomial" and len(facts["constructions"]) == 5
-    code, _, err = run("x", "--on", "x=0..1", "--out", "c.pdf")
-    assert code == 2 and "ends in .png or .svg" in err and not (tmp_path / "c.pdf").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Rows that are printed; the files have all.
 _SHOWN = 60
-#: Columns of text in a pipe or a file, where nothing is cut off.
-_WIDE = 250
 _PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
 _COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
 
@@ -88,27 +85,21 @@ def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
 
 
 def _print(summary: Summary) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
     proven = [row for row in summary.rows if row.proven]
     if proven:
-        grid = Table(box=None, pad_edge=False)
-        for name in _COLUMNS:
-            grid.add_column(name, justify="left" if name in _COLUMNS[:2] else "right", no_wrap=True)
-        for row in proven[:_SHOWN]:
-            grid.add_row(*(escape(_cell(getattr(row, name))) for name in _COLUMNS))
-        console.print(grid)
-    if len(proven) > _SHOWN:
-        console.print(f"and {len(proven) - _SHOWN:,} more in {summary.out / 'summary.csv'}", markup=False)
+        cells = [[_cell(getattr(row, name)) for name in _COLUMNS] for row in proven[:_SHOWN]]
+        Output(False).table(_COLUMNS, cells, left=2)
+    _print_rest(len(proven), summary)
     for row in summary.failed[:_SHOWN]:
-        console.print(f"not proven: {row.name}: {row.error}", markup=False)
-    if len(summary.failed) > _SHOWN:
-        console.print(f"and {len(summary.failed) - _SHOWN:,} more in {summary.out / 'summary.csv'}", markup=False)
+        print(f"not proven: {row.name}: {row.error}")
+    _print_rest(len(summary.failed), summary)
     facts = {key: value for key, value in summary.facts.items() if key != "verb" and value != 0}
     Output(False).facts(facts, title=_PAST[summary.verb])
+
+
+def _print_rest(count: int, summary: Summary) -> None:
+    if count > _SHOWN:
+        print(f"and {count - _SHOWN:,} more in {summary.out / 'summary.csv'}")
 
 
 def _cell(value: Any) -> str:

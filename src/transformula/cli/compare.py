@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from transformula.cli.output import Output, check_stdout
 from transformula.errors import InputError, NotProvenError
 from transformula.saving import STDOUT, write_file
+
+if TYPE_CHECKING:
+    from transformula.comparing import Entry
 
 _COLUMNS = ("construction", "layers", "heads", "memory tokens", "parameters", "proven bound", "seconds")
 
@@ -41,17 +44,21 @@ def compare_command(
         from transformula.viewing.figures import picture
 
         write_file(out, picture(comparison_figure(found), form))
-    if out != STDOUT:
-        rows = [
-            (e.name, e.layers, e.heads, e.memory_tokens, e.parameters, e.bound, round(e.seconds, 2))
-            for e in found.entries
-        ]
-        Output(json).table(found.to_dict() | {"out": None if out is None else str(out)}, _COLUMNS, rows)
+    if json:
+        Output(True).facts(found.to_dict() | {"out": None if out is None else str(out)}, title="")
+    elif out != STDOUT:
+        Output(False).table(_COLUMNS, [_cells(entry) for entry in found.entries])
     for entry in found.entries if not json else ():
         if entry.refusal:
             typer.echo(f"{entry.name}: {entry.refusal}", err=True)
     if found.smallest is None:
         raise typer.Exit(NotProvenError.exit_code)
+
+
+def _cells(entry: Entry) -> list[str]:
+    sizes = entry.layers, entry.heads, entry.memory_tokens, entry.parameters
+    bound = "" if entry.bound is None else f"{entry.bound:.6g}"
+    return [entry.name, *("" if size is None else str(size) for size in sizes), bound, f"{round(entry.seconds, 2):g}"]
 
 
 def _format(out: Path | None) -> str:

@@ -11,6 +11,9 @@ from typing import Any
 from transformula.errors import NotProvenError, SavingError, TransformulaError
 from transformula.saving import STDOUT
 
+#: Columns of text in a pipe or a file, where nothing is cut off.
+_WIDE = 250
+
 
 class Output:
     """Writes to stdout as text or as JSON; messages and errors go to stderr."""
@@ -35,17 +38,18 @@ class Output:
         for title, facts in sections.items():
             self._list(title, facts)
 
-    def table(self, facts: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Rows under titles, numbers to the right; with --json the facts instead."""
-        if self.as_json:
-            self._json(facts)
-            return
-        cells = [list(columns), *([_text(v) if v is not None else "" for v in row] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        numbers = [all(isinstance(row[k], (int, float)) or row[k] is None for row in rows) for k in range(len(columns))]
-        for line in cells:
-            parts = zip(line, widths, numbers, strict=True)
-            print("  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in parts).rstrip())
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+        """Rows under titles: the first ``left`` columns to the left, numbers to the right; never wrapped in a pipe."""
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        grid = Table(box=None, pad_edge=False)
+        for k, name in enumerate(columns):
+            grid.add_column(name, justify="left" if k < left else "right", no_wrap=True)
+        for row in rows:
+            grid.add_row(*map(escape, row))
+        Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE).print(grid)
 
     def values(self, facts: Mapping[str, Any]) -> None:
         """Numbers, one a line, with the bound beside them on stderr, and whether it is proven or only claimed."""

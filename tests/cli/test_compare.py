@@ -1,0 +1,20 @@
+"""The verb compare: a table, JSON and a figure."""
+
+import json
+
+
+def test_table_json_and_figure(cli, tmp_path):
+    def run(*arguments):
+        done = cli("compare", *arguments)
+        return done.code, done.out, done.err
+
+    code, out, err = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--out", str(tmp_path / "c.svg"))
+    assert code == 0 and out.splitlines()[0].split() == [
+        "construction", "layers", "heads", "memory", "tokens", "parameters", "proven", "bound", "seconds",
+    ]  # fmt: skip
+    assert len(out.splitlines()) == 6 and (tmp_path / "c.svg").read_bytes().startswith(b"<?xml")
+    code, out, _ = run("x*y", "--on", "x=0..1, y=0..1", "--eps", "0.1", "--json")
+    facts = json.loads(out)
+    assert code == 0 and facts["smallest"] == "polynomial" and len(facts["constructions"]) == 5
+    code, _, err = run("x", "--on", "x=0..1", "--out", "c.pdf")
+    assert code == 2 and "ends in .png or .svg" in err and not (tmp_path / "c.pdf").exists()
