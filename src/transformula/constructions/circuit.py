@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
-from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit, allowance, fit_table
 from transformula.constructions.tables.ready import ready_square
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate_accurately
@@ -39,6 +39,7 @@ from transformula.kernel.cells import Cells, SquareCells
 from transformula.kernel.expression import Expr
 from transformula.kernel.flow import ErrorFlow, Fuzz
 from transformula.kernel.pairs import Floats
+from transformula.limits import remembered
 from transformula.progress import report
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
@@ -382,7 +383,7 @@ def _fit_tables(
         if missed is not None and tightest <= missed.goal:
             fitted[key] = missed.table
             continue
-        fitted[key], reached = _fit(function, ends, tightest, shift, dtype)
+        fitted[key], reached = _fit(function, ends, tightest, shift, dtype, allowance(bool(failed)))
         if not reached:
             failed[key] = _Failure(tightest, fitted[key])
     return {k: (keys[k], fitted[keys[k]]) for k in tables}
@@ -420,17 +421,19 @@ def _share(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-@lru_cache(maxsize=64)
-def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
+@remembered(64)
+def _fit(
+    function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
+) -> tuple[NodeTable, bool]:
     """A table, and whether it meets the goal."""
     low, high = ends
     if function == SQUARE:  # all have one range, margins included
         ready = ready_square(goal, dtype)
         return NodeTable(ready.slopes, ready.offsets, ready.values), True
-    least, most = domain_ends(function)
+    first, last = domain_ends(function)
     room = max(2 * shift, 1e-7 * (high - low))
-    low = low if least is not None and low - room < least else low - room
-    high = high if most is not None and high + room > most else high + room
+    low = low if first is not None and low - room < first else low - room
+    high = high if last is not None and high + room > last else high + room
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
     try:
@@ -443,6 +446,7 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
                 dtype,
                 linear=False,
                 max_tokens=_MAX_TOKENS,
+                most=most,
             )
     except CannotFit as failure:
         if failure.best is not None:

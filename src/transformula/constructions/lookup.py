@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
-from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit, allowance, fit_table
 from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
 from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
@@ -73,7 +73,7 @@ class _Fitter:
         try:
             with one_thread():
                 if len(ranges) == 1:
-                    return _from_table(_fit_one(part, names, ranges[0], eps, dtype))
+                    return _from_table(_fit_one(part, names, ranges[0], eps, dtype, allowance(self.fell_short)))
                 return _from_grid(_fit_many(part, names, ranges, eps, dtype, self.most_tokens))
         except CannotFit as failure:
             if self.most_tokens < MAX_GRID:
@@ -91,8 +91,10 @@ def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, floa
     return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
 
 
-def _fit_one(part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str) -> Table:
-    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype)
+def _fit_one(
+    part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str, most: Allowance
+) -> Table:
+    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype, most=most)
 
 
 def _from_table(table: Table) -> FittedPart:

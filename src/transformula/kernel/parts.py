@@ -57,7 +57,7 @@ def in_parts(function: Callable[[Part], Floats], parts: Sequence[Part]) -> Float
 
 def _measured(function: Callable[[Part], Floats], most: float, bits: int, part: Part) -> Answer:
     """An answer, with the work it took."""
-    with precision(bits), limited(most) as meter:
+    with precision(bits), limited(most, apart=True) as meter:
         return function(part), meter[0]
 
 

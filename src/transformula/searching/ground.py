@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from transformula.errors import NotProvenError, RefutedError
@@ -16,6 +15,7 @@ from transformula.kernel.facts import Facts
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.printing import to_text
 from transformula.kernel.ranges import open_nodes
+from transformula.limits import remembered
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import Sign, extended_formula, signs_of
 from transformula.searching.definedness import find_defined
@@ -78,7 +78,7 @@ class Prepared:
     tried: dict[str, list[int] | None]
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def prepared(formula: Formula) -> Prepared:
     """Make a formula ready.
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from transformula.constructions.tables.table import Array, Function
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
