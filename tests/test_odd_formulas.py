@@ -25,6 +25,7 @@ REFUSED = [
     ("sin(x)", "x=1e16..1e16+1", {}, "hardly any numbers"),
     ("sin(x)", "x=0..1e39", {"dtype": "float32"}, "beyond float32's range"),
     ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "beyond float64's range|not a finite float"),
+    (f"sin({' + '.join(f'x{k}' for k in range(1, 11))})**20", "x1..x10=0..1", {}, "normal form is too long"),
     ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded"),
 ]
 

@@ -183,7 +183,8 @@ def prepare(
 
     def checked(x: Array) -> Array:
         with np.errstate(all="ignore"):
-            values = np.broadcast_to(np.asarray(f(x), dtype=np.float64), x.shape)
+            inside = np.clip(x, lower, upper)  # rounded, a sample may lie beyond the end of a domain
+            values = np.broadcast_to(np.asarray(f(inside), dtype=np.float64), x.shape)
         if not np.isfinite(values).all():
             bad = float(x[~np.isfinite(values)][0])
             raise CannotFit(f"f is not finite at x = {bad!r}: narrow the interval", None)
