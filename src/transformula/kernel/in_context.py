@@ -20,8 +20,9 @@ non-expansive; p is made anew from w in each step, and its rounding takes the pl
 
     |g·A⁻¹(I − start·A)^N Xᵀy| <= ‖g‖ ‖y‖ max |1 − start·a|^N √(a − L)/a     over the spectrum's a,
 
-where √(a − L)/a <= 1/(2√L), by which also ‖w‖ = ‖A⁻¹Xᵀy‖ <= ‖y‖/(2√L). With rounding, write q̂_j = M x̂_j + r_j, where
-M = start·I at first, and Ĝ = Σ_m k̂_m q̂_mᵀ = Â Mᵀ + F, ‖F‖ <= K max‖r‖. A layer computes q̂_j' = (2I − Ĝ) q̂_j + e_j, so
+as XᵀX <= A − L·I. Here √(a − L)/a <= 1/(2√L), by which also ‖w‖ = ‖A⁻¹Xᵀy‖ <= ‖y‖/(2√L). Stored penalties may differ
+from each other by their rounding: L is the least of them. With rounding, write q̂_j = M x̂_j + r_j, M = start·I at
+first, and Ĝ = Σ_m k̂_m q̂_mᵀ = Â Mᵀ + F, ‖F‖ <= K max‖r‖. A layer computes q̂_j' = (2I − Ĝ) q̂_j + e_j, so
 M' = (2I − Ĝ) M, r_j' = (2I − Ĝ) r_j + e_j, and E = I − Ĝ becomes E' = E − Eᵀ + E Eᵀ − Σ_m k̂_m e_mᵀ. Let E = R + D with
 the exact remainder R = (I − start·Â)^N, which becomes R². Then
 
