@@ -132,9 +132,9 @@ def _count(given: dict[str, Any], key: str, steps: int) -> int:
     value = given.get(key)
     if value is None:
         raise InputError(f"give the number of {key}")
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InputError(f"{key} must be a whole number above 0, not {value!r}")
-    if key == "steps" and value > steps:
+    if key == "steps" and int(value) > steps:
         raise InputError(f"{value} steps are too many: at most {steps}")
     return int(value)
 
