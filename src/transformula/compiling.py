@@ -35,6 +35,7 @@ from transformula.errors import (
 from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
 from transformula.formulas.notations import as_texts
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
@@ -283,11 +284,13 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     return package(MEMORIZE, built, samples, Options(eps=eps, dtype=dtype))
 
 
-def package(construction: Construction, built: Built, target: Formula | Samples, options: Options) -> Model:
+def package(construction: Construction, built: Built, target: Formula | Samples | Prompts, options: Options) -> Model:
     """Search for the evidence, store it, and prove the claim from what is stored."""
     name, shape = construction.name, None if options.shape is None else list(options.shape)
     if isinstance(target, Samples):
         plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
+    elif isinstance(target, Prompts):
+        plain = Description(name, task=target.stated)
     else:
         texts = list(target.typed or target.texts)
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
