@@ -296,7 +296,7 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
     if isinstance(target, Samples):
         plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
     elif isinstance(target, Prompts):
-        plain = Description(name, task=target.task.to_dict())
+        plain = Description(name, task=target.stated)
     else:
         texts = list(target.typed or target.texts)
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 from flint import fmpq
@@ -131,11 +132,11 @@ def _count(given: dict[str, Any], key: str, steps: int) -> int:
     value = given.get(key)
     if value is None:
         raise InputError(f"give the number of {key}")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InputError(f"{key} must be a whole number above 0, not {value!r}")
-    if key == "steps" and value > steps:
+    if key == "steps" and int(value) > steps:
         raise InputError(f"{value} steps are too many: at most {steps}")
-    return value
+    return int(value)
 
 
 def _number(value: Any, key: str, name: str) -> fmpq:

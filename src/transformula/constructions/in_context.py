@@ -68,11 +68,12 @@ def _written(task: Task, plan: Plan, dtype: str) -> Weights:
 
 
 def _block(layer: Layer, place: dict[str, int], dtype: str) -> Block:
-    width, rows = len(place), len(layer.scores)
+    width, rows, row = len(place), len(layer.scores), {slot: r for r, slot in enumerate(layer.writes)}
     head = Head(
         matrix_of((rows, width), [(r, place[s], layer.factor) for r, (s, _) in enumerate(layer.scores)], dtype),
         matrix_of((rows, width), [(r, place[s], 1) for r, (_, s) in enumerate(layer.scores)], dtype),
-        matrix_of((width, width), [(place[to], place[of], v) for (to, of), v in layer.adds.items()], dtype),
+        matrix_of((len(row), width), [(row[to], place[of], v) for (to, of), v in layer.adds.items()], dtype),
+        matrix_of((width, len(row)), [(place[to], r, 1) for to, r in row.items()], dtype),
     )
     bend = None
     if layer.threshold is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from transformula.errors import PointError
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import to_fraction
 from transformula.kernel.boxes import Box
-from transformula.kernel.prompts import Task
+from transformula.kernel.prompts import FIELDS, Task
 
 Floats = NDArray[np.float64]
 
@@ -25,11 +26,22 @@ class Prompts:
 
     task: Task
 
-    @property
+    @cached_property
     def box(self) -> Box:
         """The box, one interval for each number of a prompt."""
-        ends = [ex.number(to_fraction(reach)) for reach in self.task.reach]
-        return Box(self.task.inputs, tuple(ex.number(-to_fraction(r)) for r in self.task.reach), tuple(ends))
+        task = self.task
+        reach = [task.a, task.b, task.x]
+        if task.algorithm != "recurrence":
+            reach = [task.x] * task.pairs * task.features + [task.y] * task.pairs + [task.x] * task.features
+        ends = [to_fraction(r) for r in reach]
+        return Box(task.inputs, tuple(ex.number(-e) for e in ends), tuple(ex.number(e) for e in ends))
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The task as model.json states it."""
+        counts, numbers = FIELDS[self.task.algorithm]
+        exact = {key: str(getattr(self.task, key)) for key in numbers}
+        return {"algorithm": self.task.algorithm, **{key: getattr(self.task, key) for key in counts}, **exact}
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -16,19 +16,23 @@ reproduces what it computes. So r adds up, and δ and w_t grow by no more than t
 most 1 for sensible rates, whatever is added and subtracted in between. *lasso.* The same for w itself, as S is
 non-expansive; p is made anew from w in each step, and its rounding takes the place of r. Here L = 0.
 
-*ridge.* Write q̂_j = M x̂_j + r_j, M = start·I at first, and Ĝ = Σ_m k̂_m q̂_mᵀ = Â Mᵀ + F, ‖F‖ <= K max‖r‖. A layer
-computes q̂_j' = (2I − Ĝ) q̂_j + e_j, so M' = (2I − Ĝ) M, r_j' = (2I − Ĝ) r_j + e_j, and E = I − Ĝ becomes
-
-    E' = E − Eᵀ + E Eᵀ − Σ_m k̂_m e_mᵀ.
-
-E − Eᵀ is twice the skew part of E. So if s and t bound the symmetric and the skew part, (s + t)² + K e and 2t + K e
-bound them afterwards. In the end Mᵀ = Â⁻¹(I − E − F), and with g the query's features, b̂·q̂ is off from the exact
-answer b̂·Â⁻¹ĝ at the rounded prompt by at most ‖b̂‖ ((s + t + K‖r‖) ‖ĝ‖/L + ‖r‖); that answer is off from the one at the
-prompt by ‖Â⁻¹(b̂ − b − (Â − A) w)‖ ‖ĝ‖ + ‖ĝ − g‖ ‖w‖. Without rounding Q − A⁻¹ = −A⁻¹(I − start·A)^N, N = 2^layers, and
+*ridge.* Without rounding Q − A⁻¹ = −A⁻¹(I − start·A)^N, N = 2^layers, and with g the query's features
 
     |g·A⁻¹(I − start·A)^N Xᵀy| <= ‖g‖ ‖y‖ max |1 − start·a|^N √(a − L)/a     over the spectrum's a,
 
-where √(a − L)/a <= 1/(2√L), by which also ‖w‖ = ‖A⁻¹Xᵀy‖ <= ‖y‖/(2√L).
+as XᵀX <= A − L·I. Here √(a − L)/a <= 1/(2√L), by which also ‖w‖ = ‖A⁻¹Xᵀy‖ <= ‖y‖/(2√L). Stored penalties may differ
+from each other by their rounding: L is the least of them. With rounding, write q̂_j = M x̂_j + r_j, M = start·I at
+first, and Ĝ = Σ_m k̂_m q̂_mᵀ = Â Mᵀ + F, ‖F‖ <= K max‖r‖. A layer computes q̂_j' = (2I − Ĝ) q̂_j + e_j, so
+M' = (2I − Ĝ) M, r_j' = (2I − Ĝ) r_j + e_j, and E = I − Ĝ becomes E' = E − Eᵀ + E Eᵀ − Σ_m k̂_m e_mᵀ. Let E = R + D with
+the exact remainder R = (I − start·Â)^N, which becomes R². Then
+
+    D' = (D − Dᵀ) + (D R + R Dᵀ + D Dᵀ) − Σ_m k̂_m e_mᵀ,
+
+a skew and a symmetric part and the new errors. So if s and t bound the symmetric and the skew part of D, then
+2 ‖R‖ (s + t) + (s + t)² + K e and 2t + K e bound them afterwards: errors double at most, as long as ‖R‖ < 1. In the
+end Mᵀ = Â⁻¹(I − R − D − F): the answer b̂·q̂ is off from what exact layers give at the rounded prompt by at most
+‖b̂‖ ((s + t + K‖r‖) ‖ĝ‖/L + ‖r‖). That is off from the exact ridge prediction there by the remainder, and this one from
+the prediction at the prompt by ‖Â⁻¹(b̂ − b − (Â − A) w)‖ ‖ĝ‖ + ‖ĝ − g‖ ‖w‖, and so back to the layers by the remainder.
 
 *kernel.* Scores are off by D, so each exponential by a factor within e^{±c}, c = D + u·(largest − smallest score) +
 exp's own error. Factors in common cancel, so Σ w_i y_i moves by at most y (e^{2c} − 1); sums, quotient and products
@@ -37,12 +41,11 @@ are at most 3n + 3 roundings. *recurrence.* e' = a e + |x| Da + Db + the roundin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 from flint import arb, fmpq
 
-from transformula.kernel.balls import round_up
+from transformula.kernel.balls import precision, round_up
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.heads import check_size
@@ -54,6 +57,8 @@ from transformula.kernel.work import spend
 
 #: More layers of Newton and Schulz's iteration than any float64 can use.
 MAX_ROUNDS = 60
+#: Rounding is a small difference of bounds.
+BITS = 128
 
 
 def prove_in_context(weights: Weights, task: Task) -> Proof:
@@ -67,72 +72,40 @@ def prove_in_context(weights: Weights, task: Task) -> Proof:
         if not (0 <= rounds <= MAX_ROUNDS and start > 0):
             raise RefutedError("the blocks are not those of the algorithm: the number of layers, or the first Q")
     check_plan(weights, plan_of(task, start, rounds))
-    sizes = _Sizes(task, FORMATS[weights.dtype], weights.tokens)
     spend(100 * len(weights.blocks))
-    if task.algorithm == "ridge":
-        approximation, rounding = _ridge(sizes, start, rounds)
-    else:
-        approximation, rounding = arb(0), _ROUNDINGS[task.algorithm](sizes)
-    return Proof(round_up(approximation), round_up(rounding), {"identity": approximation == 0})
+    with precision(BITS):
+        sizes = _Sizes(task, FORMATS[weights.dtype], weights.tokens)
+        if task.algorithm == "ridge":
+            approximation, rounding = _ridge(sizes, start, rounds)
+        else:
+            approximation, rounding = arb(0), _ROUNDINGS[task.algorithm](sizes)
+        return Proof(round_up(approximation), round_up(rounding), {"identity": approximation == 0})
 
 
 def _largest(*sizes: arb) -> arb:
     return reduce(arb.max, sizes).upper()
 
 
-@dataclass(frozen=True)
 class _Sizes:
     """Bounds of what a prompt holds, after its numbers were rounded to the format."""
 
-    task: Task
-    form: FloatFormat
-    tokens: int
-
-    @property
-    def lost(self) -> arb:
-        """What an operation may lose that underflows, or is flushed to zero: the smallest normal number, twice."""
-        return arb(2) ** (3 - self.form.largest_exponent)
+    def __init__(self, task: Task, form: FloatFormat, tokens: int) -> None:
+        self.task, self.form, self.tokens = task, form, tokens
+        #: What an operation may lose that underflows, or is flushed to zero: twice the smallest normal number.
+        self.lost = arb(2) ** (3 - form.largest_exponent)
+        self.x, self.y = (arb(reach) + self.shift(reach) for reach in (task.x, task.y))
+        n, self.root, x_off = task.pairs, arb(task.features).sqrt(), self.shift(task.x)
+        exact, twice = arb(0 if task.algorithm == "lasso" else task.penalty), 2 * form.unit_roundoff
+        #: The least and the largest that the stored penalty may be; the lasso's is not in A.
+        self.penalty = (exact * (1 - twice)).lower(), (exact * (1 + twice)).upper()
+        self.matrix_off = (2 * n * task.features * self.x * x_off + self.penalty[1] - self.penalty[0]).upper()
+        self.b_off = (n * self.root * (x_off * self.y + self.x * self.shift(task.y))).upper()
+        self.b = (n * self.root * self.x * self.y).upper()
+        self.keys = (self.root * (n * self.x + self.penalty[1])).upper()  # K
 
     def shift(self, reach: fmpq) -> arb:
         """How far rounding moves an input of at most this size."""
         return self.form.unit_roundoff * arb(reach) + self.lost
-
-    @cached_property
-    def x(self) -> arb:
-        return arb(self.task.x) + self.shift(self.task.x)
-
-    @cached_property
-    def y(self) -> arb:
-        return arb(self.task.y) + self.shift(self.task.y)
-
-    @cached_property
-    def root(self) -> arb:
-        """√d."""
-        return arb(self.task.features).sqrt()
-
-    @cached_property
-    def penalty(self) -> tuple[arb, arb]:
-        """The least and the largest that the stored penalty may be; the lasso's is not in A."""
-        exact = arb(0 if self.task.algorithm == "lasso" else self.task.penalty)
-        u = 2 * self.form.unit_roundoff
-        return (exact * (1 - u)).lower(), (exact * (1 + u)).upper()
-
-    @cached_property
-    def moved(self) -> tuple[arb, arb]:
-        """dA and db."""
-        n, d, x, dx = self.task.pairs, self.task.features, self.x, self.shift(self.task.x)
-        matrix = 2 * n * d * x * dx + self.penalty[1] - self.penalty[0]
-        return matrix.upper(), (n * self.root * (dx * self.y + x * self.shift(self.task.y))).upper()
-
-    @cached_property
-    def b(self) -> arb:
-        """‖Xᵀy‖."""
-        return (self.task.pairs * self.root * self.x * self.y).upper()
-
-    @cached_property
-    def keys(self) -> arb:
-        """K: ‖Σ_m k_m r_mᵀ‖ <= K max‖r_m‖."""
-        return (self.root * (self.task.pairs * self.x + self.penalty[1])).upper()
 
     def contraction(self, step: arb) -> arb:
         """‖I − step·Â‖."""
@@ -154,21 +127,21 @@ class _Sizes:
 
 def _descent(sizes: _Sizes) -> arb:
     task, rate, one = sizes.task, arb(sizes.task.rate), arb(1)
-    rho, (matrix, vector) = sizes.contraction(rate), sizes.moved
+    rho = sizes.contraction(rate)
     asked, norm = _largest(task.features * sizes.x, one), _largest(sizes.root * sizes.x, one)
     scores = asked * (task.pairs * sizes.x + sizes.penalty[1])
     w = delta = r = arb(0)
     for _ in range(task.steps):
         p = norm * (w + delta) + r
         local = sizes.layer(task.features, scores, 2, rate * (sizes.y + p), p)
-        delta = (rho * delta + rate * (vector + matrix * w + sizes.keys * r)).upper()
+        delta = (rho * delta + rate * (sizes.b_off + sizes.matrix_off * w + sizes.keys * r)).upper()
         w, r = (rho * w + rate * sizes.b).upper(), (r + local).upper()
     return sizes.root * (sizes.shift(task.x) * w + sizes.x * delta) + r
 
 
 def _lasso(sizes: _Sizes) -> arb:
     task, rate, form = sizes.task, arb(sizes.task.rate), sizes.form
-    rho, (matrix, vector) = sizes.contraction(rate), sizes.moved
+    rho = sizes.contraction(rate)
     threshold = rate * arb(task.penalty)
     w = delta = p_off = arb(0)
     for _ in range(task.steps):
@@ -179,8 +152,9 @@ def _lasso(sizes: _Sizes) -> arb:
         # three roundings in each of two units, four in a sum of at most 2 (u + t), one of at most 3 (u + t)
         bend = form.gamma(20) * (u + threshold) + 16 * sizes.lost
         check_size(form, 8 * (u + threshold))
-        delta = rho * delta + rate * (vector + matrix * w + sizes.keys * p_off) + sizes.root * (moved + bend)
-        w, delta = (rho * w + rate * sizes.b).upper(), delta.upper()
+        delta = rho * delta + rate * (sizes.b_off + sizes.matrix_off * w + sizes.keys * p_off)
+        delta = (delta + sizes.root * (moved + bend)).upper()
+        w = (rho * w + rate * sizes.b).upper()
         p_off = sizes.layer(task.features, task.features * sizes.x, 1, w + delta, sizes.lost) + sizes.lost
     return sizes.root * (sizes.shift(task.x) * w + sizes.x * delta) + p_off
 
@@ -191,32 +165,27 @@ def _ridge(sizes: _Sizes, start: fmpq, rounds: int) -> tuple[arb, arb]:
     lost = sizes.lost * arb(4) ** (rounds + 1)  # what is stored is up to 2^-t of what is meant, its scores 4^-t
     norm, column = _largest(root * sizes.x, arb(1)), task.pairs * sizes.x + sizes.penalty[1]
     r = (root * (form.gamma(3) * first * sizes.x + lost) + 2 * u * first).upper()
-    m, t = first, (keys * r).upper()
-    s = sizes.contraction(first) + t
+    m, left = first, sizes.contraction(first)
+    s = t = (keys * r).upper()
     for _ in range(rounds):
-        size, grow = m * norm + r, 1 + s + t
+        size, grow = m * norm + r, 1 + left + s + t
         score = size**2 * (1 + form.gamma(task.features)) + task.features * lost
-        off = column * (score * (1 + form.gamma(sizes.tokens)) - size**2) + 2 * sizes.tokens * lost * (
-            1 + column + score
-        )
+        off = column * (score * (1 + form.gamma(sizes.tokens)) - size**2)
+        off += 2 * sizes.tokens * lost * (1 + column + score)
         check_size(form, 8 * (score + column * (1 + score) + size) * arb(4) ** (rounds + 1))
         e = root * off * (1 + u) + u * grow * size
-        s, t = ((s + t) ** 2 + keys * e).upper(), (2 * t + keys * e).upper()
-        m, r = (grow * m).upper(), (grow * r + e).upper()
-    least, (matrix, vector) = sizes.penalty[0], sizes.moved
-    half = arb(task.pairs).sqrt() / (2 * least.sqrt())
-    remainder = sizes.contraction(first)
-    for _ in range(rounds):
-        remainder = (remainder**2).upper()
-    approximation = (root * arb(task.x) * arb(task.y) * half * remainder).upper()
-    w = half * sizes.y
+        s, t = (2 * left * (s + t) + (s + t) ** 2 + keys * e).upper(), (2 * t + keys * e).upper()
+        m, r, left = (grow * m).upper(), (grow * r + e).upper(), (left**2).upper()
+    least = sizes.penalty[0]
+    w = arb(task.pairs).sqrt() * sizes.y / (2 * least.sqrt())
+    approximation = (root * sizes.x * w * left).upper()
     answer = sizes.b * ((s + t + keys * r) * root * sizes.x / least + r)
-    rounded = (vector + matrix * w) / least * root * sizes.x + root * sizes.shift(task.x) * w
+    rounded = (sizes.b_off + sizes.matrix_off * w) / least * root * sizes.x + root * sizes.shift(task.x) * w
     size = m * norm + r
     check_size(form, 4 * sizes.y * arb(2) ** rounds)
     read = sizes.layer(task.features, task.pairs * root * sizes.x * size, 1, sizes.y, arb(0))
     read += sizes.tokens * task.features * lost * (1 + sizes.y)
-    return approximation, answer + rounded + read + approximation
+    return approximation, answer + rounded + read + 2 * approximation
 
 
 def _kernel(sizes: _Sizes) -> arb:

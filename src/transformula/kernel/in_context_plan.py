@@ -41,9 +41,10 @@ Entries = Mapping[tuple[int, int], fmpq]
 
 @dataclass(frozen=True)
 class Layer:
-    """One head: (asking slot, answering slot) pairs, and {(written slot, read slot): factor}.
+    """One head: (asking slot, answering slot) pairs, and {(written slot, read slot): factor}, by written slot.
 
-    Scores are multiplied by ``factor``. With a ``threshold`` t the feed-forward layer makes S(w) of w, and 0 of p.
+    The value has a row for each written slot, and the output carries it there. Scores are multiplied by ``factor``.
+    With a ``threshold`` t the feed-forward layer makes S(w) of w, and 0 of p.
     """
 
     scores: tuple[tuple[str, str], ...]
@@ -51,6 +52,11 @@ class Layer:
     kind: str = "linear"
     factor: fmpq = ONE
     threshold: fmpq | None = None
+
+    @property
+    def writes(self) -> list[str]:
+        """The slots that are written, each once."""
+        return list(dict.fromkeys(to for to, _ in self.adds))
 
 
 @dataclass(frozen=True)
@@ -167,12 +173,17 @@ def check_plan(weights: Weights, plan: Plan) -> None:
 def _check_block(name: str, block: Block, layer: Layer, place: Mapping[str, int]) -> None:
     attention, bend = block.attention, block.feed_forward
     plain = attention.kind == layer.kind and attention.scale == 1 and len(attention.heads) == 1
-    _require(plain and attention.heads[0].output is None, f"{name}: the kind of its heads, or how many there are")
-    head, rows = attention.heads[0], len(layer.scores)
-    _require(head.query.shape[0] == rows, f"{name}: the rows of its query")
+    _require(plain, f"{name}: the kind of its heads, or how many there are")
+    head, written = attention.heads[0], {slot: r for r, slot in enumerate(layer.writes)}
+    output = head.output
+    if output is None:
+        raise RefutedError(f"the blocks are not those of the algorithm: {name} has no output matrix")
+    shapes = head.query.shape[0] == len(layer.scores) and output.shape[1] == len(written)
+    _require(shapes, f"{name}: the rows of its query or value")
     _same(f"{name}.query", head.query, {(r, place[asks]): layer.factor for r, (asks, _) in enumerate(layer.scores)})
     _same(f"{name}.key", head.key, {(r, place[answers]): ONE for r, (_, answers) in enumerate(layer.scores)})
-    _same(f"{name}.value", head.value, {(place[to], place[of]): v for (to, of), v in layer.adds.items()})
+    _same(f"{name}.value", head.value, {(written[to], place[of]): v for (to, of), v in layer.adds.items()})
+    _same(f"{name}.output", output, {(place[to], r): ONE for to, r in written.items()})
     if bend is None or layer.threshold is None:
         _require(bend is None and layer.threshold is None, f"{name}: its feed-forward layer")
         return

@@ -75,12 +75,6 @@ class Task:
         require(task.size <= MAX_VARIABLES, f"a prompt has {task.size} numbers; at most {MAX_VARIABLES}")
         return task
 
-    def to_dict(self) -> dict[str, Any]:
-        """What `of` reads."""
-        counts, numbers = FIELDS[self.algorithm]
-        named = {key: getattr(self, key) for key in counts} | {key: str(getattr(self, key)) for key in numbers}
-        return {"algorithm": self.algorithm, **named}
-
     @property
     def size(self) -> int:
         """How many numbers a prompt has."""
@@ -94,14 +88,6 @@ class Task:
         rows, columns = range(1, self.pairs + 1), range(1, self.features + 1)
         pairs = (*(f"x{i}_{k}" for i in rows for k in columns), *(f"y{i}" for i in rows))
         return (*pairs, *(f"q{k}" for k in columns))
-
-    @property
-    def reach(self) -> tuple[fmpq, ...]:
-        """The largest size of each input: the box is symmetric."""
-        if self.algorithm == "recurrence":
-            return (self.a, self.b, self.x)
-        many = self.pairs * self.features
-        return (self.x,) * many + (self.y,) * self.pairs + (self.x,) * self.features
 
     @property
     def outputs(self) -> int:

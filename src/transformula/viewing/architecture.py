@@ -192,7 +192,8 @@ def _prompts(model: Model) -> str:
         drawing.box(0, top, _BOX, 28, "memory" if label.startswith("weight") else "input", [label])
         drawing.line(_BOX, top + 14, right, middle)
     for k, block in enumerate(weights.blocks[:MAX_BLOCKS]):
-        written = sorted({weights.slots[r] for r in block.attention.heads[0].value.rows.tolist()})
+        output = block.attention.heads[0].output
+        written = sorted({weights.slots[r] for r in output.rows.tolist()}) if output else []
         lines = [f"layer {k + 1}", f"writes {_listed(written)}"] + (["and ReLU"] if block.feed_forward else [])
         drawing.box(right, middle - 12 - 9 * len(lines), 130, 24 + 18 * len(lines), "table", lines)
         drawing.line(right + 130, middle, right + 158, middle)

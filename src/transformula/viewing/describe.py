@@ -87,9 +87,12 @@ def layer_lines(model: Model) -> list[str]:
     for k, block in enumerate(model.weights.blocks):
         head = block.attention.heads[0]
         asks, answers = (", ".join(slots[c] for c in m.cols[np.argsort(m.rows)]) for m in (head.query, head.key))
+        output = head.output
+        assert output is not None, "every layer of a prompt has its output matrix"
+        written = dict(zip(output.cols.tolist(), (slots[k] for k in output.rows), strict=True))
         forms: dict[str, list[str]] = {}
-        for to, of, value in head.value.entries():
-            forms.setdefault(slots[to], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
+        for row, of, value in head.value.entries():
+            forms.setdefault(written[row], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
         adds = "; ".join(f"{' + '.join(form).replace('+ -', '- ')} to {to}" for to, form in forms.items())
         text = f"{block.attention.kind} attention asks with {asks}, answers with {answers}, adds {adds}"
         if block.feed_forward is not None:
