@@ -10,6 +10,7 @@ from flint import arb, fmpq
 
 from transformula.errors import BoxError, PointError
 from transformula.formulas.boxes import exact_number
+from transformula.formulas.samples import Samples
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.boxes import Box, split_commas
 from transformula.kernel.expression import Expr
