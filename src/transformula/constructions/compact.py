@@ -65,8 +65,8 @@ def _best_cut(x: Floats, labels: NDArray[np.bool_], dtype: str) -> Runs:
     rng = np.random.default_rng(0)
     best: Runs | None = None
     for _ in range(_DIRECTIONS if x.shape[1] > 1 else 1):
-        drawn: Floats = rng.standard_normal(x.shape[1])
-        direction: Floats = np.asarray(drawn / max(np.abs(x).max(), 1e-300), dtype=dtype).astype(np.float64)
+        drawn = np.asarray(rng.standard_normal(size=x.shape[1]) / max(np.abs(x).max(), 1e-300))
+        direction = drawn.astype(dtype).astype(np.float64)
         along = x @ direction
         order = np.argsort(along, kind="stable")
         line = _Line(direction, along[order], labels[order])

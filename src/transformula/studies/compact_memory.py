@@ -32,8 +32,8 @@ def study(run: Run) -> Report:
         f"{n} labels take {parameters[n]} parameters, and come out exactly." for n in (1000,) if n in parameters
     ]
     findings += [
-        f"As long as words may grow (26 bits in float64), parameters grow like N^{slope:.2f}; one token a sample is N^1. "
-        "Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a float holds from a few "
+        f"As long as words may grow (26 bits in float64), parameters grow like N^{slope:.2f}; one token a sample is "
+        "N^1. Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a float holds from a few "
         "dozen samples on. Here a word holds labels only, and the samples' places are told apart by their bucket.",
         "From there on words are full, and parameters grow with N, at a smaller constant.",
     ]
@@ -42,7 +42,8 @@ def study(run: Run) -> Report:
         "compact-memory: labels as bits of words",
         "Kajitsuka and Sato (2307.14023, 2409.17677): about √N parameters are enough for a Transformer to memorise N "
         "samples. How many does a model take whose every weight is a float, and whose every answer is proven?",
-        f"Points uniform in [−1, 1]^{_INPUTS}, labels 0 and 1 at random, seed {run.seed}. Parameters are all non-zero numbers.",
+        f"Points uniform in [−1, 1]^{_INPUTS}, labels 0 and 1 at random, seed {run.seed}. Parameters are all non-zero "
+        "numbers.",
         [
             Table(
                 "Parameters against samples, float64",
