@@ -33,8 +33,8 @@ def study(run: Run) -> Report:
     ]
     findings += [
         f"As long as words may grow (26 bits in float64), parameters grow like N^{slope:.2f}; one token a sample is "
-        "N^1. Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a float holds from a few "
-        "dozen samples on. Here a word holds labels only, and the samples' places are told apart by their bucket.",
+        "N^1. Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a float holds from a "
+        "few dozen samples on. Here a word holds labels only, and the samples' places are told apart by their bucket.",
         "From there on words are full, and parameters grow with N, at a smaller constant.",
     ]
     return Report(
