@@ -53,14 +53,14 @@ class Prompts:
     def words(self) -> str:
         """The algorithm in a few words."""
         task = self.task
+        many = f"{task.steps} {'{}'}{'s'[: task.steps != 1]}"
+        loss = f"ridge regression, penalty {task.penalty}" if task.penalty != 0 else "least squares"
         said = {
-            "descent": f"{task.steps} gradient step{'s'[: task.steps != 1]} on ridge regression, "
-            f"penalty {task.penalty}, rate {task.rate}",
+            "descent": f"{many.format('gradient step')} on {loss}, rate {task.rate}",
             "ridge": f"ridge regression in closed form, penalty {task.penalty}",
-            "lasso": f"{task.steps} step{'s'[: task.steps != 1]} of ISTA on the lasso, penalty {task.penalty}, "
-            f"rate {task.rate}",
+            "lasso": f"{many.format('ISTA step')} on the lasso, penalty {task.penalty}, rate {task.rate}",
             "kernel": f"kernel regression with weights exp(q.x/{task.bandwidth})",
-            "recurrence": f"x -> a*x + b, {task.steps} time{'s'[: task.steps != 1]}",
+            "recurrence": f"x -> a*x + b, {many.format('time')}",
         }
         return said[task.algorithm]
 
