@@ -34,13 +34,19 @@ ALIASES = {
     "Gamma": "gamma", "loggamma": "lgamma", "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid",
     "swish": "silu", "LambertW": "lambertw", "jn": "besselj", "jv": "besselj", "yn": "bessely", "yv": "bessely",
     "iv": "besseli", "kn": "besselk", "kv": "besselk", "chebyshev": "chebyshevt",
+    "ceiling": "ceil", "sgn": "sign", "Heaviside": "heaviside", "step": "heaviside", "Mod": "mod", "rint": "round",
 }  # fmt: skip
 
 #: where(test, a, b) and Piecewise((a, test), .., (b, True)): see `pieces`.
 PIECEWISE = ("where", "Piecewise")
 
-#: Functions that jump: no formula with one is seen to be continuous.
-JUMPING = ("floor", "ceil", "ceiling", "round", "trunc", "mod", "fmod", "sign", "sgn", "heaviside", "Heaviside", "step")
+#: Functions that jump, and those made of them: for formulas that are continuous all the same (`jumps`). Halves may be
+#: rounded either way: where a formula is continuous, that makes no difference.
+JUMPS = ("floor", "sign")
+JUMPING = {
+    "ceil": "-floor(-u)", "round": "floor(u + 1/2)", "trunc": "max(floor(u), 0) - max(floor(-u), 0)",
+    "heaviside": "(1 + sign(u))/2", "mod": "u - v*floor(u/v)", "fmod": "u - v*trunc(u/v)",
+}  # fmt: skip
 
 
 def _next(name: str, n: int) -> tuple[Fraction, Fraction, Fraction]:
@@ -96,13 +102,13 @@ def written_out(name: str, args: list[Expr], read: Callable[[str], Expr]) -> Exp
     if name in (*FAMILIES, *POLYNOMIALS):
         _count(name, args, 2)
         return by_order(name, *args)
-    if name in DEFINITIONS:
-        meaning = read(DEFINITIONS[name])
+    if name in DEFINITIONS or name in JUMPING:
+        meaning = read(DEFINITIONS.get(name) or JUMPING[name])
         _count(name, args, len(meaning.names))
         return ex.substitute(meaning, {ex.variable(n): a for n, a in zip("uv", args, strict=False)})
     if name in ex.VARIADIC and len(args) < 2:
         raise FormulaError(f"{name} takes two arguments or more")
-    if name in ex.FUNCTIONS:
+    if name in ex.FUNCTIONS or name in JUMPS:
         _count(name, args, 1)
     return ex.call(name, *args)
 
