@@ -128,6 +128,9 @@ points (*error*, the largest found).
   whole box can be compiled: a triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
   `sin(pi*mod(x, 1))` are. That the pieces meet is proven as for `where`, a jump is refused with its place and size, and a
   box may have 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
+- Quotients are continued where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
+  `x/tanh(x)`. What is left is written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `log_rest1_at1(x)` = log(x)/(x - 1), and may be written so by you, for every function whose first terms are exact.
 - What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
   one entry of `kernel/special.py`.
 """

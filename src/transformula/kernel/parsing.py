@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from transformula.kernel import expression as ex
-from transformula.kernel.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known, written_out
+from transformula.kernel.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr, fold
 from transformula.kernel.pieces import where
@@ -175,7 +175,7 @@ class _Parser:
         if name in PIECEWISE:
             self.longer = True
             return self._where() if name == "where" else self._piecewise()
-        if name not in (*known(), *JUMPS, *JUMPING):
+        if not is_known(name):
             raise self._error(f"unknown function {name[:40]!r}", position)
         args = [self._nested(self._sum)]
         while self._accept(","):
