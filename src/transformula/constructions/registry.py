@@ -31,7 +31,7 @@ class Family:
     Attributes
     ----------
     name : str
-        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them) or prompts.
+        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), words or prompts.
     data : str
         What a token that depends on the inputs is called.
     read : callable
@@ -95,6 +95,7 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
 PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
+WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
 CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
 
 
@@ -168,6 +169,12 @@ MEMORIZE = Construction(
     sharp=True,
 )  # fmt: skip
 
+COMPACT = Construction(
+    "compact", "labels as the bits of words, found by attention and taken apart", WORD_FAMILY,
+    "At each sample every number inside was followed: attention leads by so much that nothing else counts, and all "
+    "that follows is whole numbers.",
+    sharp=True,
+)  # fmt: skip
 IN_CONTEXT = Construction(
     "in-context", "an algorithm, carried out on the pairs of a prompt", PROMPT_FAMILY,
     "Every entry of the weights is what Newton and Schulz's iteration needs; its remainder and all rounding were "
@@ -176,7 +183,7 @@ IN_CONTEXT = Construction(
     "the approximation error is zero, not small.",
 )  # fmt: skip
 
-CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE, IN_CONTEXT)}
+CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE, COMPACT, IN_CONTEXT)}
 #: Those that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
 

@@ -98,6 +98,7 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
+    from transformula.kernel.compact import prove_compact
     from transformula.kernel.corollary import prove_corollary
     from transformula.kernel.in_context import prove_in_context
     from transformula.kernel.memorize import prove_memorize
@@ -106,10 +107,11 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
 
     name = description.construction
     with precision(BITS), limited(evidence.most_work):
-        if name in ("memorize", "in-context"):
+        if name in ("memorize", "compact", "in-context"):
             check_stored(weights)
-            if name == "memorize":
-                return prove_memorize(weights, description.samples or {})
+            if name != "in-context":
+                rule = prove_memorize if name == "memorize" else prove_compact
+                return rule(weights, description.samples or {})
             return prove_in_context(weights, Task.of(description.task or {}))
         formula = target(description)
         if weights.inputs != formula.box.variables:

@@ -18,9 +18,9 @@ MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 2
 
 #: The constructions whose models are softmax tables, described by a circuit.
 SOFTMAX = ("lookup", "partition", "circuit")
-CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "memorize", "in-context")
+CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "memorize", "compact", "in-context")
 #: What a construction states where formulas on a box are not it.
-_STATES = {"memorize": {"samples"}, "in-context": {"task"}}
+_STATES = {"memorize": {"samples"}, "compact": {"samples"}, "in-context": {"task"}}
 
 MAX_BLOCKS, MAX_NAMES = 1_000, 100_000
 #: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item and key.

@@ -14,6 +14,7 @@ from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
 from transformula.viewing.circuit_view import linear_text
 from transformula.viewing.slices import head_names, own_tokens
+from transformula.viewing.words import word_counts
 
 MAX_HEADS = 10
 MAX_SQUARES = 28
@@ -210,9 +211,30 @@ def _prompts(model: Model) -> str:
     return drawing.svg("an algorithm, layer by layer, on the tokens of a prompt")
 
 
+def _words(model: Model) -> str:
+    """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
+    (runs, bits), drawing = word_counts(model), _Drawing()
+    steps = [
+        ("input", "data token", [_listed(model.weights.inputs), "and a constant 1"]),
+        ("table", "which run", [f"softmax over {runs} tokens", "reads word and offset"]),
+        ("table", "which bucket", [f"softmax over {bits} tokens", "reads j and j²"]),
+        ("table", "feed-forward", [f"{bits - 1} layers", "a bit of the word each"]),
+        ("table", "feed-forward", ["picks bit j"]),
+        ("output", "readout", ["the label"]),
+    ]
+    for k, (kind, title, lines) in enumerate(steps):
+        left = k * (_BOX + _GAP)
+        drawing.text(left + _BOX / 2, 12, title, bold=True)
+        drawing.box(left, 26, _BOX, 60, kind, lines)
+        if k:
+            drawing.line(left - _GAP, 56, left, 56)
+    return drawing.svg("labels as bits of words")
+
+
 _DRAWINGS: dict[str, Callable[[Model], str]] = {
     "ridge": _polynomial,
     "tables": _one_layer,
     "circuit": circuit_element,
     "prompts": _prompts,
+    "words": _words,
 }

@@ -14,7 +14,9 @@ from transformula.kernel.weights import block_matrices
 from transformula.model import Model
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
+from transformula.viewing.words import word_counts, word_lines
 
+MAX_WORDS = 12
 THEOREM = "size against Fang et al."
 
 
@@ -71,6 +73,13 @@ def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"layers": {"layers": layer_lines(model)}}
 
 
+def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
+    runs, bits = word_counts(model)
+    lines = [f"{run}: {word}, from {place}" for run, word, place in word_lines(model, MAX_WORDS)]
+    more = [f"and {runs - len(lines)} more"] if runs > len(lines) else []
+    return _size(model) | {"words": {"runs": runs, "bits": bits, "words": lines + more}}
+
+
 def layer_lines(model: Model) -> list[str]:
     """What the layers of an in-context model do, slot by slot; equal ones that follow each other in one line."""
     slots = model.weights.slots
@@ -106,6 +115,7 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "tables": _table_sections,
     "circuit": _circuit_sections,
     "prompts": _prompt_sections,
+    "words": _word_sections,
 }
 
 

@@ -20,6 +20,7 @@ from transformula.viewing.describe import layer_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
+from transformula.viewing.words import word_counts, word_lines
 
 MAX_TABLES = 24
 MAX_ROWS = 64
@@ -146,6 +147,13 @@ def _prompt_layers(model: Model) -> str:
     return html.section("Layers", html.table(("layer", "what it does at every token"), rows))
 
 
+def _words(model: Model) -> str:
+    runs, bits = word_counts(model)
+    rows = [[run, f"<code>{word}</code>", place] for run, word, place in word_lines(model, MAX_ROWS)]
+    note = f"{runs} runs of neighbouring samples, {bits} buckets each; a bit is the label of a bucket."
+    return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -156,6 +164,7 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "tables": _layer_tables,
     "circuit": _circuit_tables,
     "prompts": _prompt_layers,
+    "words": _words,
 }
 
 
