@@ -7,9 +7,10 @@ import re
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
-from transformula.kernel.definitions import ALIASES, DEFINITIONS, PIECEWISE, POLYNOMIALS
+from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
 
-_WRITTEN_OUT = re.compile(rf"\b({'|'.join((*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE))})\s*\(", re.ASCII)
+_NAMES = (*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE, *JUMPS, *JUMPING)
+_WRITTEN_OUT = re.compile(rf"\b({'|'.join(_NAMES)})\s*\(", re.ASCII)
 
 
 def shown(formula: Formula | Samples | Prompts) -> list[str]:
