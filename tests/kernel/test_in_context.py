@@ -10,9 +10,13 @@ from flint import fmpq
 import transformula as tf
 from support.folders import open_model
 from support.in_context_models import MODELS, RATIONAL, exact_answer, fractions, learner, prompts
+from transformula.constructions.in_context import _written
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
 from transformula.kernel.files import unpack
+from transformula.kernel.in_context import prove_in_context
+from transformula.kernel.in_context_plan import plan_of
+from transformula.kernel.prompts import Task
 from transformula.threads import one_thread
 from transformula.transformers import reference
 
@@ -246,3 +250,13 @@ def test_numbers_beyond_the_format_are_refused():
         tf.in_context("recurrence", steps=200, a=2, dtype="float32")
     with pytest.raises(NotProvenError, match="beyond float64's range"):
         tf.in_context("ridge", pairs=8, features=2, steps=800, rate=2)
+
+
+def test_penalties_that_overflow_a_score_are_refused():
+    """Constant tokens answer with the penalty: the query's score there is infinite, and infinity times 0 no number."""
+    task = Task("ridge", pairs=1, features=1, penalty=3 * fmpq(10) ** 38, x=fmpq(1), y=fmpq(10) ** -38)
+    weights = _written(task, plan_of(task, fmpq(2), 0), "float32")
+    with np.errstate(all="ignore"):
+        assert np.isnan(reference.run(weights, np.array([[1, 1e-38, 1]]))).all()
+    with pytest.raises(NotProvenError, match="beyond float32's range"):
+        prove_in_context(weights, task)
