@@ -116,6 +116,47 @@ def test_the_learned_weights_can_be_read_off_the_constant_tokens():
     assert np.allclose(held, np.linalg.solve(x.T @ x + 10 * np.eye(3), x.T @ y), atol=1e-12)
 
 
+def _random_task(rng):
+    """An algorithm with numbers of very different sizes, and its options."""
+
+    def size():
+        return Fraction(int(rng.choice([1, 3, 7]))) * Fraction(10) ** int(rng.choice([-12, -3, -1, 0, 0, 0, 1, 3, 8]))
+
+    name, x = str(rng.choice(["descent", "ridge", "lasso", "recurrence"])), size()
+    given = {"x": x, "dtype": str(rng.choice(DTYPES))}
+    if name == "recurrence":
+        return name, given | {"steps": int(rng.integers(1, 8)), "a": size(), "b": size()}
+    given |= {"y": size(), "pairs": int(rng.integers(1, 5)), "features": int(rng.integers(1, 4))}
+    if name == "ridge":
+        return name, given | {"penalty": size() * x**2, "eps": 1e300}
+    given |= {"steps": int(rng.integers(1, 6)), "penalty": size() if rng.random() < 0.5 else 0}
+    if rng.random() < 0.5:
+        given["rate"] = size() / x**2
+    return ("ridge" if name == "descent" else name), given
+
+
+def test_random_tasks_at_prompts_that_are_no_floats():
+    """Small and large boxes, rates that diverge, prompts down to underflow: no bound is broken."""
+    rng, proven = np.random.default_rng(0), 0
+    for _ in range(60):
+        name, given = _random_task(rng)
+        try:
+            model = tf.in_context(name, **given)
+        except NotProvenError:
+            continue
+        proven += 1
+        rows = prompts(model, 2, seed=proven)
+        rows = np.concatenate([rows, (rows * 10.0 ** rng.uniform(-25, 0, (len(rows), 1))).astype(rows.dtype)])
+        nudge = 1 + Fraction(2, 5) * Fraction(float(np.finfo(rows.dtype).epsneg))
+        ends = [end.number for end in model.box.upper]
+        exact = [[max(-e, min(e, v * nudge)) for v, e in zip(fractions(r), ends, strict=True)] for r in rows]
+        rounded = np.array([[float(v) for v in row] for row in exact]).astype(rows.dtype)
+        for found, row in zip(reference.run(model.weights, rounded), exact, strict=True):
+            for got, wanted in zip(found, exact_answer(model, row), strict=True):
+                assert abs(Fraction(float(got)) - wanted) <= Fraction(model.certificate.bound), (name, given)
+    assert proven > 40
+
+
 # -- forgeries: every checksum is recomputed -----------------------------------------------------------------
 
 CHANGES = {"a little": lambda v: v * 1.0001, "half": lambda v: v / 2, "sign": lambda v: -v, "zero": lambda v: v * 0}
