@@ -124,6 +124,13 @@ points (*error*, the largest found).
 - `atan2(y, x)` is refused where the box meets its branch cut, y = 0 with x ≤ 0.
 - `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables.
   That the pieces meet on the seam is proven (their normal forms are equal there); a jump is refused with its place and size.
+- `floor`, `ceil`, `round`, `trunc`, `mod(x, c)`, `fmod`, `sign`, `heaviside` jump, and only formulas that are continuous on the
+  whole box can be compiled: a triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
+  `sin(pi*mod(x, 1))` are. That the pieces meet is proven as for `where`, a jump is refused with its place and size, and a
+  box may have 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
+- Quotients are continued where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
+  `x/tanh(x)`. What is left is written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `log_rest1_at1(x)` = log(x)/(x - 1), and may be written so by you, for every function whose first terms are exact.
 - What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
   one entry of `kernel/special.py`.
 """
@@ -131,9 +138,8 @@ points (*error*, the largest found).
 
 def page(rows: list[dict[str, Any]]) -> str:
     """docs/functions.md."""
-    lines = [INTRODUCTION, f"Refused, because they jump: {', '.join(f'`{n}`' for n in JUMPING)}.", "",
-             "| written | is short for |", "| --- | --- |",
-             *(f"| `{name}` | `{text}` |" for name, text in DEFINITIONS.items()),
+    lines = [INTRODUCTION, "| written | is short for |", "| --- | --- |",
+             *(f"| `{name}` | `{text}` |" for name, text in (DEFINITIONS | JUMPING).items()),
              *(f"| `{name}` | `{ours}` |" for name, ours in ALIASES.items()), "",
              "| call | box | floats | tokens | proven bound | error | seconds to compile |",
              "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip

@@ -104,6 +104,10 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: (1 + _half(x)) / 2, "silu": lambda x: x * (1 + _half(x)) / 2,
     "logit": lambda x: _log(x) - _log(1 - x), "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
     "relu": lambda x: max(x, mpmath.mpf(0)), "gelu": lambda x: x * mpmath.ncdf(x), "softsign": lambda x: x / (1 + abs(x)),
+    "floor": mpmath.floor, "ceil": mpmath.ceil, "sign": mpmath.sign, "heaviside": lambda x: (1 + mpmath.sign(x)) / 2,
+    "mod": lambda x, y: x - y * mpmath.floor(x / y), "round": lambda x: mpmath.floor(x + 0.5),
+    "trunc": lambda x: mpmath.sign(x) * mpmath.floor(abs(x)),
+    "fmod": lambda x, y: x - y * mpmath.sign(x / y) * mpmath.floor(abs(x / y)),
     "factorial": lambda x: _above(mpmath.gamma, 0)(x + 1),
     "beta": lambda x, y: _above(lambda t: mpmath.beta(t, _above(lambda v: v, 0)(y)), 0)(x),
 }  # fmt: skip

@@ -67,6 +67,11 @@ def left() -> float:
     return max(_most.get() - work.counted(), 0.0)
 
 
+def time_left() -> float | None:
+    """Seconds until the time is up; None if nobody has set a limit."""
+    return None if _end.get() == math.inf else max(_end.get() - time.monotonic(), 0.0)
+
+
 def checkpoint() -> None:
     """End here if the time is up, or all is done that may be."""
     if time.monotonic() > _end.get():

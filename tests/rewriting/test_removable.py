@@ -12,11 +12,12 @@ import transformula as tf
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.boxes import Formula
+from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import substitute, walk
 from transformula.kernel.parsing import parse
 from transformula.kernel.printing import to_text
 from transformula.rewriting.derivation import extended_formula
+from transformula.rewriting.removable import without_removable
 
 REPAIRED = {
     "sin(u)**2/u**2": ("u=-1..1", "sinc(u)**2"),
@@ -127,3 +128,23 @@ def test_several_outputs_share_their_steps():
 @pytest.mark.parametrize("end", ["2*pi", "1/1000000", "10**30", "1/10**12"])
 def test_the_point_is_inside_the_box(end):
     _check_steps(Formula.of("sin(x)/x", f"x=0..{end}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "extended"),
+    [
+        ("besselj(1, x)/x", "besselj_rest1(1, x)"),
+        ("expm1(x)/x", "exp_rest1(x)"),
+        ("log1p(2*x)/x", "2*log_rest1_at1(2*x + 1)"),
+        ("(1 - cos(x))/x**2", "-cos_rest2(x)"),
+        ("(exp(x) - exp(-x))/x", "exp_rest1(x) + exp_rest1(-x)"),
+        ("x/expm1(x)", "1/exp_rest1(x)"),
+        ("sin(x)*erf(x)/x**2", "sinc(x)*erf_rest1(x)"),
+        ("sin(x*y)/x", "y*sinc(x*y)"),
+        ("erf(x)/x**2", "erf_rest1(x)/x"),  # still undefined, and refused as such
+        ("x/log1p(x)", "x/log(x + 1)"),  # log is not analytic everywhere
+        ("erf(x + 1)/x", "erf(x + 1)/x"),
+    ],
+)
+def test_zeros_come_from_the_registry(text, extended):
+    assert str(without_removable(parse(text), Box.of("x=-1/4..1/4, y=-1..1"))) == extended

@@ -9,7 +9,7 @@ from flint import arb, arb_series
 
 import transformula as tf
 import truth
-from functions import BOXES, tried
+from functions import BOXES, attacked, tried
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.definitions import known
 from transformula.kernel.functions import FUNCTIONS
@@ -67,3 +67,11 @@ def test_a_function_is_added_in_one_place(monkeypatch, tmp_path):
 def test_a_box_that_meets_a_singular_place_is_refused(text, box):
     with pytest.raises((NotProvenError, InputError), match=r"undefined|unbounded|zero"):
         tf.compile(text, on=box, eps=1e-2)
+
+
+@pytest.mark.parametrize("text", ["Si(x)/x", "log1p(x*y)/x", "x/tanh(x)"])
+def test_extended_quotients_are_proven_and_hold(text, tmp_path):
+    box = "x=-1/2..1/2, y=-1..1" if "y" in text else "x=-1/2..1/2"
+    model = tf.compile(text, on=box, eps=1e-6)
+    assert tf.verify(model.save(tmp_path / "model")).verified
+    assert attacked(model, text, box, 200) <= model.certificate.bound <= 1e-6

@@ -16,6 +16,7 @@ from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PART
 from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.expression import walk
 from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.positions import formula_of_a_position
@@ -56,7 +57,7 @@ def _approximations(formula: Formula, options: Options) -> list[Round]:
     forms = _widest_part(formula)
     if forms <= MAX_FORMS and _hardly_varies(formula, options.eps or DEFAULT_EPS):
         return [(LOOKUP,)]  # a token will do
-    if forms > MAX_GRID_FORMS:  # a grid would be far larger than any circuit
+    if forms > MAX_GRID_FORMS or _bends(formula):  # a grid would be far larger; what bends is easy for ReLUs only
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
         return [(CIRCUIT, LOOKUP), (PARTITION,)]  # what a circuit takes limits the grids that are worth a try
@@ -131,6 +132,13 @@ def _widest_part(formula: Formula) -> int:
     """The most linear forms any summand depends on."""
     splits = (decompose(expr, formula.box.variables) for expr in formula.outputs)
     return max((len(part.forms) for split in splits for part in split.parts), default=0)
+
+
+def _bends(formula: Formula) -> bool:
+    """Whether a summand has an abs, min or max in it that is not just one of an affine expression."""
+    splits = (decompose(expr, formula.box.variables) for expr in formula.outputs)
+    nodes = (node for split in splits for part in split.parts for node in walk(part.expr))
+    return any(node.op in ("abs", "min", "max") for node in nodes)
 
 
 def _exact_will_do(formula: Formula, options: Options) -> bool:

@@ -28,8 +28,9 @@ from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
-from transformula.constructions.tables.fitting import Allowance, CannotFit, allowance, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit, fit_table
 from transformula.constructions.tables.ready import ready_square
+from transformula.constructions.tables.sharing import fit_all
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.kernel import circuits as stored
@@ -40,7 +41,6 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.flow import ErrorFlow, Fuzz
 from transformula.kernel.pairs import Floats
 from transformula.limits import remembered
-from transformula.progress import report
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.domains import domain_ends
@@ -376,17 +376,15 @@ def _fit_tables(
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
         wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
-    fitted = {}
-    for done, (key, (function, ends, tightest, shift)) in enumerate(wanted.items()):
-        report("solving", done, len(wanted) - done)
-        missed = failed.get(key)
-        if missed is not None and tightest <= missed.goal:
-            fitted[key] = missed.table
-            continue
-        fitted[key], reached = _fit(function, ends, tightest, shift, dtype, allowance(bool(failed)))
+    hopeless = {key for key, (_, _, goal, _) in wanted.items() if key in failed and goal <= failed[key].goal}
+    known = {key: failed[key].table for key in hopeless}
+    todo = {key: (*want, dtype) for key, want in wanted.items() if key not in hopeless}
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once)
+    for (key, want), (table, reached) in zip(todo.items(), found, strict=True):
+        known[key] = table
         if not reached:
-            failed[key] = _Failure(tightest, fitted[key])
-    return {k: (keys[k], fitted[keys[k]]) for k in tables}
+            failed[key] = _Failure(want[2], table)
+    return {k: (keys[k], known[keys[k]]) for k in tables}
 
 
 def _share_out(nodes: dict[int, Node], split: Split) -> None:
@@ -421,7 +419,6 @@ def _share(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-@remembered(64)
 def _fit(
     function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
 ) -> tuple[NodeTable, bool]:
@@ -457,3 +454,6 @@ def _fit(
             measured=failure.best_error,
         ) from None
     return NodeTable(table.slopes, table.offsets, table.values), True
+
+
+_fit_once = remembered(64)(_fit)

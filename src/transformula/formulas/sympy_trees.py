@@ -133,6 +133,8 @@ def _joined(node: Any, done: dict[Any, Written]) -> Written:
     name = type(node).__name__
     if name == "log" and len(args) == 2:
         return w.call("log", args[0]) if args[1].text in ("E", "exp(1)") else w.over(*(w.call("log", a) for a in args))
+    if name == "Heaviside" and len(args) == 2 and args[1].text == "1/2":
+        return w.call("heaviside", args[0])
     if name == "polygamma" and node.args[0] == 0:
         return w.call("digamma", args[1])
     if name == "exp_polar" or not _NAME.fullmatch(name):

@@ -19,6 +19,7 @@ from transformula.formulas.written import Written
 _INSTEAD = "use np.minimum, np.maximum or np.abs, or compile the branches one by one"
 #: NumPy's names of functions of the registry, where they differ.
 _NAMES = {"absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "fmin": "min", "fmax": "max"}
+_NAMES |= {"remainder": "mod"}
 _NAMES |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")}
 _DEGREE = w.over(Written("pi"), Written("180"))
 #: What NumPy's functions without an entry in the registry stand for.
@@ -29,6 +30,7 @@ _MEANINGS: dict[str, Callable[..., Written]] = {
     "exp2": lambda a: w.power(Written("2"), a), "deg2rad": lambda a: w.times(a, _DEGREE),
     "radians": lambda a: w.times(a, _DEGREE), "rad2deg": lambda a: w.over(a, _DEGREE),
     "degrees": lambda a: w.over(a, _DEGREE), "sinc": lambda a: w.call("sinc", w.times(Written("pi"), a)),
+    "heaviside": lambda a, middle: _step(a, middle), "floor_divide": lambda a, b: _whole(a, b),
     "clip": lambda a, low, high: w.call("min", w.call("max", a, low), high),
 }  # fmt: skip
 
@@ -95,10 +97,6 @@ def _as_number(*_: Any) -> NoReturn:
     raise FormulaError("the function asks for the value of an argument, which has none here: use np.sin for math.sin")
 
 
-def _jumps(*_: Any) -> NoReturn:
-    raise FormulaError("the function uses % or //, which jump: only continuous functions can be compiled")
-
-
 def _operator(meaning: Callable[[Written, Written], Written], swapped: bool = False) -> Any:
     def operate(self: Symbol, other: Any) -> Any:
         known = _written(other)
@@ -107,6 +105,20 @@ def _operator(meaning: Callable[[Written, Written], Written], swapped: bool = Fa
         return Symbol(meaning(known, self.written) if swapped else meaning(self.written, known))
 
     return operate
+
+
+def _remainder(a: Written, b: Written) -> Written:
+    return w.call("mod", a, b)
+
+
+def _whole(a: Written, b: Written) -> Written:
+    return w.call("floor", w.over(a, b))
+
+
+def _step(a: Written, middle: Written) -> Written:
+    if middle.text != "0.5":
+        raise FormulaError("np.heaviside is read with the value 0.5 at zero")
+    return w.call("heaviside", a)
 
 
 class Symbol:
@@ -128,7 +140,8 @@ class Symbol:
     __pow__, __rpow__ = _operator(w.power), _operator(w.power, True)
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __bool__ = _compared  # type: ignore[assignment]
     __float__ = __int__ = __index__ = __complex__ = _as_number
-    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = _jumps
+    __mod__, __rmod__ = _operator(_remainder), _operator(_remainder, True)
+    __floordiv__, __rfloordiv__ = _operator(_whole), _operator(_whole, True)
 
     def __neg__(self) -> Symbol:
         return Symbol(w.negative(self.written))
@@ -166,7 +179,7 @@ def _held(value: Any) -> Any:
 
 def _applied(name: str, values: Sequence[Any]) -> Symbol:
     """NumPy's function of that name."""
-    if name in ("where", "select", "piecewise", "heaviside", "sign", "less", "less_equal", "greater", "greater_equal"):
+    if name in ("where", "select", "piecewise", "less", "less_equal", "greater", "greater_equal"):
         raise FormulaError(f"np.{name} cannot be compiled: {_INSTEAD}")
     if name in ("equal", "not_equal"):
         _compared()

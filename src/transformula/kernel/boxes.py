@@ -13,8 +13,11 @@ from flint import arb
 
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision
+from transformula.kernel.definitions import JUMPS
 from transformula.kernel.errors import BoxError, FormulaError
 from transformula.kernel.expression import Expr
+from transformula.kernel.intervals import range_of
+from transformula.kernel.jumps import continuous
 from transformula.kernel.parsing import parse, parse_constant
 
 MAX_VARIABLES = MAX_OUTPUTS = 1_000
@@ -143,6 +146,14 @@ def _expand_names(text: str) -> list[str]:
     return [f"{ends[0][1]}{k:0{digits}d}" for k in range(start, stop + 1)]
 
 
+def _read(text: str, box: Box) -> Expr:
+    expr = parse(text, box.variables, jumps=True)
+    if not any(node.op in JUMPS for node in ex.walk(expr)):
+        return expr
+    ends = ((range_of(low, {})[0], range_of(high, {})[1]) for low, high in zip(box.lower, box.upper, strict=True))
+    return continuous(expr, dict(zip(box.variables, ends, strict=True)))
+
+
 @dataclass(frozen=True)
 class Formula:
     """Expressions on a box: outputs × inputs; ``typed`` are the texts they were read from, if they were."""
@@ -160,7 +171,7 @@ class Formula:
         texts = [given] if isinstance(given, str) else list(given)
         if not 0 < len(texts) <= MAX_OUTPUTS:
             raise FormulaError(f"there are {len(texts) or 'no'} formulas to compile: at most {MAX_OUTPUTS} at once")
-        outputs = tuple(text if isinstance(text, Expr) else parse(text, box.variables) for text in texts)
+        outputs = tuple(text if isinstance(text, Expr) else _read(text, box) for text in texts)
         used = frozenset().union(*(e.names for e in outputs))
         if unknown := sorted(used - frozenset(box.variables)):
             raise BoxError(f"the box has no interval for {', '.join(unknown)}")

@@ -12,6 +12,8 @@ from fractions import Fraction
 from transformula.kernel import expression as ex
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr
+from transformula.kernel.functions import find
+from transformula.kernel.rests import rest_named
 from transformula.kernel.special import FAMILIES, MAX_ORDER
 
 #: Each in the argument u, or in u and v.
@@ -34,13 +36,19 @@ ALIASES = {
     "Gamma": "gamma", "loggamma": "lgamma", "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid",
     "swish": "silu", "LambertW": "lambertw", "jn": "besselj", "jv": "besselj", "yn": "bessely", "yv": "bessely",
     "iv": "besseli", "kn": "besselk", "kv": "besselk", "chebyshev": "chebyshevt",
+    "ceiling": "ceil", "sgn": "sign", "Heaviside": "heaviside", "step": "heaviside", "Mod": "mod", "rint": "round",
 }  # fmt: skip
 
 #: where(test, a, b) and Piecewise((a, test), .., (b, True)): see `pieces`.
 PIECEWISE = ("where", "Piecewise")
 
-#: Functions that jump: no formula with one is seen to be continuous.
-JUMPING = ("floor", "ceil", "ceiling", "round", "trunc", "mod", "fmod", "sign", "sgn", "heaviside", "Heaviside", "step")
+#: Functions that jump, and those made of them: for formulas that are continuous all the same (`jumps`). Halves may be
+#: rounded either way: where a formula is continuous, that makes no difference.
+JUMPS = ("floor", "sign")
+JUMPING = {
+    "ceil": "-floor(-u)", "round": "floor(u + 1/2)", "trunc": "max(floor(u), 0) - max(floor(-u), 0)",
+    "heaviside": "(1 + sign(u))/2", "mod": "u - v*floor(u/v)", "fmod": "u - v*trunc(u/v)",
+}  # fmt: skip
 
 
 def _next(name: str, n: int) -> tuple[Fraction, Fraction, Fraction]:
@@ -78,12 +86,18 @@ def _polynomial(name: str, degree: int, u: Expr) -> Expr:
 
 def by_order(name: str, order: Expr, u: Expr) -> Expr:
     """A function of an order or a degree, and an argument."""
-    value, least = order.number, -MAX_ORDER if name in FAMILIES else 0
-    halves = 2 if name in FAMILIES else 1
+    value, least = order.number, 0 if name in POLYNOMIALS else -MAX_ORDER
+    halves = 1 if name in POLYNOMIALS else 2
     if value is None or value.denominator > halves or not least <= value <= MAX_ORDER:
         kinds = "a whole number or a half" if halves == 2 else "a whole number"
         raise FormulaError(f"the first argument of {name} is {kinds} from {least} to {MAX_ORDER}")
-    return ex.call(f"{name}:{value}", u) if name in FAMILIES else _polynomial(name, int(value), u)
+    return _polynomial(name, int(value), u) if name in POLYNOMIALS else ex.call(f"{name}:{value}", u)
+
+
+def is_known(name: str) -> bool:
+    """Whether a name may stand before a bracket; that of a rest (`rests`) is not listed."""
+    rest = rest_named(name)
+    return name in (*known(), *JUMPS, *JUMPING) or (rest is not None and rest.base in (*ex.FUNCTIONS, *FAMILIES))
 
 
 def known() -> tuple[str, ...]:
@@ -93,18 +107,22 @@ def known() -> tuple[str, ...]:
 
 def written_out(name: str, args: list[Expr], read: Callable[[str], Expr]) -> Expr:
     """A call of a known function; ``read`` reads the text of a definition."""
-    if name in (*FAMILIES, *POLYNOMIALS):
+    rest = rest_named(name)
+    if (rest.base if rest else name) in (*FAMILIES, *POLYNOMIALS):
         _count(name, args, 2)
         return by_order(name, *args)
-    if name in DEFINITIONS:
-        meaning = read(DEFINITIONS[name])
+    if name in DEFINITIONS or name in JUMPING:
+        meaning = read(DEFINITIONS.get(name) or JUMPING[name])
         _count(name, args, len(meaning.names))
         return ex.substitute(meaning, {ex.variable(n): a for n, a in zip("uv", args, strict=False)})
     if name in ex.VARIADIC and len(args) < 2:
         raise FormulaError(f"{name} takes two arguments or more")
-    if name in ex.FUNCTIONS:
+    if name not in ex.VARIADIC:
         _count(name, args, 1)
-    return ex.call(name, *args)
+    made = ex.call(name, *args)
+    if rest and find(made.op) is None:
+        raise FormulaError(f"{name} has terms before it that are not exact")
+    return made
 
 
 def _count(name: str, args: list[Expr], wanted: int) -> None:

@@ -7,7 +7,8 @@
   intervals are no single points;
 * A is defined on the whole box (`facts`), so that S is defined wherever B is not zero: what is closed is no larger
   hole, such as x < 0 in (sin(x) + 0*log(x))/x;
-* E*B and A have the same normal form, so E = S wherever E is defined and B is not zero;
+* E*B and A have the same normal form, with f(u) written by the rests that are in E (`rests`), so E = S wherever E is
+  defined and B is not zero;
 * no exponent becomes a number: x**(y/y) is defined for x > 0 only, x**1 everywhere.
 
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
@@ -24,13 +25,14 @@ from flint import arb
 
 from transformula.kernel import expression as ex
 from transformula.kernel.algebra import Form
-from transformula.kernel.balls import enclose, precision, to_fmpq
+from transformula.kernel.balls import enclose, precision, to_fmpq, to_fraction
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.expression import Expr, substitute, variables_of, walk
-from transformula.kernel.functions import domain_of, find
+from transformula.kernel.functions import domain_of, find, function_of
 from transformula.kernel.node_signs import NodeSigns
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.parsing import parse
+from transformula.kernel.rests import first_terms, rest_named
 from transformula.kernel.work import spend
 
 _BITS = 256
@@ -80,7 +82,7 @@ def extended(
     spend(3 * len(nodes))
     if old not in nodes:
         raise RefutedError(f"the formula has no {_short(old)} to be extended")
-    above, below = _quotient(old)
+    above, below = split_quotient(old)
     point = {name: _rational(text) for name, text in step["at"].items()}
     if not is_analytic(below) or not variables_of(below) <= set(point):
         raise RefutedError(f"the zeros of {_short(below)} are not seen to be of measure zero")
@@ -88,12 +90,26 @@ def extended(
         value = enclose(below, {name: arb(to_fmpq(at)) for name, at in point.items()})
     if not (value > 0 or value < 0):
         raise RefutedError(f"{_short(below)} is not seen to be other than zero at the point given")
-    if not algebra.same(algebra.of(new) * algebra.of(below), algebra.of(above)):
+    a, b = (algebra.of(substitute(part, _by_rests(new))) for part in (above, below))
+    if not algebra.same(algebra.of(new) * b, a):
         raise RefutedError(f"{_short(new)} is not seen to extend {_short(old)}")
     exponents = [node.args[1] for node in nodes if node.op == "pow" and node.args[1].number is None]
     if any(substitute(exponent, {old: new}).number is not None for exponent in exponents):
         raise RefutedError(f"an exponent with {_short(old)} in it would become a number, which has another domain")
     return tuple(substitute(expr, {old: new}) for expr in outputs), above
+
+
+def _by_rests(expr: Expr) -> dict[Expr, Expr]:
+    """f(u) = P(u) + (u - a)**m rest(u), for every rest in an expression (`rests`): true wherever f(u) is defined."""
+    found = {}
+    for node in walk(expr):
+        rest = rest_named(node.op)
+        terms = rest and first_terms(function_of(rest.base), rest.at, rest.order)
+        if rest and terms:
+            d, (u,) = _plus(node.args[0], Fraction(-rest.at)), node.args
+            parts = [ex.mul(ex.number(to_fraction(c)), ex.power(d, ex.number(j))) for j, c in enumerate(terms) if c]
+            found[ex.call(rest.base, u)] = ex.add(*parts, ex.mul(ex.power(d, ex.number(rest.order)), node))
+    return found
 
 
 def is_analytic(expr: Expr) -> bool:
@@ -120,10 +136,10 @@ def _constant(expr: Expr) -> arb:
         return enclose(expr, {})
 
 
-def _quotient(expr: Expr) -> tuple[Expr, Expr]:
+def split_quotient(expr: Expr) -> tuple[Expr, Expr]:
     """Numerator and denominator of a quotient, a negative power, or a product with such factors."""
     if expr.op == "mul":
-        parts = [_quotient(factor) for factor in expr.args]  # factors of a flat product are no products
+        parts = [split_quotient(factor) for factor in expr.args]  # factors of a flat product are no products
         return ex.mul(*(a for a, _ in parts)), ex.mul(*(b for _, b in parts))
     if expr.op == "div":
         return expr.args[0], expr.args[1]

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import floor
 from typing import TypeVar
 
 from flint import fmpq
@@ -231,4 +232,9 @@ def rebuild(op: str, args: Sequence[Expr]) -> Expr:
     return _BUILDERS[op](*args) if op in _BUILDERS else call(op, *args)
 
 
+def _stepped(op: str, value: Callable[[Fraction], int]) -> Callable[[Expr], Expr]:
+    return lambda u: call(op, u) if u.number is None else number(value(u.number))
+
+
 _BUILDERS: dict[str, Callable[..., Expr]] = {"add": add, "mul": mul, "div": div, "pow": power}
+_BUILDERS |= {"floor": _stepped("floor", floor), "sign": _stepped("sign", lambda u: (u > 0) - (u < 0))}

@@ -26,6 +26,7 @@ from transformula.kernel.function_ends import (
     tan_ends,
     wave_ends,
 )
+from transformula.kernel.rests import rest_named, rest_of
 from transformula.kernel.smooth import Function
 from transformula.kernel.special import FAMILIES, SPECIAL, member
 
@@ -43,8 +44,12 @@ def function_of(name: str) -> Function:
 
 def find(name: str) -> Function | None:
     """The entry of a function, or None."""
-    found = FUNCTIONS.get(name)
-    return member(name) if found is None and name.partition(":")[0] in FAMILIES else found
+    if (found := FUNCTIONS.get(name)) is not None:
+        return found
+    if (rest := rest_named(name)) is not None:
+        base = find(rest.base)
+        return base and rest_of(base, name, rest.at, rest.order)
+    return member(name) if name.partition(":")[0] in FAMILIES else None
 
 
 def _sqrt(ball: arb) -> arb:

@@ -9,8 +9,9 @@ H they are split into cases (`powers`).
   with e odd, s f is. log exp(t/k) = t/k, log r = log(b)/q for r = b**(1/q).
 * u**v = exp(v log u) if u > 0 is known.
 * With p = n/d: the atom s = sinc(p)/d, even in p, gives sinc(p) = d s and sin(p) = n s; cos(p) is even, with
-  cos(p)**2 = 1 - n**2 s**2; tan = sin/cos. tan(pi/4 + z/2) = (1 + sin z)/cos z = sqrt(1 + t**2) + t for
-  z = atan t, and so for -z, -t. sinh, cosh, tanh are quotients of exp; acos = pi/2 - asin.
+  cos(p)**2 = 1 - n**2 s**2; sin(k pi/2) and cos(k pi/2) are 0, 1 or -1; tan = sin/cos. tan(pi/4 + z/2) =
+  (1 + sin z)/cos z = sqrt(1 + t**2) + t for z = atan t, and so for -z, -t. sinh, cosh, tanh are quotients of exp;
+  acos = pi/2 - asin.
 * Anything else is an atom of its name and its arguments' forms; of minus the argument if it is odd.
 """
 
@@ -98,7 +99,15 @@ class Identities(Powers):
         """A sign, the argument with a positive leading coefficient, and the atom sinc(p)/d."""
         sign = -1 if leading(form) < 0 else 1
         form = form if sign > 0 else -form
-        return sign, form, self.unit if form.num.is_zero() else self.atom("sinc", (form,))
+        k = self._right_angles(form)
+        if k:
+            return sign, form, self.constant((0, 1, 0, -1)[k % 4]) * self.inverse(Form(self, form.num))
+        return sign, form, self.unit if k == 0 else self.atom("sinc", (form,))
+
+    def _right_angles(self, form: Form) -> int | None:
+        """k, if the form is k pi/2."""
+        k = 2 * leading(form)
+        return int(k.p) if k.q == 1 and form == self.pi * self.constant(k / 2) else None
 
     def sin(self, form: Form) -> Form:
         """Sine of a form without H."""
@@ -112,9 +121,9 @@ class Identities(Powers):
 
     def cos(self, form: Form) -> Form:
         """Cosine of a form without H."""
+        if (k := self._right_angles(form)) is not None:
+            return self.constant((1, 0, -1, 0)[k % 4])
         _, p, s = self._angle(form)
-        if p.num.is_zero():
-            return self.unit
         if len(p.num) > MAX_ANGLE:
             return self.atom("cos", (p,))
         sine = Form(self, p.num) * s

@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from transformula.kernel import expression as ex
-from transformula.kernel.definitions import ALIASES, JUMPING, PIECEWISE, known, written_out
+from transformula.kernel.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr, fold
 from transformula.kernel.pieces import where
@@ -40,12 +40,15 @@ _TOKEN = re.compile(
 )
 
 
-def parse(text: str, variables: Collection[str] | None = None) -> Expr:
-    """One formula. Declared variables win over pi, E and e; other names are refused, or with None are variables."""
+def parse(text: str, variables: Collection[str] | None = None, jumps: bool = False) -> Expr:
+    """One formula. Declared variables win over pi, E and e; other names are refused, or with None are variables.
+
+    With ``jumps`` floors and signs are left in it, for `jumps.continuous` to take out.
+    """
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
     spend(4 * len(text))
-    parser = _Parser(text, variables)
+    parser = _Parser(text, variables, jumps)
     expr = parser.parse()
     if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:
         raise FormulaError("the formula is too long once its functions are written out")
@@ -59,14 +62,14 @@ def parse_constant(text: str) -> Expr:
 
 @lru_cache(maxsize=256)
 def _definition(text: str) -> Expr:
-    return parse(text, ("u", "v"))
+    return parse(text, ("u", "v"), True)
 
 
 class _Parser:
-    def __init__(self, text: str, variables: Collection[str] | None) -> None:
+    def __init__(self, text: str, variables: Collection[str] | None, jumps: bool) -> None:
         if len(text) > MAX_LENGTH:
             raise FormulaError(f"the formula has {len(text)} characters; at most {MAX_LENGTH}")
-        self.text, self.variables = text, variables
+        self.text, self.variables, self.jumps = text, variables, jumps
         self.index = self.depth = 0
         self.longer = False  # definitions repeat their arguments
         self.tokens: list[tuple[str, str, int]] = []
@@ -167,12 +170,12 @@ class _Parser:
 
     def _call(self, name: str, position: int) -> Expr:
         name = ALIASES.get(name, name)
-        if name in JUMPING:
-            raise self._error(f"{name} jumps, and only continuous functions can be compiled; it stands", position)
+        if name in (*JUMPS, *JUMPING) and not self.jumps:
+            raise self._error(f"{name} jumps, and only continuous functions fit here; it stands", position)
         if name in PIECEWISE:
             self.longer = True
             return self._where() if name == "where" else self._piecewise()
-        if name not in known():
+        if not is_known(name):
             raise self._error(f"unknown function {name[:40]!r}", position)
         args = [self._nested(self._sum)]
         while self._accept(","):
@@ -232,5 +235,4 @@ class _Parser:
         if not self.variables:
             raise FormulaError(f"{shown!r} is not a number: only numbers, pi, E and functions of them fit here")
         known = ", ".join(list(self.variables)[:20]) + (", .." if len(self.variables) > 20 else "")
-        said = f"the variables are: {known}. Add {shown}=low..high to the box"
-        raise FormulaError(f"unknown name {shown!r} in the formula; {said}")
+        raise FormulaError(f"unknown name {shown!r} in the formula (the variables are {known})")

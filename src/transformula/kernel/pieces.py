@@ -29,17 +29,18 @@ def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
     name, seam, above = _solved(ex.add(larger, ex.neg(smaller)))
     x, (a, b) = ex.variable(name), (a, b) if above else (b, a)
     on_seam = [ex.substitute(part, {x: seam}) for part in (a, b)]
-    _check_continuous(name, seam, *on_seam)
+    check_meeting(f"{name} = {short_text(seam)}", *on_seam)
     if name not in a.names | b.names:
         return ex.add(a, ex.mul(ex.number(0), seam))  # the condition must still be defined
     above_seam, below = (ex.substitute(p, {x: ex.call(op, x, seam)}) for p, op in ((a, "max"), (b, "min")))
     for part, rest in ((b, above_seam), (a, below)):
         if name not in part.names and not any(map(is_open, ex.walk(part))):
             return rest
-    return ex.add(above_seam, below, ex.neg(min(on_seam, key=_size)))
+    return ex.add(above_seam, below, ex.neg(min(on_seam, key=size_of)))
 
 
-def _size(expr: Expr) -> int:
+def size_of(expr: Expr) -> int:
+    """How many nodes it has, each as often as it stands there."""
     return ex.fold(expr, lambda _, sizes: 1 + sum(sizes))
 
 
@@ -55,15 +56,16 @@ def _solved(difference: Expr) -> tuple[str, Expr, bool]:
     raise FormulaError("a condition must be linear in one of its variables, as in where(x > 2*y, .., ..)")
 
 
-def _check_continuous(name: str, seam: Expr, a: Expr, b: Expr) -> None:
-    jump, algebra = ex.add(a, ex.neg(b)), Algebra(sorted(a.names | b.names))
-    size = arb.nan() if jump.names else enclose(jump)
+def check_meeting(place: str, a: Expr, b: Expr) -> None:
+    """Refuse two values at a place that are not seen to be equal."""
+    jump, algebra, size = ex.add(a, ex.neg(b)), Algebra(sorted(a.names | b.names)), arb.nan()
     try:
-        if size.is_zero() or algebra.same(algebra.of(a), algebra.of(b)):  # a ball that is just zero, or an identity
+        size = size if jump.names else enclose(jump)
+        apart = size.is_finite() and not size.contains(0)
+        if size.is_zero() or (not apart and algebra.same(algebra.of(a), algebra.of(b))):  # just zero, or an identity
             return
     except RefutedError:  # too large, or divided by zero
         pass
-    place = f"{name} = {short_text(seam)}"
     if not size.is_finite() or size.contains(0):
         raise FormulaError(f"the pieces are not seen to meet at {place}: they differ by {short_text(jump)} there")
     shown = f"{abs(float(size.mid())):.6g}"

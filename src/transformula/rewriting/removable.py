@@ -1,9 +1,10 @@
-"""Removable singularities: sin(u)/u where u may vanish is sinc(u), which is 1 there.
+"""Removable singularities: sin(u)/u where u may vanish is sinc(u), erf(u)/u is erf_rest1(u), and so on.
 
-A quotient sin(a)^k / Π b^e with a = c·Πb^m equals (c·sinc(a))^k times what is left of the quotient, wherever
-it is defined. If every b that may vanish in a is divided by often enough, the second form is also defined
-where the first is not, and extends it continuously. Each replacement of one quotient in the formula is a
-`Step`; the steps are applied one after the other, and the kernel checks each of them.
+A factor g of a quotient that vanishes with w = c·Πb^e is w^m times something that does not: sin(u) = u·sinc(u), a
+function of the registry with a zero is (u − a)^m times its rest (`kernel.rests`), and so is a sum such as exp(u) − 1
+or cos(u) − 1 + u²/2. If every b that may vanish in w is divided by often enough (or multiplied with, where g is
+divided by), the second form is also defined where the first is not, and extends it continuously. Each replacement of
+one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from flint import arb
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.boxes import Box
+from transformula.kernel.derivations import is_analytic, split_quotient
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import Expr, substitute, variables_of, walk
 from transformula.kernel.intervals import UndefinedError, range_of
@@ -24,6 +26,7 @@ from transformula.kernel.parsing import parse
 from transformula.kernel.printing import to_text
 from transformula.kernel.regions import Region
 from transformula.rewriting.factors import factors_of, quotient_of
+from transformula.rewriting.zeros import zeros_of
 
 #: No formula a person would write needs more.
 _MAX_STEPS = 1_000
@@ -46,7 +49,7 @@ class Step:
 
 
 def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], list[Step]]:
-    """The outputs with sin(u)/u written as sinc(u) wherever u may vanish on the box, and the steps there.
+    """The outputs without the quotients, such as sin(u)/u where u may vanish on the box, and the steps to there.
 
     Examples
     --------
@@ -79,10 +82,9 @@ def without_removable(expr: Expr, box: Box) -> Expr:
 def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
     """Steps that can be taken next, the innermost quotients first."""
     for expr in outputs:
-        if not any(node.op == "sin" for node in walk(expr)):
-            continue
         for node in walk(expr):
-            new = _repaired(node, box) if node.op in ("mul", "div", "pow") else None
+            quotient = node.op in ("mul", "div", "pow") and is_analytic(split_quotient(node)[1])
+            new = _repaired(node, box) if quotient else None
             at = None if new is None else _defined_at(node, box)
             if new is None or at is None:
                 continue
@@ -96,26 +98,30 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
 
 
 def _repaired(expr: Expr, box: Box) -> Expr | None:
-    """The same quotient without the division by what may vanish, if it has one that sines make up for."""
+    """The same quotient without the division by what may vanish, if it has one that another factor makes up for."""
     constant, powers = factors_of(expr)
+    if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+        return None
     changed = False
     for base, exponent in list(powers.items()):
-        if base.op != "sin" or exponent <= 0 or exponent.denominator != 1:
+        if exponent.denominator != 1:
             continue
-        scale, inside = factors_of(base.args[0])
-        vanishing = [b for b in inside if _may_vanish(b, box)]
-        if not vanishing or any(inside[b] <= 0 or powers.get(b, Fraction(0)) >= 0 for b in vanishing):
-            continue
-        whole = Fraction(int(min(exponent, *(-powers[b] / inside[b] for b in vanishing))))
-        if not whole:
-            continue
-        powers[base] -= whole
-        for b, m in inside.items():
-            powers[b] = powers.get(b, Fraction(0)) + whole * m
-        sinc = ex.call("sinc", base.args[0])
-        powers[sinc] = powers.get(sinc, Fraction(0)) + whole  # there may be some already
-        constant = ex.mul(constant, ex.power(scale, ex.number(whole)))
-        changed = True
+        for w, order, left in zeros_of(base, lambda b: _may_vanish(b, box)):
+            scale, inside = factors_of(w)
+            sign = 1 if exponent > 0 else -1
+            divided = {b: -sign * powers.get(b, Fraction(0)) for b in inside if _may_vanish(b, box)}
+            if any(inside[b] <= 0 for b in divided):
+                continue
+            shares = [share / (order * inside[b]) for b, share in divided.items() if share > 0 or sign < 0]
+            times = sign * Fraction(int(min(sign * exponent, *shares))) if shares and min(shares) > 0 else Fraction(0)
+            if not times:
+                continue
+            powers[base] -= times
+            for b, e in (*((b, order * e) for b, e in inside.items()), (left, Fraction(1))):
+                powers[b] = powers.get(b, Fraction(0)) + times * e  # there may be some already
+            constant = ex.mul(constant, ex.power(scale, ex.number(times * order)))
+            changed = True
+            break
     return quotient_of(constant, {b: e for b, e in powers.items() if e}) if changed else None
 
 

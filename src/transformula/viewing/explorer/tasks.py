@@ -69,7 +69,7 @@ def read_problem(formula: str, box: str) -> Formula:
     for piece in formula.split(";"):
         if piece.strip():
             try:
-                parse(piece, inside.variables)
+                parse(piece, inside.variables, jumps=True)
             except FormulaError as error:
                 raise Refused(refusal(error, offset, len(piece.rstrip()))) from None
         offset += len(piece) + 1
