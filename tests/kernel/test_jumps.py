@@ -25,6 +25,7 @@ MEANT = {
     "y + mod(-2*x, 3)*(3 - mod(-2*x, 3))*exp(y)": lambda x, y: y + _mod(-2 * x, 3) * (3 - _mod(-2 * x, 3)) * np.exp(y),
     "sin(pi*mod(x, 1)) - y": lambda x, y: np.sin(np.pi * _mod(x)) - y,
     "x*sign(x) + y*heaviside(y)": lambda x, y: np.abs(x) + np.maximum(y, 0),
+    "sign(0*exp(x) + x)*(0*exp(x) + x)": lambda x, y: np.abs(x),
     "sign(sin(x))*sin(x)": lambda x, y: np.abs(np.sin(x)),
     "abs(x*y - round(x*y))": lambda x, y: np.abs(x * y - np.floor(x * y + 0.5)),
     "abs(x - 2*y - floor(1/2 + x - 2*y))": lambda x, y: np.abs(x - 2 * y - np.floor(x - 2 * y + 0.5)),
