@@ -32,8 +32,6 @@ from transformula.threads import one_thread
 _SHARES = (1.0, 0.6, 0.3)
 #: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
 _EASY = 200.0
-#: The least numbers that a token of a grid takes.
-_NUMBERS = 3
 
 
 def lookup_attempts(
@@ -41,7 +39,7 @@ def lookup_attempts(
 ) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` numbers a model
+    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` tokens a model
     is of no use, and is not built.
     """
     ground = prepared(formula)
@@ -62,7 +60,7 @@ class _Fitter:
 
     def __init__(self, share: float, dtype: str, most: float) -> None:
         self.share, self.dtype, self.fell_short = share, dtype, False
-        self.most_tokens = int(min(MAX_GRID, most / _NUMBERS))
+        self.most_tokens = int(min(MAX_GRID, most))
 
     def __call__(self, part: Part, ranges: Sequence[tuple[float, float]], eps: float) -> FittedPart:
         eps, dtype = eps * self.share, self.dtype
