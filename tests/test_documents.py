@@ -59,7 +59,7 @@ def test_the_readme_lists_what_there_is():
     assert listed.split() == [f"`{name}`" for name in known()]
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert verbs == set(
-        re.findall(r"^\| `(\w+)` \|", text[text.index("## The verbs") : text.index("## In Python")], re.M)
+        re.findall(r"^\| `([\w-]+)` \|", text[text.index("## The verbs") : text.index("## In Python")], re.M)
     )
     extras = set(re.findall(r"^\| `(\w+)` \|", text[: text.index("## Five minutes")], re.M))
     assert extras == {*EXTRAS.values(), "all"}

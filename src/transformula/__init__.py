@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
+    from transformula.prompting import in_context
     from transformula.scaling.proofs import workers
     from transformula.sweeps.batch import batch
 
@@ -36,6 +37,7 @@ _HOME = {
     "compare": "transformula.comparing",
     "compile": "transformula.compiling",
     "from_latex": "transformula.formulas.latex",
+    "in_context": "transformula.prompting",
     "load": "transformula.compiling",
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
@@ -62,6 +64,7 @@ __all__ = [
     "compare",
     "compile",
     "from_latex",
+    "in_context",
     "load",
     "memorize",
     "verify",

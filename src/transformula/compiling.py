@@ -19,7 +19,7 @@ from transformula.constructions.options import (
     check_positive,
     checked_options,
 )
-from transformula.constructions.registry import MEMORIZE, Construction
+from transformula.constructions.registry import COMPACT, MEMORIZE, Construction
 from transformula.constructions.tables.patience import patience
 from transformula.errors import (
     FormulaError,
@@ -35,6 +35,7 @@ from transformula.errors import (
 from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
 from transformula.formulas.notations import as_texts
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
@@ -258,8 +259,8 @@ def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
     return closest or refusals[0]
 
 
-def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -> Model:
-    """A one-layer Transformer that reproduces a finite table, certified at every sample.
+def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", compact: bool = False) -> Model:
+    """A Transformer that reproduces a finite table, certified at every sample.
 
     Parameters
     ----------
@@ -269,6 +270,9 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
         Tolerance at every sample, rounding included.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
+    compact : bool
+        For one output with two values: labels become bits of words, so that N samples take about √N parameters in as
+        many layers, instead of one token for each sample in one layer.
 
     Examples
     --------
@@ -276,20 +280,25 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64") -
     >>> model([[0, 1], [1, 1]]).round(6).tolist()
     [1.0, 0.0]
     """
+    from transformula.constructions.compact import construct_compact
     from transformula.constructions.memorize import construct_memorize
 
     check_positive(eps, "eps")
     check_dtype(dtype)
     samples = Samples.of(x, y)
-    built = Built(construct_memorize(samples, eps, dtype))
-    return package(MEMORIZE, built, samples, Options(eps=eps, dtype=dtype))
+    options = Options(eps=eps, dtype=dtype)
+    if compact:
+        return package(COMPACT, Built(construct_compact(samples, dtype)), samples, options)
+    return package(MEMORIZE, Built(construct_memorize(samples, eps, dtype)), samples, options)
 
 
-def package(construction: Construction, built: Built, target: Formula | Samples, options: Options) -> Model:
+def package(construction: Construction, built: Built, target: Formula | Samples | Prompts, options: Options) -> Model:
     """Search for the evidence, store it, and prove the claim from what is stored."""
     name, shape = construction.name, None if options.shape is None else list(options.shape)
     if isinstance(target, Samples):
         plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
+    elif isinstance(target, Prompts):
+        plain = Description(name, task=target.stated)
     else:
         texts = list(target.typed or target.texts)
         plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)

@@ -16,6 +16,7 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import InputError, NotProvenError
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import precision
@@ -172,7 +173,7 @@ def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def summands(target: Formula | Samples, heads: int) -> list[str]:
+def summands(target: Formula | Samples | Prompts, heads: int) -> list[str]:
     """What each head of a one-layer model looks up: a summand of the formula, or "" if that is not clear."""
     parts = []
     if isinstance(target, Formula):
@@ -212,6 +213,8 @@ def _circuit_tables(model: Model) -> Iterator[Table]:
 
 _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "ridge": lambda model: iter(()),
+    "prompts": lambda model: iter(()),
+    "words": lambda model: iter(()),
     "tables": _layer_tables,
     "circuit": _circuit_tables,
 }

@@ -14,6 +14,7 @@ from flint import fmpq
 from transformula import proofs
 from transformula.constructions.registry import CONSTRUCTIONS, Construction, Family
 from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples, stored_target
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.circuits import Circuit, CircuitReader
@@ -60,7 +61,7 @@ class Model:
     """
 
     construction: str
-    formula: Formula | Samples
+    formula: Formula | Samples | Prompts
     weights: Weights
     packed: Packed
     certificate: Certificate
@@ -72,9 +73,14 @@ class Model:
         return self.formula.box
 
     @property
+    def where(self) -> str:
+        """The box as text; in a few words where it is one of prompts."""
+        return self.formula.where if isinstance(self.formula, Prompts) else str(self.box)
+
+    @property
     def unused(self) -> tuple[str, ...]:
         """Variables of the box that no formula uses: the model takes them and ignores them."""
-        if isinstance(self.formula, Samples):
+        if not isinstance(self.formula, Formula):
             return ()
         used = frozenset().union(*(expr.names for expr in self.formula.outputs))
         return tuple(name for name in self.box.variables if name not in used)
@@ -134,7 +140,7 @@ class Model:
 
     @cached_property
     def reading(self) -> Any:
-        """The weights read back: a `Ridge`, the heads of one layer, or the blocks of a circuit."""
+        """The weights read back: a `Ridge`, the heads of one layer, the blocks of a circuit; None of prompts."""
         return self.family.read(self.weights)
 
     @cached_property
@@ -162,7 +168,7 @@ class Model:
             raise PointError("expected rows of numbers, got rows of different lengths") from None
         rows, single = self._rows(array)
         self._warn_outside(rows)
-        values = run_numpy(self.program, rows)
+        values = run_numpy(self.program, rows) if self.family.program else reference.run(self.weights, rows)
         return as_asked(values, single, self.sequence)
 
     def _warn_outside(self, rows: Any) -> None:
@@ -171,7 +177,7 @@ class Model:
             return
         if (name := self._ends.outside(rows)) is not None:
             self.__dict__["_warned"] = True
-            warnings.warn(f"a value of {name} lies outside the box {self.box}, where nothing is proven", stacklevel=3)
+            warnings.warn(f"a value of {name} lies outside the box {self.where}, where nothing is proven", stacklevel=3)
 
     def _evaluate_tensor(self, x: Any) -> Any:
         import torch
@@ -215,14 +221,16 @@ class Model:
 
     @property
     def token_labels(self) -> tuple[str, ...]:
-        """What each token is: data, a position, a direction, or a place in a table."""
+        """What each token is: data, a position, a direction, a place in a table, or a part of a prompt."""
         from transformula import inside
 
+        if isinstance(self.formula, Prompts):
+            return self.formula.token_labels
         return inside.token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Every head's table: function, range, slopes, offsets and values; empty for a polynomial."""
+        """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
         from transformula import inside
 
         return tuple(inside.tables_of(self))
@@ -255,9 +263,12 @@ class Model:
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
     def to_torch(self, blocks: bool = False) -> torch.nn.Module:
-        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as it is written."""
+        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as it is written.
+
+        An in-context model has no program beside its blocks.
+        """
         require("to_torch", "torch")
-        if blocks:
+        if blocks or self.family.program is None:
             from transformula.transformers.torch_executor import TransformerModule
 
             return TransformerModule(self.weights)
@@ -326,10 +337,10 @@ class Model:
         return card(self)
 
     def __repr__(self) -> str:
-        text = str(self.formula)
+        text = self.formula.words if isinstance(self.formula, Prompts) else str(self.formula)
         shown = text if len(text) <= 60 else text[:57] + "..."
         return (
-            f"<transformula model: {shown} on {self.box} | {self.construction}, {self.layers} layer"
+            f"<transformula model: {shown} on {self.where} | {self.construction}, {self.layers} layer"
             f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
             f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
         )

@@ -67,6 +67,12 @@ def budget(seconds: float) -> Iterator[None]:
         _budget.reset(token)
 
 
+def seconds_left() -> float | None:
+    """Seconds until the deadline; None if there is none."""
+    end = _deadline.get()
+    return None if end is None else max(end - time.monotonic(), 0.0)
+
+
 def checkpoint() -> None:
     """End here if the deadline has passed, or the budget is used up."""
     end, until = _deadline.get(), _budget.get()

@@ -119,3 +119,10 @@ def test_a_page_speaks_of_the_proof_only_after_it(honest, resealed, tmp_path):
 
 def test_a_verified_page_says_proven(honest, tmp_path):
     assert "proven bound" in write_report(honest, tmp_path / "page.html").page.read_text()
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_point_that_is_no_sample_is_not_claimed(compact, tmp_path, cli):
+    tf.memorize([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0], compact=compact).save(tmp_path / "m")
+    assert "within" in cli("eval", str(tmp_path / "m"), "--at", "x1=0,x2=1").err
+    assert "within" not in cli("eval", str(tmp_path / "m"), "--at", "x1=0.5,x2=1").err

@@ -38,7 +38,7 @@ def test_a_table_that_is_wrong_just_beyond_the_exact_arguments(monkeypatch):
         )
         return wrong, reached
 
-    monkeypatch.setattr(circuits_made, "_fit", forged)
+    monkeypatch.setattr(circuits_made, "_fit_once", forged)
     model = tried("sin(x - y)", FAR_AWAY, eps=0.2, dtype="float32", construction="circuit")
     model.assert_not_fooled([[100000.997, 99999.9955]], 30)
 

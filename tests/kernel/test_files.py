@@ -342,7 +342,7 @@ def test_a_missing_or_unreadable_file_is_named(packed, tmp_path, name):
 
 def test_the_description_has_no_field_that_is_not_written(packed):
     body = json.loads(packed.description)
-    assert set(body) == {f.name for f in fields(Description)} - {"samples", "circuit", "shape"}
+    assert set(body) == {f.name for f in fields(Description)} - {"samples", "task", "circuit", "shape"}
 
 
 # floats beside their rationals

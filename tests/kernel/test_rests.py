@@ -23,7 +23,7 @@ RESTS = {
     "besselj_rest2:2": (lambda u: mpmath.besselj(2, u) / u**2, 0, (-2, 0.5, 9)),
     "log_rest1_at1": (lambda u: mpmath.log(u) / (u - 1), 1, (0.1, 1.0001, 20)),
     "lgamma_rest1_at2": (lambda u: mpmath.loggamma(u) / (u - 2), 2, (0.1, 2.25, 9)),
-    "atanh_rest1": (lambda u: mpmath.atanh(u) / u, 0, (-0.5, 2**-70, 0.25)),
+    "atanh_rest1": (lambda u: mpmath.atanh(u) / u, 0, (-0.25, 2**-70, 0.25)),
     "asin_rest1": (lambda u: mpmath.asin(u) / u, 0, (-0.9, 0.1, 0.99)),
     "tan_rest1": (lambda u: mpmath.tan(u) / u, 0, (-1.5, 0.1, 1.5)),
     "Si_rest1": (lambda u: mpmath.si(u) / u, 0, (-8, 0.1, 1.5)),

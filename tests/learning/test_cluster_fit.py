@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -32,17 +33,26 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(states, "_MOST_SAMPLE", 200)
 
 
-def test_files_are_fitted_alike_by_a_cluster_by_processes_and_here(dask, tmp_path):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Four Parquet files with three row groups each."""
+    folder = tmp_path_factory.mktemp("table")
     for k in range(4):
         names, X = ("area", "age", "floor"), block(k, 0, False)
         table = pa.table({**dict(zip(names, X.T, strict=True)), "price": block(k, 0, True)})
-        pq.write_table(table, tmp_path / f"{k}.parquet", row_group_size=100)
-    found = []
-    for who in ([], ["--jobs", "2"], ["--scheduler", dask.address]):
-        command = ["fit", str(tmp_path / "*.parquet"), "--target", "price", "--solver", "exact", "--json", *who]
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, done.output
-        found.append({k: v for k, v in json.loads(done.stdout).items() if k != "seconds"})
+        pq.write_table(table, folder / f"{k}.parquet", row_group_size=100)
+    return str(folder / "*.parquet")
+
+
+def fitted(files, *who):
+    """What the command says, but for the time it took."""
+    done = CliRunner().invoke(app, ["fit", files, "--target", "price", "--solver", "exact", "--json", *who])
+    assert done.exit_code == 0, done.output
+    return {k: v for k, v in json.loads(done.stdout).items() if k != "seconds"}
+
+
+def test_files_are_fitted_alike_by_a_cluster_by_processes_and_here(dask, files):
+    found = [fitted(files, *who) for who in ([], ["--jobs", "2"], ["--scheduler", dask.address])]
     assert found[0]["in_parts"] and found[0]["rows"] + found[0]["held_out_rows"] == 1200
     assert found[1] == found[0] and found[2] == found[0], "the last digits depend on who computed what"
 
@@ -64,3 +74,20 @@ def test_collections_are_fitted_where_they_are(dask):
     here = PolynomialTransformerRegressor(3, "exact").fit(collection(0, False), collection(0, True))
     X = block(9, 0, False)
     np.testing.assert_allclose(remote.predict(X), here.predict(X), rtol=1e-9)
+
+
+def test_a_worker_killed_in_mid_fit_costs_time_only(dask, files, monkeypatch, tmp_path):
+    alone, said = fitted(files, "--out", str(tmp_path / "alone")), []
+
+    def kill(stage, done, left):
+        said.append((stage, done, left))
+        if len(said) == 15:  # three parts into the second pass over the twelve
+            dask.workers[0].kill()
+            dask.workers[0].wait()
+
+    monkeypatch.setattr("transformula.learning.parts.report", kill)
+    shared = fitted(files, "--out", str(tmp_path / "shared"), "--scheduler", dask.address)
+    assert dask.workers[0].returncode == -signal.SIGKILL and said[14] == ("reading", 3, 9) and len(said) > 24
+    assert {**shared, "out": None} == {**alone, "out": None}
+    names = ("model.safetensors", "model.json", "certificate.json")
+    assert all((tmp_path / "alone" / n).read_bytes() == (tmp_path / "shared" / n).read_bytes() for n in names)

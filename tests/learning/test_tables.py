@@ -84,7 +84,10 @@ class TestDask:
             PolynomialTransformerRegressor(2).fit(X, y).predict(x)
 
     def test_data_frames_keep_their_names(self, small_samples):
-        pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+        pytest.importorskip("pandas", reason="Dask's data frames are made of those of pandas")
+        import dask.dataframe as dd
+        import pandas as pd
+
         frame = dd.from_pandas(pd.DataFrame(X, columns=NAMES).assign(y=y), npartitions=3)
         model = PolynomialTransformerRegressor(3, "sparse").fit(frame[NAMES], frame["y"])
         assert list(model.feature_names_in_) == NAMES

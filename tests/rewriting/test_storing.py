@@ -220,7 +220,7 @@ def _fake_fit(linear):
         slopes = np.arange(1.0, 4.0)[:, None] * np.ones(axes)
         return FittedPart(slopes, -slopes, np.array([1.0, 2.0, 3.0]), linear if axes == 1 else 0.0)
 
-    return fit
+    return lambda parts: [fit(*part) for part in parts]
 
 
 ONE_LAYER = [

@@ -47,7 +47,14 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "rates": _rates,
         "distillation": _distillation,
         "sine-sum": _sine_sum,
+        "in-context": _in_context,
     }[name](report)
+
+
+def _in_context(report):
+    assert all(measured <= proven for *_, measured, proven in report.facts["rows"])
+    assert report.facts["rows"][-1][4] <= 1e-6 < report.facts["rows"][-1][1]
+    assert all(row[2] < row[4] for row in report.facts["sizes"])
 
 
 def _fang_f1(report):

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
+from support.in_context_models import learner
 from support.one_layer_models import model_named
 
 POLYNOMIALS = {
@@ -22,7 +23,14 @@ ONE_LAYER = {
     "sequence": "wide sequence",
 }
 CIRCUITS = {"circuit": "kinks", "circuit, several outputs": "two outputs"}
-NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS)
+IN_CONTEXT = {
+    "gradient steps": "descent",
+    "ridge": "mild ridge",
+    "lasso": "lasso",
+    "kernel": "kernel",
+    "recurrence": "recurrence",
+}
+NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *IN_CONTEXT)
 
 
 @cache
@@ -35,6 +43,8 @@ def exported(name: str, dtype: str, circuits) -> tf.Model:
     """The model; ``circuits`` is the shelf of the fixture with that name."""
     if name in POLYNOMIALS:
         return _polynomial(name, dtype)
+    if name in IN_CONTEXT:
+        return learner(IN_CONTEXT[name], dtype)
     return circuits(CIRCUITS[name], dtype) if name in CIRCUITS else model_named(ONE_LAYER[name], dtype)
 
 

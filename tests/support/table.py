@@ -34,7 +34,7 @@ class Case:
 
     @property
     def is_rational(self) -> bool:
-        return all(b.attention.kind == "hardmax" for b in self.weights.blocks)
+        return all(b.attention.kind != "softmax" for b in self.weights.blocks)
 
 
 def compiled(name: str, multi_head: bool = False, dtype: str = "float64") -> Case:
@@ -101,6 +101,10 @@ def table() -> tuple[Case, ...]:
         hand_made("random hardmax", [random_block(rng, 6, 2, 3, 4, "hardmax", scale=0.5)]),
         hand_made("hardmax then softmax", [
             random_block(rng, 6, 1, 3, 4, "hardmax", scale=1.0), random_block(rng, 6, 2, 3, 4)
+        ]),
+        hand_made("random linear", [random_block(rng, 6, 2, 3, 4, "linear", scale=0.5) for _ in range(2)]),
+        hand_made("linear then softmax", [
+            random_block(rng, 6, 2, 3, 0, "linear"), random_block(rng, 6, 2, 3, 4, projected=False)
         ]),
         hand_made("no blocks", []),
     ]  # fmt: skip

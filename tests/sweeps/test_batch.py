@@ -141,3 +141,11 @@ def test_a_cluster_makes_the_same_bytes_though_a_worker_dies(first, tmp_path, mo
         with progress.listening(leave), pytest.raises(EngineError, match=said):
             tf.batch(ASKED, out, scheduler=dask.address)
     assert 1 <= len(json.loads((out / "summary.json").read_text())["rows"]) < 5
+
+
+def test_the_page_shows_hostile_text_as_text(tmp_path):
+    asked = [{"name": "a", "formula": "<script>alert(1)</script>", "box": "x=0..<img src=q>"}]
+    summary = tf.batch(asked, tmp_path / "<svg onload=go()>", jobs=1)
+    page = (summary.out / "summary.html").read_text()
+    assert "&lt;script&gt;alert" in page and "&lt;svg onload" in page
+    assert not any(tag in page for tag in ("<script>alert", "<svg onload", "<img src=q"))

@@ -16,6 +16,7 @@ from transformula.cli.compare import compare_command
 from transformula.cli.explore import explore_command
 from transformula.cli.export import export_command
 from transformula.cli.fit import fit_command
+from transformula.cli.in_context import in_context_command
 from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
 from transformula.cli.report import report_command
@@ -231,5 +232,6 @@ app.command("compare", context_settings={"ignore_unknown_options": True})(compar
 app.command("explore")(explore_command)
 app.command("export")(export_command)
 app.command("fit")(fit_command)
+app.command("in-context")(in_context_command)
 app.command("report")(report_command)
 app.command("reproduce")(reproduce_command)

@@ -102,7 +102,7 @@ def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[st
     return {
         "out": str(path),
         "format": "onnx",
-        "graph": BLOCKS if blocks else PROGRAM,
+        "graph": BLOCKS if blocks or model.family.program is None else PROGRAM,
         "opset": OPSET,
         "dtype": model.weights.dtype,
         "bytes": len(data),
@@ -208,6 +208,8 @@ def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:
 def _attention(module: Transformer) -> str:
     import torch
 
+    from transformula.transformers.stock_torch import Scored
+
     attention = [block.self_attn for block in module.blocks]
     stock = [a for a in attention if isinstance(a, torch.nn.MultiheadAttention)]
     layers = sum(isinstance(block, torch.nn.TransformerEncoderLayer) for block in module.blocks)
@@ -217,8 +219,9 @@ def _attention(module: Transformer) -> str:
         ending = ", norm_first=True), unmodified" if layers else ")"
         parts.append(f"{len(stock)} x torch.nn.{name}({stock[0].embed_dim}, {stock[0].num_heads}{ending}")
     if len(stock) < len(attention):
-        plain = len(attention) - len(stock)
-        parts.append(f"{plain} x hardmax, written out in load.py: torch.nn has no such attention")
+        plain = [a for a in attention if isinstance(a, Scored)]
+        kind = "hardmax" if plain[0].hard else "linear attention"
+        parts.append(f"{len(plain)} x {kind}, written out in load.py: torch.nn has no such attention")
     return ", ".join(parts) or "none"
 
 

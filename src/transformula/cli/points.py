@@ -10,6 +10,7 @@ from flint import arb, fmpq
 
 from transformula.errors import BoxError, PointError
 from transformula.formulas.boxes import exact_number
+from transformula.formulas.samples import Samples
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.boxes import Box, split_commas
 from transformula.kernel.expression import Expr
@@ -73,11 +74,13 @@ def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str
     if exact:
         values = model.exact([as_rational(v) for v in point])
         return {"values": [str(v) for v in values], "exact": True, "bound": None, "status": model.status}
-    result = np.atleast_1d(model([[float(b) for b in balls]])).ravel()
+    row = [float(b) for b in balls]
+    result = np.atleast_1d(model([row])).ravel()
+    memorised = not isinstance(model.formula, Samples) or bool((model.formula.x == row).all(axis=1).any())
     return {
         "values": [float(v) for v in result],
         "exact": False,
-        "bound": model.certificate.bound,
+        "bound": model.certificate.bound if memorised else None,
         "status": model.status,
     }
 

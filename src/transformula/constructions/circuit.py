@@ -30,6 +30,7 @@ from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.ready import ready_square
+from transformula.constructions.tables.sharing import fit_all
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.kernel import circuits as stored
@@ -39,7 +40,6 @@ from transformula.kernel.cells import Cells, SquareCells
 from transformula.kernel.expression import Expr
 from transformula.kernel.flow import ErrorFlow, Fuzz
 from transformula.kernel.pairs import Floats
-from transformula.progress import report
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.domains import domain_ends
@@ -375,17 +375,14 @@ def _fit_tables(
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
         wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
-    fitted = {}
-    for done, (key, (function, ends, tightest, shift)) in enumerate(wanted.items()):
-        report("solving", done, len(wanted) - done)
-        missed = failed.get(key)
-        if missed is not None and tightest <= missed.goal:
-            fitted[key] = missed.table
-            continue
-        fitted[key], reached = _fit(function, ends, tightest, shift, dtype)
+    hopeless = {key for key, (_, _, goal, _) in wanted.items() if key in failed and goal <= failed[key].goal}
+    known = {key: failed[key].table for key in hopeless}
+    todo = {key: (*want, dtype) for key, want in wanted.items() if key not in hopeless}
+    for (key, want), (table, reached) in zip(todo.items(), fit_all(_fit, list(todo.values()), _fit_once), strict=True):
+        known[key] = table
         if not reached:
-            failed[key] = _Failure(tightest, fitted[key])
-    return {k: (keys[k], fitted[keys[k]]) for k in tables}
+            failed[key] = _Failure(want[2], table)
+    return {k: (keys[k], known[keys[k]]) for k in tables}
 
 
 def _share_out(nodes: dict[int, Node], split: Split) -> None:
@@ -420,7 +417,6 @@ def _share(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-@lru_cache(maxsize=64)
 def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
     """A table, and whether it meets the goal."""
     low, high = ends
@@ -453,3 +449,6 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
             measured=failure.best_error,
         ) from None
     return NodeTable(table.slopes, table.offsets, table.values), True
+
+
+_fit_once = lru_cache(maxsize=64)(_fit)

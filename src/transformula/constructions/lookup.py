@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.constructions.attempts import Attempt, Built
-from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
+from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
+from transformula.constructions.tables.sharing import fit_all
 from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate, evaluate_accurately
@@ -62,24 +63,32 @@ class _Fitter:
         self.share, self.dtype, self.fell_short = share, dtype, False
         self.most_tokens = int(min(MAX_GRID, most))
 
-    def __call__(self, part: Part, ranges: Sequence[tuple[float, float]], eps: float) -> FittedPart:
-        eps, dtype = eps * self.share, self.dtype
-        names = [f"u{k + 1}" for k in range(len(ranges))]
-        finest = _finest(part, names, ranges, dtype)
-        if eps < finest:
-            eps, self.fell_short = _EASY * finest, True
-        try:
-            with one_thread():
-                if len(ranges) == 1:
-                    return _from_table(_fit_one(part, names, ranges[0], eps, dtype))
-                return _from_grid(_fit_many(part, names, ranges, eps, dtype, self.most_tokens))
-        except CannotFit as failure:
-            if self.most_tokens < MAX_GRID:
-                raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
-            if failure.best is None:
-                raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
-            self.fell_short = True
-            return _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best)
+    def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
+        tasks = [(part, ranges, eps * self.share, self.dtype, self.most_tokens) for part, ranges, eps in parts]
+        for table, fell_short in fit_all(_fit, tasks):
+            self.fell_short |= fell_short
+            yield table
+
+
+def _fit(
+    part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int
+) -> tuple[FittedPart, bool]:
+    """A table for a part, and whether it fell short."""
+    names = [f"u{k + 1}" for k in range(len(ranges))]
+    finest = _finest(part, names, ranges, dtype)
+    fell_short = eps < finest
+    eps = _EASY * finest if fell_short else eps
+    try:
+        with one_thread():
+            if len(ranges) == 1:
+                return _from_table(_fit_one(part, names, ranges[0], eps, dtype)), fell_short
+            return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short
+    except CannotFit as failure:
+        if most_tokens < MAX_GRID:
+            raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
+        if failure.best is None:
+            raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
+        return _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best), True
 
 
 def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], dtype: str) -> float:

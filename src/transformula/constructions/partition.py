@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.constructions.attempts import Attempt, Built
-from transformula.constructions.parts import FittedPart, one_layer_built, one_layer_spec
+from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import PARTITION
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
@@ -52,8 +52,8 @@ def partition_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[in
     for finer in _ATTEMPTS:
 
         def build(finer: float = finer) -> Built:
-            def fit(part: Part, ranges: Sequence[tuple[float, float]], share: float) -> FittedPart:
-                return fit_partition(part, ranges, share / finer, dtype)
+            def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
+                return [fit_partition(part, ranges, share / finer, dtype) for part, ranges, share in parts]
 
             spec = one_layer_spec(ground.extended, eps, fit, dtype, shape)
             return one_layer_built(ground, spec, FAR_BITS[dtype] - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from flint import arb, fmpq
@@ -15,7 +15,6 @@ from transformula.kernel.balls import enclose, midpoint_rational, precision, to_
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import Expr
 from transformula.kernel.weights import FloatArray
-from transformula.progress import report
 from transformula.rewriting.additive import Affine, Form, Part, decompose
 from transformula.rewriting.derivation import selector_signs
 from transformula.rewriting.storing import store_one_layer
@@ -39,11 +38,14 @@ class FittedPart:
     linear: float = 0.0
 
 
-FitPart = Callable[[Part, Sequence[tuple[float, float]], float], FittedPart]
+#: A part, the ranges of its forms, and its share of the tolerance.
+Wanted = tuple[Part, tuple[tuple[float, float], ...], float]
+#: Tables for parts, in their order.
+FitParts = Callable[[Sequence[Wanted]], Iterable[FittedPart]]
 
 
 def one_layer_spec(
-    formula: Formula, eps: float, fit: FitPart, dtype: str, shape: tuple[int, int] | None
+    formula: Formula, eps: float, fit: FitParts, dtype: str, shape: tuple[int, int] | None
 ) -> OneLayerSpec:
     """Fit every part with its share of the tolerance, and collect what the layer has to do."""
     variables = formula.box.variables
@@ -51,7 +53,9 @@ def one_layer_spec(
     tables, relus, affine = [], [], []
     linears: list[list[float]] = [[] for _ in splits]
     reach = 0.0
-    fitted: dict[tuple[Part, float], FittedPart] = {}
+    wanted = [[_wanted(part, formula, eps / len(split.parts)) for part in split.parts] for split in splits]
+    once = list(dict.fromkeys(want for wants in wanted for want in wants))
+    fitted = dict(zip(once, fit(once), strict=True))
     for output, split in enumerate(splits):
         form, constant = _rational(split.affine)
         size = 1.0
@@ -61,14 +65,8 @@ def one_layer_spec(
             relus.append(ReluSpec(output, 2 * c, inside, shift, _reach(inside, shift, formula.box)))
             form = tuple(a - c * b for a, b in zip(form, inside, strict=True))
             constant -= c * shift
-        for part in split.parts:
-            _check_forms(part, formula)
-            share = (part, eps / len(split.parts))
-            ranges = [form_range(f, formula.box) for f in part.forms]
-            if share not in fitted:
-                report("solving", len(fitted), sum(len(s.parts) for s in splits) - len(fitted))
-                fitted[share] = fit(part, ranges, share[1])
-            table = fitted[share]
+        for part, ranges, share in wanted[output]:
+            table = fitted[part, ranges, share]
             linears[output].append(table.linear)
             tables.append(_table(part, table, ranges, output))
             size += _table_reach(part, table, ranges)
@@ -90,6 +88,11 @@ def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, ta
     signs = proven_signs(more, ground)
     circuit |= {"extends": ground.steps, "signs": list(signs)}
     return Built(assemble(spec), circuit, Finder(follow=False, trees=signs, far_bits=far_bits, target=target))
+
+
+def _wanted(part: Part, formula: Formula, share: float) -> Wanted:
+    _check_forms(part, formula)
+    return part, tuple(form_range(f, formula.box) for f in part.forms), share
 
 
 def _check_forms(part: Part, formula: Formula) -> None:

@@ -31,13 +31,14 @@ class Family:
     Attributes
     ----------
     name : str
-        ridge (Fang's blocks), tables (one layer of softmax tables) or circuit (several layers of them).
+        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), words or prompts.
     data : str
         What a token that depends on the inputs is called.
     read : callable
         Reads weights back as what they compute.
     program : callable
-        From (weights, what reads them, the box or None) to the program that evaluates them.
+        From (weights, what reads them, the box or None) to the program that evaluates them; None where the blocks
+        themselves are run.
     count : callable
         Numbers of the weights that depend on the formula; the second argument reads them, if need be.
     """
@@ -45,7 +46,7 @@ class Family:
     name: str
     data: str
     read: Callable[[Weights], Any]
-    program: Callable[[Weights, Callable[[], Any], Box | None], Program]
+    program: Callable[[Weights, Callable[[], Any], Box | None], Program] | None
     count: Callable[[Weights, Callable[[], Any]], int]
 
 
@@ -93,6 +94,8 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
+PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
+WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
 CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
 
 
@@ -110,8 +113,9 @@ class Construction:
         The layout of its weights.
     proof : str
         How the checker proves it, in a sentence.
-    exact : bool
-        Without a tolerance it claims what can be proven, instead of aiming at one.
+    identity : str
+        What is said instead where the approximation error is zero. A construction that has this claims what can be
+        proven where no tolerance is given, instead of aiming at one.
     sharp : bool
         Its tables are cells: at almost every point one token decides.
     """
@@ -120,12 +124,18 @@ class Construction:
     title: str
     family: Family
     proof: str
-    exact: bool = False
+    identity: str = ""
     sharp: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether it may have no approximation error at all."""
+        return bool(self.identity)
 
     def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
         """What the weights compute, as steps on arrays; ``read`` gives what was read of them already."""
         # a sharp table's proof has the largest score subtracted, so its scores may be anywhere
+        assert self.family.program is not None, "the blocks themselves are run"
         return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
 
 
@@ -135,7 +145,8 @@ _ENCLOSED = (
 POLYNOMIAL = Construction(
     "polynomial", "a polynomial, block by block (Fang et al., Theorem 3.5)", RIDGE_FAMILY,
     "The polynomial was read out of the weights and compared with the formula, coefficient by coefficient.",
-    exact=True,
+    "The polynomial was read out of the weights and compared with the formula in rational arithmetic: they are equal, "
+    "so the approximation error is zero, not small.",
 )  # fmt: skip
 COROLLARY = Construction(
     "corollary", "an approximating polynomial (Fang et al., Corollary 3.7)", RIDGE_FAMILY, _ENCLOSED
@@ -158,7 +169,21 @@ MEMORIZE = Construction(
     sharp=True,
 )  # fmt: skip
 
-CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE)}
+COMPACT = Construction(
+    "compact", "labels as the bits of words, found by attention and taken apart", WORD_FAMILY,
+    "At each sample every number inside was followed: attention leads by so much that nothing else counts, and all "
+    "that follows is whole numbers.",
+    sharp=True,
+)  # fmt: skip
+IN_CONTEXT = Construction(
+    "in-context", "an algorithm, carried out on the pairs of a prompt", PROMPT_FAMILY,
+    "Every entry of the weights is what Newton and Schulz's iteration needs; its remainder and all rounding were "
+    "bounded over the spectra that the box of prompts allows.",
+    "Every entry of the weights is what the algorithm needs: in exact arithmetic the blocks carry out its steps, so "
+    "the approximation error is zero, not small.",
+)  # fmt: skip
+
+CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE, COMPACT, IN_CONTEXT)}
 #: Those that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
 

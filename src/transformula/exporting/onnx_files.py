@@ -43,10 +43,13 @@ def onnx_bytes(
 ) -> bytes:
     """The ONNX file of a model, its claim in the metadata; always the same bytes.
 
-    The graph is that of the model's program, or with ``blocks`` that of the Transformer as it is written.
+    The graph is that of the model's program, or with ``blocks``, or where there is none, that of the Transformer
+    as it is written.
     """
     version = version or this_version()
     weights, description = unpack(packed)
+    made_by = CONSTRUCTIONS[description.construction]
+    blocks = blocks or made_by.family.program is None
     shape = None
     if description.shape is not None:
         check_shape(description, weights)
@@ -54,7 +57,6 @@ def onnx_bytes(
     said = claim_entries(packed, certificate, version, proven=proven) | {GRAPH: BLOCKS if blocks else PROGRAM}
     if blocks:
         return graph_bytes(weights, said, shape, version)
-    made_by = CONSTRUCTIONS[description.construction]
     return program_bytes(made_by.program(weights, stored_target(description).box), said, shape, version)
 
 

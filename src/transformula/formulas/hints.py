@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from transformula.kernel.definitions import ALIASES, JUMPING, JUMPS, known
-from transformula.kernel.expression import RESERVED
+from transformula.kernel.expression import CONSTANTS, RESERVED
 
 _CALLED = re.compile(rf"\b({'|'.join(RESERVED)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
 _TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
 _REMAINDER = re.compile(r"([A-Za-z_]\w*|\d+)\s*%\s*([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
 _BARS = re.compile(r"\|([^|]+)\|")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()(?!\w)", re.ASCII)
+_CONSTANTS = (*CONSTANTS, "e")
 _BEFORE_BRACKET = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(", re.ASCII)
 
 
@@ -21,8 +23,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> hint("sin x + 1", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"])
-    ('write sin(x)', 'write 2*x', '')
+    >>> hint("sin x + 1", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"]), hint("x + y", ["x"])
+    ('write sin(x)', 'write 2*x', '', 'add y=low..high to the box')
     """
     names = set(variables)
     texts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else []
@@ -43,3 +45,6 @@ def _hints(text: str, names: set[str]) -> Iterator[str]:
     found = _TIMES.search(text)
     if found and not re.match(r"[eE]\d", found[2]):
         yield f"write {found[1]}*{found[2]}"
+    for name in _NAME.findall(text):
+        if name not in names and name not in functions and name not in _CONSTANTS:
+            yield f"add {name[:40]}=low..high to the box"

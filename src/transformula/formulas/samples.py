@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.errors import InputError, ModelFileError
+from transformula.formulas.prompts import Prompts
 from transformula.kernel import expression as ex
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import target
 from transformula.kernel.description import Description
+from transformula.kernel.prompts import Task
 
 Floats = NDArray[np.float64]
 
@@ -77,8 +79,10 @@ class Samples:
         return f"{len(self.x)} samples"
 
 
-def stored_target(description: Description) -> Formula | Samples:
+def stored_target(description: Description) -> Formula | Samples | Prompts:
     """What a model stands for, as model.json states it."""
+    if description.task is not None:
+        return Prompts(Task.of(description.task))
     if description.samples is None:
         return target(description)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
 from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
@@ -12,7 +13,7 @@ _NAMES = (*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE, *JUMPS, *JUMPING)
 _WRITTEN_OUT = re.compile(rf"\b({'|'.join(_NAMES)})\s*\(", re.ASCII)
 
 
-def shown(formula: Formula | Samples) -> list[str]:
+def shown(formula: Formula | Samples | Prompts) -> list[str]:
     """One text for each output.
 
     Examples
@@ -20,7 +21,7 @@ def shown(formula: Formula | Samples) -> list[str]:
     >>> shown(Formula.of(["sigmoid(x)", "0.5 *x"], "x=0..1"))
     ['sigmoid(x)', '1/2*x']
     """
-    if isinstance(formula, Samples):
+    if not isinstance(formula, Formula):
         return list(formula.texts)
     typed = formula.typed if len(formula.typed) == len(formula.outputs) else formula.texts
     return [own if _WRITTEN_OUT.search(own) else text for own, text in zip(typed, formula.texts, strict=True)]

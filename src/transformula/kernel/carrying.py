@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -28,10 +29,14 @@ from transformula.kernel.flow import NO_FUZZ, ErrorFlow, Fuzz
 from transformula.kernel.heads import check_size
 from transformula.kernel.meanings import Meanings
 from transformula.kernel.pairs import Floats
+from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.wire_ranges import WireRanges
 from transformula.kernel.wires import ONE, Form
 from transformula.kernel.work import spend
+
+#: Numbers in one chunk of parts of the box, some 50 ms of work.
+_TOGETHER = 300_000
 
 
 @dataclass(frozen=True)
@@ -182,11 +187,23 @@ class Carrier:
         reach = {k: v.reach for k, v in values.items() if v.reach is not None}
         flow = ErrorFlow(self.circuit, cells, {k: made[k].plus(rounded[k]) for k in made}, ends, reach)
 
+        forms = [flow.form(argument) for k in needed for argument in self.circuit.wires[k].arguments]
+        together = max(1, _TOGETHER // sum((2 + len(form.terms) for form in forms), len(flow.form(linear).terms)))
+        carried = partial(_carried, flow, linear, ((made, whole), (rounded, whole_rounding)))
+
         def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-            paths = flow.on(lower, upper, linear)
-            return paths.carry(made, whole), paths.carry(rounded, whole_rounding)
+            steps = [slice(k, k + together) for k in range(0, lower.shape[1], together)]
+            error, rounding = in_parts(carried, [(lower[:, p], upper[:, p]) for p in steps])
+            return error, rounding
 
         return both
+
+
+def _carried(flow: ErrorFlow, linear: Linear, errors: tuple[tuple[Any, Any], ...], part: Part) -> Floats:
+    """What errors at the wires, and their whole errors where paths are cut, amount to on some parts of the box."""
+    lower, upper = part
+    paths = flow.on(lower, upper, linear)
+    return np.stack([np.broadcast_to(paths.carry(*both), lower.shape[1]) for both in errors])
 
 
 def _gap(stored: fmpq, meant: Expr) -> arb:

@@ -98,15 +98,21 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
+    from transformula.kernel.compact import prove_compact
     from transformula.kernel.corollary import prove_corollary
+    from transformula.kernel.in_context import prove_in_context
     from transformula.kernel.memorize import prove_memorize
     from transformula.kernel.polynomial import prove_polynomial
+    from transformula.kernel.prompts import Task
 
     name = description.construction
     with precision(BITS), limited(evidence.most_work):
-        if name == "memorize":
+        if name in ("memorize", "compact", "in-context"):
             check_stored(weights)
-            return prove_memorize(weights, description.samples or {})
+            if name != "in-context":
+                rule = prove_memorize if name == "memorize" else prove_compact
+                return rule(weights, description.samples or {})
+            return prove_in_context(weights, Task.of(description.task or {}))
         formula = target(description)
         if weights.inputs != formula.box.variables:
             raise RefutedError("the weights' inputs are not the box's variables")

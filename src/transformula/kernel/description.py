@@ -18,7 +18,9 @@ MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 2
 
 #: The constructions whose models are softmax tables, described by a circuit.
 SOFTMAX = ("lookup", "partition", "circuit")
-CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "memorize")
+CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "memorize", "compact", "in-context")
+#: What a construction states where formulas on a box are not it.
+_STATES = {"memorize": {"samples"}, "compact": {"samples"}, "in-context": {"task"}}
 
 MAX_BLOCKS, MAX_NAMES = 1_000, 100_000
 #: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item and key.
@@ -79,14 +81,16 @@ def _is_object(value: object) -> bool:
 class Description:
     """model.json: what the model computes, and the outline of its weights.
 
-    A formula model has ``formulas`` and a ``box``, a memorised one ``samples`` (lists x and y); ``shape`` is
-    that of a sequence, ``circuit`` what softmax models compute. The outline is filled in by the packer.
+    A formula model has ``formulas`` and a ``box``, a memorised one ``samples`` (lists x and y), an in-context one a
+    ``task`` (`prompts`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The outline is
+    filled in by the packer.
     """
 
     construction: str
     formulas: list[str] | None = None
     box: str | None = None
     samples: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
     shape: list[int] | None = None
     circuit: dict[str, Any] | None = None
     inputs: list[str] = field(default_factory=list)
@@ -114,8 +118,8 @@ class Description:
         require(type(version) is int and version == VERSION, said)
         require(construction in CONSTRUCTIONS, f"{MODEL_FILE} names an unknown construction")
         known = {f.name for f in fields(cls)}
-        wanted = known - {"formulas", "box", "samples", "shape", "circuit"}
-        wanted |= {"samples"} if construction == "memorize" else {"formulas", "box"}
+        wanted = known - {"formulas", "box", "samples", "task", "shape", "circuit"}
+        wanted |= _STATES.get(str(construction), {"formulas", "box"})
         wanted |= {"circuit", *({"shape"} & set(body))} if construction in SOFTMAX else set()
         wanted |= {"circuit"} & set(body) if construction == "corollary" else set()
         wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
@@ -128,7 +132,7 @@ class Description:
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("formulas", "inputs", "slots"), (_texts, "a list of texts")),
-    **dict.fromkeys(("samples", "circuit", "shapes", "exact"), (_is_object, "an object")),
+    **dict.fromkeys(("samples", "task", "circuit", "shapes", "exact"), (_is_object, "an object")),
     "box": (lambda v: isinstance(v, str), "a text"),
     "shape": (_pair, "[positions, features]"),
     "tokens": (lambda v: is_count(v, MAX_DENSE, 1), "a number of tokens"),

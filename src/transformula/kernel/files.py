@@ -132,7 +132,7 @@ class _Unpacker:
         if not isinstance(outline, dict) or set(outline) != {"kind", "scale", "heads", "feed_forward"}:
             raise ModelFileError(malformed)
         kind, scale, heads = outline["kind"], outline["scale"], outline["heads"]
-        require(kind in ("softmax", "hardmax") and isinstance(heads, list), malformed)
+        require(kind in ("softmax", "hardmax", "linear") and isinstance(heads, list), malformed)
         require(type(scale) is float or is_count(scale, 1 << 53), malformed)
         require(type(outline["feed_forward"]) is bool and len(heads) <= MAX_TENSORS, malformed)
         own = tuple(self._head(f"{prefix}.heads.{h}", head) for h, head in enumerate(heads))

@@ -25,7 +25,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ from transformula.kernel.cells import Cells, FunctionCells, SquareCells, own_edg
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence, Meant
 from transformula.kernel.expression import Expr
+from transformula.kernel.parts import Part, answered
+from transformula.kernel.questions import Found, Interval, Question
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.slopes import SlopePieces, oscillation
 from transformula.kernel.softmax import Arithmetic, rounding_bound
@@ -46,7 +48,6 @@ from transformula.kernel.wires import HeadTable
 from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
-Interval = tuple[float, float]
 SQUARE = ex.power(ex.variable("u"), ex.number(2))
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format, by more than any error of exp.
 SILENT = 760.0
@@ -120,7 +121,32 @@ class HeadProofs:
         found: Table = self._once(("table", head), lambda: as_table(head))
         return found
 
-    def cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
+    def all(self, questions: Sequence[Question]) -> list[Found]:
+        """Answers from what is stored; questions about one table make one part of the proof."""
+        groups: dict[Table, list[int]] = {}
+        for k, question in enumerate(questions):
+            groups.setdefault(question.table, []).append(k)
+        asked = [[questions[k] for k in group] for group in groups.values()]
+        parts = [(self.form, [self.evidence.of_table(one.wire) for one in group], group) for group in asked]
+        answers = answered(_all, parts, _fits)
+        found = dict(zip(chain(*groups.values()), chain(*answers), strict=True))
+        self.pieces += sum(one.pieces for one in found.values())
+        return [found[k] for k in range(len(questions))]
+
+    def one(self, question: Question) -> Found:
+        """The answer to one question."""
+        before = self.pieces
+        reach, meant = question.reach, question.meant.floats
+        own, moved, inside, where = self._error(question)
+        if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
+            raise NotProvenError(f"{question.function} is not seen to be defined on u = {meant[0]:.6g}..{meant[1]:.6g}")
+        cells = self._cells(question.wire, question.function, inside, where)
+        slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
+        steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
+        gap, softmax = self._rounding(question, steepest)
+        return Found(own, moved, inside, where, cells, steepest, gap, softmax, self.pieces - before)
+
+    def _cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
         """The function's values and slopes on cells that cover an interval."""
         if function == SQUARE:
             return SquareCells(*ends)
@@ -130,21 +156,17 @@ class HeadProofs:
         found: Cells = self._once(key, lambda: FunctionCells(function, list(edges), *known))
         return found
 
-    def error(
-        self, wire: int, head: HeadTable, function: Expr, reach: Interval, meant: Meant
-    ) -> tuple[arb, arb, Interval, Meant]:
-        """sup|T − f| on D, how far T moves on the rest of ``reach``, and D, cut to ``reach``.
-
-        And what is meant, known exactly only if that is D: cells must not end before D does.
-        """
-        table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
+    def _error(self, question: Question) -> tuple[float, float, Interval, Meant]:
+        """As in `Found`."""
+        wire, table, function, reach, meant, _ = question
+        ends = [(arb(reach[0]), arb(reach[1]))]
         pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))
         whole = pieces[0], pieces[-1]
         inside = max(reach[0], whole[0]), min(reach[1], whole[1])
         meant = meant if whole == meant.floats else Meant(meant.floats)
         exact, defined = meant.exact
         first, last = exact or (from_float(whole[0]), from_float(whole[1]))
-        key = "pieces", head, function, first, last, defined
+        key = "pieces", table, function, first, last, defined
         bounds = self._once(key, lambda: TablePieces(table, function, "u", first, last, defined))
 
         def proved(a: float, b: float) -> float:
@@ -153,58 +175,51 @@ class HeadProofs:
 
         own = [self._once((bounds, a, b), partial(proved, a, b)) for a, b in pairwise(_met(pieces, inside))]
         beyond = [(reach[0], float_above(first)), (float_below(last), reach[1])]
-        moved = [self._once((head, a, b), partial(oscillation, table, a, b)) for a, b in beyond if a < b]
-        total = arb(float(np.max(own))), arb(float(np.max(moved, initial=0.0)))
-        if not (total[0].is_finite() and total[1].is_finite()):
+        moved = [self._once((table, a, b), partial(oscillation, table, a, b)) for a, b in beyond if a < b]
+        total = float(np.max(own)), float(np.max(moved, initial=0.0))
+        if not (math.isfinite(total[0]) and math.isfinite(total[1])):
             raise NotProvenError(f"a table of {function} could not be bounded on u = {reach[0]:.6g}..{reach[1]:.6g}")
         return *total, inside, meant
 
-    def rounding(
-        self,
-        wire: int,
-        head: HeadTable,
-        function: Expr,
-        steepest: float,
-        reach: Interval,
-        rounding: arb,
-        error: arb,
-        plain: bool,
-    ) -> tuple[arb, arb]:
-        """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.
-
-        ``steepest`` bounds |f'| on ``reach``; where it is infinite the table's own slope says how far an
-        argument carries. If ``plain`` the argument is an input, off by its own rounding: `softmax` counts that.
-        """
-        table, ends = self.table(head), [(arb(reach[0]), arb(reach[1]))]
+    def _rounding(self, question: Question, steepest: float) -> tuple[float, tuple[float, float]]:
+        """Gap and softmax, as in `Found`."""
+        wire, table, function, reach, _, plain = question
         known = math.isfinite(steepest)
-        softmax = self.evidence.softmax(wire, table, ends)
+        softmax = self.evidence.softmax(wire, table, [(arb(reach[0]), arb(reach[1]))])
         if not isinstance(softmax, list) or len(softmax) != 1:
             raise RefutedError("the edges for a table's rounding cannot be read")
         edges, minus = _met(_edges(softmax[0], reach), reach), function if known else None
         enough = _FLAT * steepest if known else 0.0
         steps = _met(_edges(self.evidence.slopes(wire, table, minus, *reach, enough), reach), reach)
         # u·slope + offset, each read as it is; behind the gate everything is zero in floats
-        arithmetic = [Arithmetic(self.form, 2, sum_roundings=len(head.values), input_roundings=n) for n in (0, 1)]
+        sums = len(table.values)
+        arithmetic = [Arithmetic(self.form, 2, sum_roundings=sums, input_roundings=n) for n in (0, 1)]
         whole = [(arb(edges[0]), arb(edges[-1]))]
         bound, both = (
-            self._once((head, edges, n), partial(rounding_bound, table, whole, [list(edges)], arithmetic[n]))
+            self._once((table, edges, n), partial(rounding_bound, table, whole, [list(edges)], arithmetic[n]))
             for n in (0, int(plain))
         )
-        slopes = self._once((head, minus), lambda: SlopePieces(table, minus))
+        slopes = self._once((table, minus), lambda: SlopePieces(table, minus))
 
         def gap_on(a: float, b: float) -> float:
             return float(slopes.on(a, b)[0])
 
         gaps = [self._once((slopes, a, b), partial(gap_on, a, b)) for a, b in pairwise(steps)]
-        gap = float(np.max(gaps))
-        if not math.isfinite(bound):
-            raise NotProvenError(f"the scores of a table are too large for {self.form.name}")
-        if not known:
-            if not math.isfinite(gap):
-                raise NotProvenError(f"the slope of a table of {function} could not be bounded")
-            return arb(bound) + 2 * error, arb(both) if plain else arb(bound) + arb(gap) * rounding
-        bent = (2 * error).min(arb(gap) * rounding) if math.isfinite(gap) else 2 * error
-        return arb(bound) + bent, arb(both) if plain else arb(bound) + bent + arb(steepest) * rounding
+        return float(np.max(gaps)), (bound, both)
+
+
+def _all(part: Part) -> list[Found]:
+    """The answers of one part: the format, what is stored for each question, and the questions."""
+    form, stored, questions = part
+    proofs = HeadProofs(form, stored[0])
+    found = []
+    for proofs.evidence, question in zip(stored, questions, strict=True):
+        found.append(proofs.one(question))
+    return found
+
+
+def _fits(answer: Any, part: Part) -> bool:
+    return isinstance(answer, list) and len(answer) == len(part[-1]) and all(type(one) is Found for one in answer)
 
 
 def _edges(given: Any, cover: Interval | None = None) -> tuple[float, ...]:

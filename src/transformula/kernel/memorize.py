@@ -50,13 +50,20 @@ class Memory(NamedTuple):
 
 def prove_memorize(weights: Weights, samples: Mapping[str, Any]) -> Proof:
     """Prove what the weights give at every sample."""
+    x, y = read_samples(weights, samples)
+    memory = read_memory(weights)  # refuses what is too large
+    check_memory(weights)
+    return prove_memory(memory, FORMATS[weights.dtype], x, y)
+
+
+def read_samples(weights: Weights, samples: Mapping[str, Any]) -> tuple[Floats, Floats]:
+    """Inputs and outputs: (rows, d) and (rows, outputs)."""
     x, y = (_table(samples.get(name)) for name in ("x", "y"))
     if set(samples) != {"x", "y"} or len(x) != len(y):
         raise ModelFileError("model.json states samples that are not x and y with as many rows")
     if (x.shape[1], y.shape[1]) != (len(weights.inputs), weights.outputs):
         raise RefutedError("the samples have not the weights' numbers of inputs and outputs")
-    check_memory(weights)
-    return prove_memory(read_memory(weights), FORMATS[weights.dtype], x, y)
+    return x, y
 
 
 def _table(rows: object) -> Floats:
@@ -92,7 +99,7 @@ def read_memory(weights: Weights) -> Memory:
 
 def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Proof:
     """The bounds of the theorem, at all samples (rows, d) → (rows, outputs)."""
-    gap, wrong, owner = _smallest_gap(memory, x, form)
+    gap, wrong, owner = smallest_gap(memory, x, form)
     if not gap > 2 * wrong:
         raise RefutedError("two samples are too close to be told apart by the scores")
     u, others = form.unit_roundoff, len(memory.slopes) - 1
@@ -119,7 +126,7 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
     return Proof(round_up(approximation), round_up(rounding), {"samples": len(x)})
 
 
-def _smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb, NDArray[np.intp]]:
+def smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb, NDArray[np.intp]]:
     """Smallest lead of each sample's own token, the largest rounding of a score in the format, the owners."""
     slopes, (tokens, axes) = memory.slopes, memory.slopes.shape
     spend(len(x) * tokens * (0.03 + 0.002 * axes))

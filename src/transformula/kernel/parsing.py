@@ -235,5 +235,4 @@ class _Parser:
         if not self.variables:
             raise FormulaError(f"{shown!r} is not a number: only numbers, pi, E and functions of them fit here")
         known = ", ".join(list(self.variables)[:20]) + (", .." if len(self.variables) > 20 else "")
-        said = f"the variables are: {known}. Add {shown}=low..high to the box"
-        raise FormulaError(f"unknown name {shown!r} in the formula; {said}")
+        raise FormulaError(f"unknown name {shown!r} in the formula (the variables are {known})")

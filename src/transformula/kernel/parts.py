@@ -22,9 +22,9 @@ from transformula.kernel.balls import precision
 from transformula.kernel.work import left, limited, spend
 
 Floats = NDArray[np.float64]
-#: Ends with the lower and upper ends of its boxes, shape (d, boxes).
+#: For `in_parts` it ends with the lower and upper ends of its boxes, shape (d, boxes).
 Part = tuple[Any, ...]
-Answer = tuple[Floats, float]
+Answer = tuple[Any, float]
 Helpers = Callable[[Callable[[Part], Answer], Sequence[Part]], Sequence[Any]]
 
 _helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
@@ -42,6 +42,11 @@ def helped(helpers: Helpers) -> Iterator[None]:
 
 def in_parts(function: Callable[[Part], Floats], parts: Sequence[Part]) -> Floats:
     """What the function says of the boxes of all parts: for each part an array (rows, boxes), side by side."""
+    return np.concatenate(answered(function, parts, _covers), axis=1)
+
+
+def answered(function: Callable[[Part], Any], parts: Sequence[Part], fits: Callable[[Any, Part], bool]) -> list[Any]:
+    """What the function says of each part; ``fits`` tells whether something looks like an answer."""
     helpers = _helpers.get()
     answers: Sequence[Any] = [None] * len(parts)
     if helpers is not None and len(parts) > 1:
@@ -49,20 +54,22 @@ def in_parts(function: Callable[[Part], Floats], parts: Sequence[Part]) -> Float
         answers = given if isinstance(given, list) and len(given) == len(parts) else answers
     found = []
     for part, answer in zip(parts, answers, strict=True):
-        value, work = answer if _fits(answer, part) else _measured(function, left(), ctx.prec, part)
+        good = _is_measured(answer) and fits(answer[0], part)
+        value, work = answer if good else _measured(function, left(), ctx.prec, part)
         spend(work)
         found.append(value)
-    return np.concatenate(found, axis=1)
+    return found
 
 
-def _measured(function: Callable[[Part], Floats], most: float, bits: int, part: Part) -> Answer:
+def _measured(function: Callable[[Part], Any], most: float, bits: int, part: Part) -> Answer:
     """An answer, with the work it took."""
     with precision(bits), limited(most) as meter:
-        return function(part), meter[0]
+        return function(part), float(meter[0])
 
 
-def _fits(answer: Any, part: Part) -> bool:
-    if not (isinstance(answer, tuple) and len(answer) == 2 and type(answer[1]) is float and answer[1] >= 0):
-        return False
-    value = answer[0]
+def _is_measured(answer: Any) -> bool:
+    return isinstance(answer, tuple) and len(answer) == 2 and type(answer[1]) is float and answer[1] >= 0
+
+
+def _covers(value: Any, part: Part) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.shape[1:] == part[-1].shape[1:]

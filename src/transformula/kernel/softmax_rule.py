@@ -15,7 +15,7 @@ errors it found, `flow` then follows the errors made at each wire to the outputs
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -29,14 +29,16 @@ from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.flow import Fuzz
 from transformula.kernel.grid_wires import grid_value
-from transformula.kernel.heads import HeadProofs, leak
+from transformula.kernel.heads import SQUARE, HeadProofs, leak
 from transformula.kernel.meanings import Meanings
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.positions import formula_of_a_position
+from transformula.kernel.questions import Found, Question
 from transformula.kernel.rounding import FORMATS, FloatFormat
 from transformula.kernel.weights import Weights
 from transformula.kernel.wires import Network, NetworkWire, wire_form
+from transformula.kernel.work import spend
 
 BITS = 128
 
@@ -63,6 +65,17 @@ def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Ev
     return Proof(approximation, rounding, {"wires": len(wires.wires), "pieces": walk.heads.pieces})
 
 
+class _Asked(NamedTuple):
+    """A question about a table, its argument, by how much that is off, where it is, and what other tokens leak in."""
+
+    question: Question
+    argument: Argument
+    rounding: arb
+    shift: float
+    wide: tuple[float, float]
+    leak: arb
+
+
 class Walk(Carrier):
     """Bounds every wire in turn."""
 
@@ -79,6 +92,9 @@ class Walk(Carrier):
         self.network, self.sharp = network, sharp
         self.heads = HeadProofs(form, evidence)
         self.index |= self._matched()
+        self.found = {self.index[network.inputs + i]: wire for i, wire in enumerate(network.wires)}
+        #: Of tables that were asked about before their turn.
+        self.answers: dict[int, tuple[_Asked, Found]] = {}
 
     def _matched(self) -> dict[int, int]:
         """Every wire of the weights has its one place in the circuit, and the other way round."""
@@ -91,22 +107,25 @@ class Walk(Carrier):
 
     def run(self) -> None:
         """All wires, in the circuit's order."""
-        by_index = {self.index[self.network.inputs + i]: wire for i, wire in enumerate(self.network.wires)}
         for k, wire in enumerate(self.circuit.wires):
-            self.ranges.add(k)
+            if k not in self.answers:
+                self.ranges.add(k)
             if wire.place is not None:
-                self.values[k] = self._value(k, wire, by_index[k])
+                self.values[k] = self._value(k, wire, self.found[k])
         self.check_overflow(self.network.held)
 
     def _value(self, k: int, wire: Wire, found: NetworkWire) -> Value:
         if (wire.function is None) != (found.table is None) or len(found.arguments) != len(wire.arguments):
             raise RefutedError("a table of the circuit is a ReLU of the weights, or has other axes")
+        if self._is_table(wire):
+            return self._table(k, wire)
         arguments = [self.argument(a, f) for a, f in zip(wire.arguments, found.arguments, strict=True)]
         if wire.function is None:
             return self._relu(k, arguments[0])
-        if self.sharp or len(arguments) > 1:
-            return grid_value(self, k, wire, found, arguments)
-        return self._table(k, wire, found, arguments[0])
+        return grid_value(self, k, wire, found, arguments)
+
+    def _is_table(self, wire: Wire) -> bool:
+        return wire.function is not None and len(wire.arguments) == 1 and not self.sharp
 
     def _relu(self, k: int, argument: Argument) -> Value:
         low, high = self.ranges.values[k]
@@ -117,25 +136,61 @@ class Walk(Carrier):
         made, rounded = Fuzz(round_up(argument.made)), Fuzz(round_up(argument.rounded))
         return Value(arb(high), argument.error, argument.rounding, ends, made, rounded, is_relu=True)
 
-    def _table(self, k: int, wire: Wire, found: NetworkWire, argument: Argument) -> Value:
-        function, head = wire.function, found.table
-        assert function is not None and head is not None
+    def _asked(self, k: int) -> _Asked:
+        """The question about a table of one axis, now that the wires it reads are bounded."""
+        wire, found = self.circuit.wires[k], self.found[k]
+        assert wire.function is not None and found.table is not None
+        argument = self.argument(wire.arguments[0], found.arguments[0])
         error, rounding = argument.error, argument.rounding
         followed = self.followed(f"u{k}", wire.arguments[0])
         if followed is not None:
             error = error.min(argument.made + followed[0]).upper()
             rounding = rounding.min(argument.rounded + followed[1]).upper()
         shift, off = round_up(error), round_up(rounding)
-        meant = self.ranges.arguments[k]
-        wide = _widened(meant, shift, argument.ends)
+        wide = _widened(self.ranges.arguments[k], shift, argument.ends)
         reach = math.nextafter(wide[0] - off, -math.inf), math.nextafter(wide[1] + off, math.inf)
         if argument.nonnegative:
             reach = max(reach[0], 0.0), reach[1]
-        lost = leak(head, [max(abs(reach[0]), abs(reach[1]))], self.form)
-        own, moved, inside, where = self.heads.error(k, head, function, reach, self.ranges.meant(k))
-        if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
-            raise NotProvenError(f"{function} is not seen to be defined on u = {meant[0]:.6g}..{meant[1]:.6g}")
-        cells = self.heads.cells(k, function, inside, where)
+        lost = leak(found.table, [max(abs(reach[0]), abs(reach[1]))], self.form)
+        first = next(iter(found.arguments[0].terms), -1)
+        given = 0 <= first < self.network.inputs and found.arguments[0] == wire_form(first)
+        plain = given and self.network.blocks == 1
+        question = Question(k, self.heads.table(found.table), wire.function, reach, self.ranges.meant(k), plain)
+        return _Asked(question, argument, rounding, shift, wide, lost)
+
+    def _answer(self, k: int) -> tuple[_Asked, Found]:
+        """What is found of a table. All that can be asked about now are, for they may be bounded at the same time.
+
+        Squares share one table, which the walk remembers.
+        """
+        if k not in self.answers:
+            asked = {k: self._asked(k)}
+            if not (self.evidence.is_ready(k) and self._may_be_ready(k, k)):
+                return asked[k], self.heads.one(asked[k].question)
+            spend(len(self.circuit.wires))
+            for j in range(k + 1, len(self.circuit.wires)):
+                if self._may_be_ready(j, k) and self.evidence.is_ready(j):
+                    self.ranges.add(j)
+                    asked[j] = self._asked(j)
+            found = self.heads.all([one.question for one in asked.values()])
+            self.answers |= {j: (asked[j], one) for j, one in zip(asked, found, strict=True)}
+        return self.answers[k]
+
+    def _may_be_ready(self, j: int, k: int) -> bool:
+        """Whether a table of one axis that was not asked about yet reads wires before wire k alone."""
+        wire, found = self.circuit.wires[j], self.found.get(j)
+        if j in self.answers or not self._is_table(wire) or wire.function == SQUARE:
+            return False
+        if found is None or found.table is None or len(found.arguments) != 1:
+            return False
+        read = [*(i for i, _ in wire.arguments[0].terms), *(self.index[i] for i in found.arguments[0].terms)]
+        spend(2 + len(read))
+        return all(i < k for i in read)  # ONE too: it is negative
+
+    def _table(self, k: int, wire: Wire) -> Value:
+        function, meant = wire.function, self.ranges.arguments[k]
+        (question, argument, rounding, shift, wide, lost), found = self._answer(k)
+        inside, cells, reach = found.inside, found.cells, question.reach
         change = cells.modulus(max(wide[0], inside[0]), min(wide[1], inside[1]), shift)
         values = self.ranges.found(k, cells.values(np.array([meant[0]]), np.array([meant[1]])))
         if not (math.isfinite(change) and math.isfinite(values[1] - values[0])):
@@ -143,18 +198,13 @@ class Walk(Carrier):
                 f"{function} could not be bounded on u = {wide[0]:.6g}..{wide[1]:.6g} with an argument off by "
                 f"{shift:.2g}", place=str(function),
             )  # fmt: skip
-        own = (own + lost).upper()
-        slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
-        steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
-        first = next(iter(found.arguments[0].terms), -1)
-        given = 0 <= first < self.network.inputs and found.arguments[0] == wire_form(first)
-        plain = given and self.network.blocks == 1
-        fresh, computed = self.heads.rounding(k, head, function, steepest, reach, rounding, own + moved, plain)
+        own, moved = (arb(found.own) + lost).upper(), arb(found.moved)
+        fresh, computed = found.rounding(question, rounding, own + moved, self.form)
         total = (own + moved + arb(change)).upper()
         ends = (arb(values[0]) - total).lower(), (arb(values[1]) + total).upper()
         # beyond D the table is that of the nearest point of D, at both of two arguments that are compared; if D is what
         # is meant, it may have exact ends between floats
-        exact = where.exact[0] if inside == meant else None
+        exact = found.where.exact[0] if inside == meant else None
         edge = inside if exact is None else (float_above(exact[0]), float_below(exact[1]))
         beyond = arb(max(edge[0] - reach[0], reach[1] - edge[1], 0.0)) * (1 + self.form.unit_roundoff)
         made = Fuzz(round_up(argument.made + beyond), round_up(own + moved))

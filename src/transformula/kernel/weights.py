@@ -6,8 +6,8 @@ whose coordinates are *named slots*. One block is ::
     ẑ_i = z_i + Σ_h O_h V_h Z m(scale · (Q_h z_i)ᵀ K_h Z)        attention with residual
     z'_i = ẑ_i + W₂ ReLU(W₁ ẑ_i + b₁) + b₂                        feed-forward with residual
 
-where m is softmax (Gumaan eq. 5–8) or Fang's hardmax, which keeps the largest score and zeroes the
-rest (Fang section 2.2). The embedding is affine in the inputs and the readout is affine in all tokens.
+where m is softmax (Gumaan eq. 5–8), Fang's hardmax, which keeps the largest score and zeroes the rest (Fang
+section 2.2), or linear: the scores as they are. The embedding is affine in the inputs and the readout in all tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformula.kernel.work import spend
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int32]
-Kind = Literal["softmax", "hardmax"]
+Kind = Literal["softmax", "hardmax", "linear"]
 DTYPES = ("float64", "float32")
 
 
@@ -80,7 +80,7 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Heads side by side; scores are multiplied by ``scale`` before softmax or hardmax."""
+    """Heads side by side; scores are multiplied by ``scale`` before m."""
 
     heads: tuple[Head, ...]
     kind: Kind = "softmax"

@@ -57,6 +57,17 @@ class Fitted:
         assert isinstance(found, ExactFit)
         return found.coefficients.size
 
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomial, at most the one asked for."""
+        found = self.solution
+        if isinstance(found, SparseFit):
+            return max(int(one.sum(axis=1, dtype=np.int64).max(initial=0)) for one in found.exponents)
+        if isinstance(found, RidgeForm):
+            return int(found.powers.shape[1])
+        assert isinstance(found, (ExactFit, LowRankFit))
+        return found.terms.degree
+
     def exact(self) -> Written:
         """The polynomial in the original variables, in rational arithmetic."""
         width = len(self.columns)

@@ -87,7 +87,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     solver_ : str
         The solver that was used.
     degree_ : int
-        The degree that was used: 1 where ``auto`` found nothing better than a linear model.
+        The degree of the polynomial that was found: 1 where nothing is clearly better than a linear model.
     n_terms_ : int
         Numbers the fitted polynomial consists of.
     history_ : History or None
@@ -201,8 +201,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             if solver == "auto":
                 solver, settings = choose(varying, settings)
             found = solve(solver, varying, settings)
-        self.solver_, self.degree_ = solver, settings.degree
         self.fitted_ = Fitted(solver, found, columns)
+        self.solver_, self.degree_ = solver, self.fitted_.degree
         return self
 
     def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
@@ -228,7 +228,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
         self.range_ = survey.range
         self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
-        self.solver_, self.degree_, self.fitted_ = fit.solver, fit.settings.degree, fit.fitted
+        self.solver_, self.degree_, self.fitted_ = fit.solver, fit.fitted.degree, fit.fitted
         return fit
 
     def predict(self, X: Any) -> Floats:

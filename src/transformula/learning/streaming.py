@@ -216,7 +216,7 @@ def _training(survey: Survey, split: Split) -> Rows:
 def solve_exact(gram: Gram, judges: Rows, ridge: float | None) -> tuple[ExactFit, Callable[[Floats], Floats]]:
     """Least squares from a state, with the penalty that leave-one-out at the judges prefers; and the solver."""
     table = Table(gram.terms, gram.basis, judges.X, judges.Y, judges.weight)
-    penalty = leave_one_out(gram, table) if ridge is None else Penalty(ridge)
+    penalty = leave_one_out(gram, table).penalty if ridge is None else Penalty(ridge)
     factored = gram.solver(penalty.of(gram.terms))
     return ExactFit(gram.terms, gram.basis, gram.with_shift(factored(gram.right)), penalty), factored
 

@@ -1,9 +1,13 @@
-"""Proofs on many workers: the kernel asks for the parts of a step, and gets an answer or None for each."""
+"""Proofs on many workers: the kernel asks for the parts of a step, and gets an answer or None for each.
+
+A search that has several things to find out may ask them `ahead`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -13,6 +17,8 @@ from transformula.scaling.engines import Engine, EngineError, opened_engine
 
 #: Tasks for each worker in a step, so that none waits long for the slowest.
 _TURNS = 3
+
+_lent: ContextVar[Engine | None] = ContextVar("lent", default=None)
 
 
 @contextmanager
@@ -34,7 +40,27 @@ def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[E
     'proven'
     """
     with opened_engine(jobs, scheduler) as engine, helped(partial(spread, engine)):
-        yield engine
+        before = _lent.set(engine)
+        try:
+            yield engine
+        finally:
+            _lent.reset(before)
+
+
+def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Index and value of what lent workers could do, as it is ready; nothing if nobody has lent any.
+
+    Tasks are taken as workers come free.
+    """
+    engine = _lent.get()
+    if engine is None:
+        return
+    try:
+        for outcome in engine.run(function, tasks):
+            if outcome.error is None:
+                yield outcome.index, outcome.value
+    except EngineError:
+        pass  # whoever asked does what is missing
 
 
 def spread(engine: Engine, function: Callable[[Part], Answer], parts: Sequence[Part]) -> list[Any]:

@@ -26,6 +26,8 @@ STUDIES = {
     "memorization": ("memorization", "Gumaan VI-A: any finite map, proven against trained"),
     "distillation": ("distillation", "Gumaan VI-B: a deep Transformer into one wide layer"),
     "rates": ("rates", "Gumaan, Theorem 1: error against tokens in 1 to 3 dimensions, with slopes"),
+    "in-context": ("in_context", "ridge regression inside a Transformer: layers against accuracy"),
+    "compact-memory": ("compact_memory", "labels as bits of words: parameters against samples"),
 }
 
 
@@ -38,7 +40,7 @@ def run_study(name: str, seed: int = 0, size: str = "normal") -> Report:
     seed : of the data and of training.
     size : "quick", "normal" or "full".
     """
-    trained = () if name == "rates" else ("sklearn", "torch")
+    trained = () if name in ("rates", "in-context", "compact-memory") else ("sklearn", "torch")
     require(f"the study {name}", "matplotlib", *trained)
     module = import_module(f"transformula.studies.{STUDIES[name][0]}")
     report: Report = module.study(Run(name, seed, size))

@@ -1,7 +1,7 @@
 """Weights run on rationals: the blocks themselves, with no rounding at all.
 
 Tokens are sparse (slot → rational), so a block costs about tokens² small products. Hardmax is a
-comparison, hence exact; softmax is not rational and is refused.
+comparison and linear attention a sum of products, hence exact; softmax is not rational and is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def run_exact(weights: Weights, point: Sequence[fmpq]) -> list[fmpq]:
     """Evaluate one point; the answer is the model's value as a rational."""
     tokens = _embed(weights, point)
     for block in weights.blocks:
-        if block.attention.kind != "hardmax":
-            raise InputError("exact evaluation needs hardmax attention: softmax is not rational")
+        if block.attention.kind == "softmax":
+            raise InputError("exact evaluation needs hardmax or linear attention: softmax is not rational")
         tokens = _attend(block.attention, tokens)
         if block.feed_forward is not None:
             tokens = _feed_forward(block.feed_forward, tokens)
@@ -57,27 +57,30 @@ def _apply(columns: _Columns, token: Token) -> Token:
 def _attend(attention: Attention, tokens: list[Token]) -> list[Token]:
     result: list[Token] = [defaultdict(fmpq, token) for token in tokens]
     for head in attention.heads:
-        for token, written in zip(result, _run_head(head, attention.scale, tokens), strict=True):
+        for token, written in zip(result, _run_head(head, attention, tokens), strict=True):
             for slot, value in written.items():
                 token[slot] += value
     return result
 
 
-def _run_head(head: Head, scale: float, tokens: list[Token]) -> list[Token]:
+def _run_head(head: Head, attention: Attention, tokens: list[Token]) -> list[Token]:
     query, key, value = (_by_column(m) for m in (head.query, head.key, head.value))
     keys = [_apply(key, token) for token in tokens]
     values = [_apply(value, token) for token in tokens]
     if head.output is not None:
         output = _by_column(head.output)
         values = [_apply(output, v) for v in values]
-    factor = fmpq(*scale.as_integer_ratio())
+    factor = fmpq(*attention.scale.as_integer_ratio())
     written = []
     for token in tokens:
         asked = [(slot, v) for slot, v in _apply(query, token).items() if v != 0]
         scores = [sum((v * k[slot] for slot, v in asked if slot in k), fmpq(0)) for k in keys]
-        best = max(range(len(scores)), key=scores.__getitem__)
-        kept = scores[best] * factor
-        written.append({slot: v * kept for slot, v in values[best].items()})
+        kept = range(len(scores)) if attention.kind == "linear" else [max(range(len(scores)), key=scores.__getitem__)]
+        mixed: Token = defaultdict(fmpq)
+        for place in kept:
+            for slot, v in values[place].items() if scores[place] != 0 else ():
+                mixed[slot] += v * scores[place] * factor
+        written.append(mixed)
     return written
 
 

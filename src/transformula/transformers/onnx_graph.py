@@ -9,7 +9,7 @@ forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 a
 spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
 stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
 computed in the last block, as in the reference. Fang's hardmax is ``where(argmax == 0..n-1, scores, 0)``;
-of equal scores the first wins, as in NumPy.
+of equal scores the first wins, as in NumPy. Linear attention mixes by the scores themselves.
 """
 
 from __future__ import annotations
@@ -242,6 +242,8 @@ class _Writer(GraphWriter):
     def pattern(self, name: str, attention: Attention, scores: str) -> str:
         if attention.kind == "softmax":
             return self.node(f"{name}.pattern", "Softmax", scores, axis=-1)
+        if attention.kind == "linear":
+            return scores
         best = self.node(f"{name}.best", "ArgMax", scores, axis=2, keepdims=1, select_last_index=0)
         places = self.constant("places", np.arange(self.weights.tokens))
         chosen = self.node(f"{name}.chosen", "Equal", best, places)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import Weights
@@ -20,7 +21,7 @@ _NUMBERS = 50_000_000
 _CHUNK_FLOATS = 4_000_000
 
 
-def sample_points(target: Formula | Samples, weights: Weights, seed: int = 0) -> NDArray[Any]:
+def sample_points(target: Formula | Samples | Prompts, weights: Weights, seed: int = 0) -> NDArray[Any]:
     """Corners of the box and random points in it, or a memorised model's own samples, in its dtype."""
     if isinstance(target, Samples):
         return target.x.astype(weights.dtype)

@@ -5,7 +5,7 @@ Written from the papers' equations, one line each, for reading and for judging t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ def run_block(
 def attend(
     attention: Attention, z: FloatArray, tokens: IntArray | None = None
 ) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """Multi-head attention, Gumaan eq. 5–8 or Fang's hardmax; without the residual.
+    """Multi-head attention, Gumaan eq. 5–8, Fang's hardmax or linear; without the residual.
 
     ``tokens`` says which tokens ask (all, if None); every token answers.
     """
@@ -117,7 +117,7 @@ def attend(
         keys = z @ head.key.dense(z.dtype).T
         values = z @ head.value.dense(z.dtype).T
         scores = (queries @ keys.swapaxes(1, 2)) * z.dtype.type(attention.scale)
-        pattern = softmax(scores) if attention.kind == "softmax" else hardmax(scores)
+        pattern = PATTERNS[attention.kind](scores)
         mixed = pattern @ values
         total += mixed if head.output is None else mixed @ head.output.dense(z.dtype).T
         patterns.append(pattern)
@@ -137,6 +137,14 @@ def hardmax(scores: FloatArray) -> FloatArray:
     kept = np.zeros_like(scores)
     np.put_along_axis(kept, best, np.take_along_axis(scores, best, axis=-1), axis=-1)
     return kept
+
+
+#: What scores become, by the kind of attention.
+PATTERNS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "softmax": softmax,
+    "hardmax": hardmax,
+    "linear": lambda scores: scores,
+}
 
 
 def feed_forward(layer: FeedForward, z: FloatArray) -> FloatArray:

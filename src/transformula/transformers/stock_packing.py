@@ -63,8 +63,8 @@ def pack_stock(
     state: State = {}
     outlines = []
     for b, (block, parts) in enumerate(zip(weights.blocks, pieces, strict=True)):
-        if block.attention.kind == "hardmax":
-            outline, arrays = _hardmax(block.attention, parts, width)
+        if block.attention.kind != "softmax":
+            outline, arrays = _scored(block.attention, parts, width)
         else:
             outline, arrays = _stock(block.attention, parts, dim, heads)
         units, layer = _feed_forward(block, width)
@@ -163,7 +163,7 @@ def _stock(attention: Attention, pieces: list[Piece], dim: int, heads: int) -> t
     return {"heads": heads}, arrays
 
 
-def _hardmax(attention: Attention, pieces: list[Piece], width: int) -> tuple[dict[str, int], State]:
+def _scored(attention: Attention, pieces: list[Piece], width: int) -> tuple[dict[str, int], State]:
     keys = max((head.query.shape[0] for head, _, _ in pieces), default=1)
     values = max((len(value) for _, value, _ in pieces), default=1)
     heads = max(len(pieces), 1)

@@ -9,7 +9,8 @@ or ``python load.py 0.5 1.0``. This needs torch and safetensors, not transformul
 Attention is torch.nn.MultiheadAttention where the model is softmax attention. A block has the parameters
 of torch.nn.TransformerEncoderLayer under the same names, and no LayerNorm: the compiled weights speak
 about z + attention(z) and z + W₂ ReLU(W₁ z + b₁) + b₂ as they stand. A polynomial's attention is hardmax
-(the largest score stays, the others become 0), which torch.nn does not have: `Hardmax` is it.
+(the largest score stays, the others become 0), that of learning in context linear (scores stay as they are).
+torch.nn has neither: `Scored` is both.
 
 Exported with LayerNorm in place, a block is torch.nn.TransformerEncoderLayer itself, its pre-norms included.
 """
@@ -26,11 +27,12 @@ from safetensors import safe_open
 from torch import nn
 
 
-class Hardmax(nn.Module):
-    """Heads that keep the largest score of a row and zero the rest; called like MultiheadAttention."""
+class Scored(nn.Module):
+    """Heads that mix by scores: by the largest of a row (hardmax) or all; called like MultiheadAttention."""
 
-    def __init__(self, width: int, heads: int, keys: int, values: int) -> None:
+    def __init__(self, width: int, heads: int, keys: int, values: int, hard: bool) -> None:
         super().__init__()
+        self.hard = hard
         self.query = nn.Parameter(torch.empty(heads, width, keys))
         self.key = nn.Parameter(torch.empty(heads, width, keys))
         self.value = nn.Parameter(torch.empty(heads, width, values))
@@ -42,8 +44,10 @@ class Hardmax(nn.Module):
         """What the heads add to the asking tokens, and the patterns of all heads if they are wanted."""
         queries, keys = asking.unsqueeze(1) @ self.query, key.unsqueeze(1) @ self.key
         scores = queries @ keys.transpose(-1, -2)
-        best = scores.argmax(dim=-1, keepdim=True)
-        pattern = torch.where(torch.arange(scores.shape[-1], device=key.device) == best, scores, 0.0)
+        pattern = scores
+        if self.hard:
+            best = scores.argmax(dim=-1, keepdim=True)
+            pattern = torch.where(torch.arange(scores.shape[-1], device=key.device) == best, scores, 0.0)
         mixed = pattern @ (value.unsqueeze(1) @ self.value) @ self.output
         return mixed.sum(dim=1), pattern if need_weights else None
 
@@ -104,8 +108,9 @@ class Transformer(nn.Module):
 
 def _block(width: int, outline: dict[str, Any]) -> nn.Module:
     heads, units = outline["heads"], outline["units"]
-    if outline["kind"] == "hardmax":
-        return Block(width, units, Hardmax(width, heads, outline["keys"], outline["values"]))
+    if outline["kind"] in ("hardmax", "linear"):
+        hard = outline["kind"] == "hardmax"
+        return Block(width, units, Scored(width, heads, outline["keys"], outline["values"], hard))
     if outline["kind"] == "layer norm":
         return nn.TransformerEncoderLayer(width, heads, units, dropout=0, batch_first=True, norm_first=True)
     return Block(width, units, nn.MultiheadAttention(width, heads, bias=False, batch_first=True))

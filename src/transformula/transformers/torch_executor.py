@@ -39,6 +39,8 @@ class HeadModule(nn.Module):
         scores = (asking @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
         if self.kind == "softmax":
             return torch.softmax(scores, dim=-1)
+        if self.kind == "linear":
+            return scores
         best = scores.argmax(dim=-1, keepdim=True)
         return torch.where(torch.arange(scores.shape[-1], device=z.device) == best, scores, 0.0)
 

@@ -14,6 +14,7 @@ from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
 from transformula.viewing.circuit_view import linear_text
 from transformula.viewing.slices import head_names, own_tokens
+from transformula.viewing.words import word_counts
 
 MAX_HEADS = 10
 MAX_SQUARES = 28
@@ -178,4 +179,62 @@ def _polynomial(model: Model) -> str:
     return drawing.svg("blocks that multiply, one degree after another")
 
 
-_DRAWINGS: dict[str, Callable[[Model], str]] = {"ridge": _polynomial, "tables": _one_layer, "circuit": circuit_element}
+def _prompts(model: Model) -> str:
+    """The tokens of a prompt, the layers that are carried out on all of them, and the readout."""
+    weights, drawing = model.weights, _Drawing()
+    labels = model.token_labels
+    shown = labels if len(labels) <= MAX_DIRECTIONS else (*labels[: MAX_DIRECTIONS - 5], "…", *labels[-4:])
+    tall = 34.0 * len(shown)
+    middle, right = 26 + max(tall, 80) / 2, _BOX + _GAP
+    drawing.text(_BOX / 2, 12, f"{len(labels)} token{'s'[: len(labels) != 1]}", bold=True)
+    for k, label in enumerate(shown):
+        top = middle - tall / 2 + 34 * k
+        drawing.box(0, top, _BOX, 28, "memory" if label.startswith("weight") else "input", [label])
+        drawing.line(_BOX, top + 14, right, middle)
+    for k, block in enumerate(weights.blocks[:MAX_BLOCKS]):
+        output = block.attention.heads[0].output
+        written = sorted({weights.slots[r] for r in output.rows.tolist()}) if output else []
+        lines = [f"layer {k + 1}", f"writes {_listed(written)}"] + (["and ReLU"] if block.feed_forward else [])
+        drawing.box(right, middle - 12 - 9 * len(lines), 130, 24 + 18 * len(lines), "table", lines)
+        drawing.line(right + 130, middle, right + 158, middle)
+        right += 158
+    if len(weights.blocks) > MAX_BLOCKS:
+        drawing.text(right + 30, middle + 4, f"… {len(weights.blocks) - MAX_BLOCKS} more", small=True)
+        right += 80
+    kind = weights.blocks[0].attention.kind
+    drawing.text((_BOX + _GAP + right - 28) / 2, 12, f"{kind} attention, one head a layer", bold=True)
+    drawing.text(right + _BOX / 2, 12, "readout", bold=True)
+    outputs = f"{weights.outputs} outputs" if weights.outputs > 1 else "1 output"
+    read = labels[int(weights.readout.cols[0]) // weights.width]
+    drawing.box(right, middle - 25, _BOX, 50, "output", [outputs, f"of the token {read}"])
+    drawing.height = max(drawing.height, 26 + tall)
+    return drawing.svg("an algorithm, layer by layer, on the tokens of a prompt")
+
+
+def _words(model: Model) -> str:
+    """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
+    (runs, bits), drawing = word_counts(model), _Drawing()
+    steps = [
+        ("input", "data token", [_listed(model.weights.inputs), "and a constant 1"]),
+        ("table", "which run", [f"softmax over {runs} tokens", "reads word and offset"]),
+        ("table", "which bucket", [f"softmax over {bits} tokens", "reads j and j²"]),
+        ("table", "feed-forward", [f"{bits - 1} layers", "a bit of the word each"]),
+        ("table", "feed-forward", ["picks bit j"]),
+        ("output", "readout", ["the label"]),
+    ]
+    for k, (kind, title, lines) in enumerate(steps):
+        left = k * (_BOX + _GAP)
+        drawing.text(left + _BOX / 2, 12, title, bold=True)
+        drawing.box(left, 26, _BOX, 60, kind, lines)
+        if k:
+            drawing.line(left - _GAP, 56, left, 56)
+    return drawing.svg("labels as bits of words")
+
+
+_DRAWINGS: dict[str, Callable[[Model], str]] = {
+    "ridge": _polynomial,
+    "tables": _one_layer,
+    "circuit": circuit_element,
+    "prompts": _prompts,
+    "words": _words,
+}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
 from transformula.model import Model
 from transformula.viewing.colours import notebook_css
-from transformula.viewing.drawings import sample_errors
-from transformula.viewing.figures import CARD_WIDTH, PAGE, error_figure, inline_svg, samples_figure, surface_figure
+from transformula.viewing.drawings import sample_drawing
+from transformula.viewing.figures import CARD_WIDTH, PAGE, error_figure, inline_svg, surface_figure
 from transformula.viewing.slices import default_variables, slice_through
 from transformula.viewing.typeset import typeset_interval, typeset_wrapping
 
@@ -41,6 +43,7 @@ def card(model: Model) -> str:
         drawn = ""
     certificate = model.certificate
     where = "at every sample" if isinstance(model.formula, Samples) else "on the whole box"
+    where = "for every prompt of the box" if isinstance(model.formula, Prompts) else where
     facts = [
         f"<b>{model.status}: |error| ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
         f"approximation {certificate.approximation:.3g}, rounding {certificate.rounding:.3g}, "
@@ -60,6 +63,8 @@ def card(model: Model) -> str:
 def _formula(model: Model) -> str:
     if isinstance(model.formula, Samples):
         return f"{len(model.formula.x):,} memorised samples"
+    if isinstance(model.formula, Prompts):
+        return escape(model.formula.words)
     outputs = model.formula.outputs
     shown = "".join(f"<div>{typeset_wrapping(expr)}</div>" for expr in outputs[:_OUTPUTS])
     left = len(outputs) - _OUTPUTS
@@ -70,6 +75,8 @@ def _box(model: Model) -> str:
     if isinstance(model.formula, Samples):
         inputs, outputs = model.box.dimension, len(model.formula.outputs)
         return f"{_count(inputs, 'input')}, {_count(outputs, 'output')}"
+    if isinstance(model.formula, Prompts):
+        return escape(model.where)
     shown = [typeset_interval(model.box, k) for k in range(min(model.box.dimension, _INTERVALS))]
     left = model.box.dimension - len(shown)
     return " &ensp; ".join(shown) + (f" &ensp; and {left} further variables" if left else "")
@@ -77,8 +84,8 @@ def _box(model: Model) -> str:
 
 def _plot(model: Model) -> str:
     bound = model.certificate.bound
-    if isinstance(model.formula, Samples):
-        figure = samples_figure(sample_errors(model), bound, model.status, PAGE)
+    if not isinstance(model.formula, Formula):
+        figure = sample_drawing(model, PAGE).figure
     elif len(variables := default_variables(model)) == 1:
         figure = error_figure(slice_through(model, 0, variables, points=201), bound, model.status, PAGE)
     else:

@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from transformula.formulas.typed import shown
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import block_matrices
 from transformula.model import Model
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
+from transformula.viewing.words import word_counts, word_lines
 
+MAX_WORDS = 12
 THEOREM = "size against Fang et al."
 
 
@@ -21,7 +25,7 @@ def summary(model: Model) -> dict[str, Any]:
     certificate = model.certificate
     return {
         "formula": shown(model.formula),
-        "box": str(model.box),
+        "box": model.where,
         "unused": list(model.unused),
         "construction": model.construction,
         "layers": model.layers,
@@ -65,6 +69,43 @@ def _circuit_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"circuit": {"wires": circuit_lines(model)}}
 
 
+def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
+    return _size(model) | {"layers": {"layers": layer_lines(model)}}
+
+
+def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
+    runs, bits = word_counts(model)
+    lines = [f"{run}: {word}, from {place}" for run, word, place in word_lines(model, MAX_WORDS)]
+    more = [f"and {runs - len(lines)} more"] if runs > len(lines) else []
+    return _size(model) | {"words": {"runs": runs, "bits": bits, "words": lines + more}}
+
+
+def layer_lines(model: Model) -> list[str]:
+    """What the layers of an in-context model do, slot by slot; equal ones that follow each other in one line."""
+    slots = model.weights.slots
+    found: list[tuple[int, str]] = []
+    for k, block in enumerate(model.weights.blocks):
+        head = block.attention.heads[0]
+        asks, answers = (", ".join(slots[c] for c in m.cols[np.argsort(m.rows)]) for m in (head.query, head.key))
+        output = head.output
+        assert output is not None, "every layer of a prompt has its output matrix"
+        written = dict(zip(output.cols.tolist(), (slots[k] for k in output.rows), strict=True))
+        forms: dict[str, list[str]] = {}
+        for row, of, value in head.value.entries():
+            forms.setdefault(written[row], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
+        adds = "; ".join(f"{' + '.join(form).replace('+ -', '- ')} to {to}" for to, form in forms.items())
+        text = f"{block.attention.kind} attention asks with {asks}, answers with {answers}, adds {adds}"
+        if block.feed_forward is not None:
+            text += "; ReLU shrinks w by the threshold and clears p"
+        if not found or found[-1][1] != text:
+            found.append((k, text))
+    ends = [first for first, _ in found[1:]] + [len(model.weights.blocks)]
+    lines = []
+    for (first, text), end in zip(found, ends, strict=True):
+        lines.append(f"{first + 1}: {text}" if end == first + 1 else f"{first + 1} to {end}: {text}")
+    return lines
+
+
 def _size(model: Model) -> dict[str, dict[str, Any]]:
     return {"size": {"parameters": model.parameter_count, "nonzeros": nonzeros(model.weights)}}
 
@@ -73,6 +114,8 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "ridge": _ridge_sections,
     "tables": _table_sections,
     "circuit": _circuit_sections,
+    "prompts": _prompt_sections,
+    "words": _word_sections,
 }
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from transformula.errors import InputError
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
 from transformula.kernel.expression import variables_of
 from transformula.kernel.weights import FloatArray
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
+from transformula.transformers.parity import sample_points
 from transformula.viewing import figures
 from transformula.viewing.figures import Palette
 from transformula.viewing.slices import (
@@ -131,6 +133,8 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "ridge": lambda model: {},
     "tables": _form_variables,
     "circuit": _wire_variables,
+    "prompts": lambda model: {},
+    "words": lambda model: {},
 }
 
 
@@ -175,22 +179,30 @@ def _drawable(head: TableHead, model: Model) -> bool:
 
 
 def sample_errors(model: Model) -> FloatArray:
-    """Model − target at every sample of a memorised model, samples × outputs."""
-    assert isinstance(model.formula, Samples)
-    x, y = model.formula.x, model.formula.y
+    """Model − target at every sample of a memorised model, or at some prompts of the box, samples × outputs."""
+    assert not isinstance(model.formula, Formula)
+    if isinstance(model.formula, Samples):
+        x, y = model.formula.x, model.formula.y
+    else:
+        x = sample_points(model.formula, model.weights)[:: model.layers]
+        y = model.formula.answers(x)
     answers = np.asarray(model(x), dtype=float).reshape(y.shape)
     errors: FloatArray = answers - y
     return errors
 
 
+def sample_drawing(model: Model, palette: Palette) -> Drawing:
+    """The errors of a memorised model at its samples, or of an in-context one at some prompts."""
+    errors, noun = sample_errors(model), "prompt" if isinstance(model.formula, Prompts) else "sample"
+    caption = f"Largest |error| at {'the ' * (noun == 'sample')}{len(errors):,} {noun}s: {np.abs(errors).max():.3g}."
+    figure = figures.samples_figure(errors, model.certificate.bound, model.status, palette, noun)
+    return Drawing(f"{noun}s", caption, figure)
+
+
 def all_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
     """Everything there is to draw, within the limits of one page."""
-    if isinstance(model.formula, Samples):
-        yield Drawing(
-            "samples",
-            "Error at every sample.",
-            figures.samples_figure(sample_errors(model), model.certificate.bound, model.status, palette),
-        )
+    if not isinstance(model.formula, Formula):
+        yield sample_drawing(model, palette)
     else:
         for output in range(min(len(model.formula.outputs), MAX_OUTPUTS)):
             yield from output_drawings(model, output, palette)

@@ -290,8 +290,10 @@ def _inputs(head: TableHead, u: FloatArray) -> FloatArray:
     return rows
 
 
-def samples_figure(errors: FloatArray, bound: float, status: str, palette: Palette = PRINT) -> Any:
-    """Errors of a memorised model, sample by sample, below the bound."""
+def samples_figure(
+    errors: FloatArray, bound: float, status: str, palette: Palette = PRINT, noun: str = "sample"
+) -> Any:
+    """Errors of a memorised model, sample by sample, or at prompts, below the bound."""
     with styled(palette):
         figure = new_figure(2.8)
         axes = figure.subplots()
@@ -304,7 +306,7 @@ def samples_figure(errors: FloatArray, bound: float, status: str, palette: Palet
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}" if value else "0")
         axes.minorticks_off()
         _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
-        axes.set_xlabel("sample")
+        axes.set_xlabel(noun)
         axes.set_ylabel("|error|")
     return figure
 

@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from transformula.errors import InputError, ModelFileError
+from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification
@@ -31,6 +32,12 @@ from transformula.viewing.typeset import typeset_interval, typeset_wrapping
 
 FORMATS = ("png", "svg")
 MAX_INTERVALS = 24
+#: Where a claim holds, and what it is about.
+_WORDS: dict[type, tuple[str, str]] = {
+    Formula: ("every point of the box", "formula"),
+    Samples: ("every sample", "target"),
+    Prompts: ("every prompt of the box", "exact answer"),
+}
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,8 @@ def _headline(model: Model, name: str, verification: Verification | None) -> str
         count, outputs = len(model.formula.x), len(model.formula.outputs)
         many = f", {outputs} outputs each" if outputs > 1 else ""
         formula = f'<div class="headline">{count:,} memorised samples{many}</div>'
+    elif isinstance(model.formula, Prompts):
+        formula = f'<div class="headline">{escape(model.formula.words)}</div>'
     else:
         shown = model.formula.outputs[:MAX_OUTPUTS]
         rows = [f'<div class="headline">{typeset_wrapping(expr)}</div>' for expr in shown]
@@ -156,6 +165,8 @@ def _headline(model: Model, name: str, verification: Verification | None) -> str
 
 def _box(model: Model) -> str:
     box = model.box
+    if isinstance(model.formula, Prompts):
+        return f'<p class="box">{escape(model.where)}</p>'
     shown = range(min(box.dimension, MAX_INTERVALS))
     if isinstance(model.formula, Samples):
         ends = box.floats()
@@ -171,13 +182,11 @@ def _box(model: Model) -> str:
 
 
 def _badge(model: Model) -> str:
-    samples = isinstance(model.formula, Samples)
-    where = "at every sample" if samples else "at every point of the box"
-    target = "target" if samples else "formula"
+    where, target = _WORDS[type(model.formula)]
     bound = html.number(model.certificate.bound, "bound")
     return (
         f'<div class="badge"><p><strong>|computed − {target}| ≤ {bound}</strong></p>'
-        f"<p>claimed {where}, rounding included, in {escape(model.weights.dtype)}: {_size(model)}</p></div>"
+        f"<p>claimed at {where}, rounding included, in {escape(model.weights.dtype)}: {_size(model)}</p></div>"
     )
 
 
@@ -211,12 +220,10 @@ def _verdict(verification: Verification | None) -> str:
 
 def _claim(model: Model, name: str) -> str:
     certificate = model.certificate
-    formula = isinstance(model.formula, Formula)
-    where = "every real point of the box" if formula else "every sample"
-    target = "the formula" if formula else "the target"
+    where, target = _WORDS[type(model.formula)]
     words = [
         f"Let T be the function that the stored weights compute in exact real arithmetic. At {where}, T is "
-        f"within “approximation” of {target}; and a computer that works in {certificate.dtype}, adding up in "
+        f"within “approximation” of the {target}; and a computer that works in {certificate.dtype}, adding up in "
         "any order, comes within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
         + (" for every output." if model.weights.outputs > 1 else "."),
         _how(model),
@@ -248,10 +255,7 @@ def _how(model: Model) -> str:
     if not model.proven:
         return "This is the folder's own claim: nothing of it was proven when this page was written."
     if model.made_by.exact and model.certificate.approximation == 0:
-        return (
-            "The polynomial was read out of the weights and compared with the formula in rational "
-            "arithmetic: they are equal, so the approximation error is zero, not small."
-        )
+        return model.made_by.identity
     return model.made_by.proof
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from transformula.constructions.registry import CIRCUIT_FAMILY, RIDGE_FAMILY
 from transformula.formulas.samples import Samples
+from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import FloatArray
 from transformula.model import Model
 from transformula.viewing import page as html
@@ -23,9 +24,10 @@ from transformula.viewing.drawings import (
     attention_drawings,
     cell_drawings,
     output_drawings,
+    sample_drawing,
     sample_errors,
 )
-from transformula.viewing.figures import PAGE, inline_svg, samples_figure, token_order
+from transformula.viewing.figures import PAGE, inline_svg, token_order
 from transformula.viewing.report_tables import MAX_WIRES
 from transformula.viewing.typeset import typeset
 
@@ -58,8 +60,8 @@ def inside_section(model: Model) -> str:
 
 
 def error_section(model: Model) -> str:
-    """Figures of every output's error against the bound; of a memorised model, at its samples."""
-    if isinstance(model.formula, Samples):
+    """Figures of every output's error against the bound; at samples or prompts where there is no formula."""
+    if not isinstance(model.formula, Formula):
         return _sample_section(model)
     parts = []
     outputs = len(model.formula.outputs)
@@ -80,13 +82,13 @@ def _figures(drawings: Iterator[Drawing] | Sequence[Drawing]) -> str:
 
 
 def _sample_section(model: Model) -> str:
-    errors = sample_errors(model)
-    assert isinstance(model.formula, Samples)
-    size = np.abs(errors).max(axis=1)
+    drawn = sample_drawing(model, PAGE)
+    if not isinstance(model.formula, Samples):
+        title = f"Errors at some prompts of the box, and the {model.status} bound"
+        return html.section(title, _figures([drawn]))
+    size = np.abs(sample_errors(model)).max(axis=1)
     worst = np.argsort(-size, kind="stable")[:10]
     rows = [[str(k + 1), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"] for k in worst.tolist()]
-    caption = f"Largest |error| at the {len(size):,} samples: {size.max():.3g}."
-    drawn = Drawing("samples", caption, samples_figure(errors, model.certificate.bound, model.status, PAGE))
     return html.section(
         f"Errors at the samples, and the {model.status} bound",
         _figures([drawn, *cell_drawings(model, PAGE)]),

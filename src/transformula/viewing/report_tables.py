@@ -16,9 +16,11 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
+from transformula.viewing.describe import layer_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
+from transformula.viewing.words import word_counts, word_lines
 
 MAX_TABLES = 24
 MAX_ROWS = 64
@@ -27,7 +29,7 @@ _LONGEST_MATH = 160
 
 
 def tables_section(model: Model) -> str:
-    """What the memory tokens hold, by head or wire; a polynomial's directions."""
+    """What the memory tokens hold, by head or wire; a polynomial's directions; what the layers of prompts do."""
     return _SECTIONS[model.family.name](model)
 
 
@@ -140,6 +142,18 @@ def _directions(model: Model) -> str:
     return html.section("Directions", html.paragraph(intro), shown, note)
 
 
+def _prompt_layers(model: Model) -> str:
+    rows = [list(map(escape, line.split(": ", 1))) for line in layer_lines(model)[:MAX_ROWS]]
+    return html.section("Layers", html.table(("layer", "what it does at every token"), rows))
+
+
+def _words(model: Model) -> str:
+    runs, bits = word_counts(model)
+    rows = [[run, f"<code>{word}</code>", place] for run, word, place in word_lines(model, MAX_ROWS)]
+    note = f"{runs} runs of neighbouring samples, {bits} buckets each; a bit is the label of a bucket."
+    return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -149,6 +163,8 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "ridge": _directions,
     "tables": _layer_tables,
     "circuit": _circuit_tables,
+    "prompts": _prompt_layers,
+    "words": _words,
 }
 
 

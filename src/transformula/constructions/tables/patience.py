@@ -7,7 +7,7 @@ and so the answer does not depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -19,11 +19,12 @@ _left: ContextVar[list[float] | None] = ContextVar("left", default=None)
 
 
 @contextmanager
-def patience() -> Iterator[None]:
-    """Count what is spent on fits inside the block, from its first failure on."""
-    token = _left.set([])
+def patience() -> Iterator[list[float]]:
+    """Count what is spent on fits inside the block, from its first failure on: what is left then is given."""
+    left: list[float] = []
+    token = _left.set(left)
     try:
-        yield
+        yield left
     finally:
         _left.reset(token)
 
@@ -43,3 +44,15 @@ def spent(work: float, failed: bool) -> None:
         left[0] -= work
     elif failed:
         left.append(AFTER_FAILURE)
+
+
+def unspoilt() -> bool:
+    """Whether nothing has failed so far."""
+    return not _left.get()
+
+
+def go_on(left: Sequence[float]) -> None:
+    """Go on from what is left after a fit that was made elsewhere, when nothing had failed here."""
+    here = _left.get()
+    if here is not None:
+        here[:] = left

@@ -11,8 +11,9 @@ unit diagonal, and (iii) the Cholesky factor only preconditions: `fit_exact` rep
 c += G^{-1} Phi' W (y - Phi c) with residuals taken from the data, which restores the accuracy of a
 QR factorisation as long as cond(Phi)^2 < 1e15. Where G is singular (collinear features, fewer
 rows than terms) an eigenvalue decomposition gives the solution of least norm. The constant is not
-penalised; `penalty` chooses the rest by leave-one-out. The equations are a `gram.Gram`, which adds up
-over parts of the rows.
+penalised; `penalty` chooses the rest by leave-one-out, and a polynomial that is not clearly better than
+a linear model by that measure gives way to it. The equations are a `gram.Gram`, which adds up over
+parts of the rows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from transformula.learning.solvers.features import (
     orthonormal_basis,
 )
 from transformula.learning.solvers.gram import Gram
-from transformula.learning.solvers.penalty import Penalty, Table, leave_one_out, leave_one_out_of_few
+from transformula.learning.solvers.penalty import Penalty, Table, clearly_better, leave_one_out, leave_one_out_of_few
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def fit_exact(
     weight: Floats | None = None,
     refinements: int = 1,
 ) -> ExactFit:
-    """Least squares over all polynomials of degree at most `degree`.
+    """Least squares over all polynomials of degree at most `degree`; the terms may be those of a linear model alone.
 
     Parameters
     ----------
@@ -79,22 +80,42 @@ def fit_exact(
     0.0
     """
     w = np.ones(len(X)) if weight is None else weight
-    X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+    rows = X[w > 0], Y[w > 0], w[w > 0]
+    fit, losses = _judged(*rows, degree, None if ridge is None else Penalty(ridge), refinements)
+    if degree > 1 and len(losses) == len(rows[0]):  # all rows have judged
+        line, of_line = judged_line(*rows)
+        return fit if clearly_better(losses, of_line, errors=2) else line
+    return fit
+
+
+def judged_line(X: Floats, Y: Floats, weight: Floats) -> tuple[ExactFit, Floats]:
+    """A linear model, and what leave-one-out loses with it at each row, in variances of the targets."""
+    return _judged(X, Y, weight, 1, None, 1)
+
+
+def _judged(
+    X: Floats, Y: Floats, w: Floats, degree: int, given: Penalty | None, refinements: int
+) -> tuple[ExactFit, Floats]:
+    """A fit, and what leave-one-out loses at the rows that chose its penalty; none have if it is given."""
     terms = all_terms(X.shape[1], degree)
     table = Table(terms, orthonormal_basis(X, degree, w), X, Y, w)
-    given = None if ridge is None else Penalty(ridge)
+    penalty, losses = given, np.empty(0)
     if len(X) < len(terms):
-        penalty = given or leave_one_out_of_few(table)
-        return ExactFit(terms, table.basis, _dual_solution(table, penalty), penalty)
+        if penalty is None:
+            choice = leave_one_out_of_few(table)
+            penalty, losses = choice.penalty, choice.losses
+        return ExactFit(terms, table.basis, _dual_solution(table, penalty), penalty), losses
     gram = Gram(terms, table.basis, table.offset()).add(X, Y, w)
-    penalty = given or leave_one_out(gram, table)
+    if penalty is None:
+        choice = leave_one_out(gram, table)
+        penalty, losses = choice.penalty, choice.losses
     solve = gram.solver(penalty.of(terms))
     coefficients = gram.with_shift(solve(gram.right))
     amounts = gram.total * penalty.of(terms)[:, None]
     del gram  # as large as its factor
     for _ in range(refinements):
         coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
-    return ExactFit(terms, table.basis, coefficients, penalty)
+    return ExactFit(terms, table.basis, coefficients, penalty), losses
 
 
 def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -> Floats:

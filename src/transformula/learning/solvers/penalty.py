@@ -12,6 +12,8 @@ so one eigenvalue decomposition serves every ridge. With fewer rows than terms t
 (rows x rows) matrix. Where rows are many, the mean over a part of them, the judges, decides; the rest is known
 through its state (`gram`) alone, so a stream keeps a sample of its rows for this. Where terms are many too, a
 decomposition costs more than all else, and a few ridges are tried by Cholesky factors.
+
+`clearly_better` compares two fits by the same errors, row by row.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 #: Rows that judge, and rows that judge where terms are many.
 _JUDGES, _FEW_JUDGES = 4_000, 1_000
 #: Below this share of the targets' variance, errors are rounding and the smallest ridge will do.
-_ROUNDING = 1e-14
-_INTERPOLATED = 1e-9  # 1 - h of a row that the fit passes through
+ROUNDING = 1e-14
+INTERPOLATED = 1e-9  # 1 - h of a row that the fit passes through
 
 
 @dataclass(frozen=True)
@@ -81,22 +83,45 @@ class _Spectrum:
     weight: Floats
     total: float
 
-    def errors(self, ridges: Floats, spread: Floats) -> Floats:
-        """The leave-one-out error of every ridge, in variances of the targets."""
+    def losses(self, ridges: Floats, spread: Floats) -> Floats:
+        """For every ridge, what leave-one-out loses at each row, in variances of the targets: (rows, ridges)."""
         keep = self.values > self.values.max(initial=0.0) * len(self.values) * np.finfo(float).eps * 10
         values, rows, right = self.values[keep], self.rows[:, keep], self.right[keep]
         inverse = 1.0 / (values[:, None] + ridges * self.total)  # (k, ridges)
         left = 1.0 - self.weight[:, None] / self.total - rows**2 @ inverse
-        total = np.zeros(len(ridges))
+        total = np.zeros_like(left)
         for o, variance in enumerate(spread):
             miss = self.targets[:, o, None] - rows @ (right[:, o, None] * inverse)
             with np.errstate(divide="ignore", invalid="ignore"):
-                each = np.where(left > _INTERPOLATED, miss / left, np.inf) ** 2
-            total += each.sum(axis=0) / variance
+                total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
         return np.asarray(total / self.weight.sum() / len(spread))
 
 
-def leave_one_out(gram: Gram, judges: Table) -> Penalty:
+@dataclass(frozen=True)
+class Choice:
+    """A penalty, and what leave-one-out loses with it at each row that judges."""
+
+    penalty: Penalty
+    losses: Floats
+
+
+def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
+    """Whether these losses are less by so many standard errors of the sum of the differences, or by nine tenths.
+
+    Examples
+    --------
+    >>> clearly_better(np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0, 3.5]), errors=2)
+    True
+    >>> clearly_better(np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0, 1.5]), errors=2)
+    False
+    """
+    with np.errstate(invalid="ignore"):  # what cannot be judged is not better
+        gain = others - losses
+        noise = np.sqrt(np.sum((gain - gain.mean()) ** 2))
+    return bool(gain.sum() > errors * noise or losses.sum() < 0.1 * others.sum())
+
+
+def leave_one_out(gram: Gram, judges: Table) -> Choice:
     """The penalty with the least leave-one-out error at the judges, which are among the rows of the state."""
     spread = np.maximum(gram.variance, 1e-300)
     if len(gram.terms) > _MOST_SIDE:
@@ -105,25 +130,24 @@ def leave_one_out(gram: Gram, judges: Table) -> Penalty:
     return _least(growths, judges, spread, lambda scales: _primal(judges, scales, gram))
 
 
-def leave_one_out_of_few(table: Table) -> Penalty:
+def leave_one_out_of_few(table: Table) -> Choice:
     """The same for fewer rows than terms."""
     spread = np.maximum(table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum(), 1e-300)
     growths = _GROWTHS if len(table.X) <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]
     return _least(growths, table, spread, lambda scales: _dual(table, scales))
 
 
-def _least(
-    growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], _Spectrum]
-) -> Penalty:
+def _least(growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], _Spectrum]) -> Choice:
     ridges = np.array(RIDGES)
-    best, found = np.inf, Penalty()
+    best, found = np.inf, Choice(Penalty(1.0), np.full(len(table.X), np.inf))
     for growth in growths:
-        errors = spectrum(Penalty(1.0, growth).scales(table.terms)).errors(ridges, spread)
+        losses = spectrum(Penalty(1.0, growth).scales(table.terms)).losses(ridges, spread)
+        errors = losses.sum(axis=0)
         least = errors.min()
-        if least + _ROUNDING < best:
-            best = least
-            found = Penalty(float(ridges[np.argmax(errors <= least + _ROUNDING)]), growth)
-    return found if np.isfinite(best) else Penalty(1.0)
+        if least + ROUNDING < best:
+            best, at = least, int(np.argmax(errors <= least + ROUNDING))
+            found = Choice(Penalty(float(ridges[at]), growth), losses[:, at])
+    return found
 
 
 def _primal(judges: Table, scales: Floats, gram: Gram) -> _Spectrum:
@@ -150,12 +174,12 @@ def _dual(table: Table, scales: Floats) -> _Spectrum:
     return _Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
 
 
-def _few(judges: Table, gram: Gram, spread: Floats) -> Penalty:
+def _few(judges: Table, gram: Gram, spread: Floats) -> Choice:
     """A few ridges for many terms: with A = L L', the leverage of a row is w |L^{-1} phi|^2."""
     some = _spaced(len(judges.X), _FEW_JUDGES)
     w = judges.weight[some]
     features = evaluate_terms(judges.terms, judges.basis, judges.X[some])
-    best, found = np.inf, Penalty(_FEW_RIDGES[-1])
+    best, found = np.inf, Choice(Penalty(_FEW_RIDGES[-1]), np.full(len(some), np.inf))
     for ridge in _FEW_RIDGES:
         full = np.array(gram.matrix, order="F")
         full[np.diag_indices_from(full)] += gram.total * Penalty(ridge).of(judges.terms)
@@ -166,10 +190,11 @@ def _few(judges: Table, gram: Gram, spread: Floats) -> Penalty:
         across = solve_triangular(factor, features, trans="T", check_finite=False)
         along = solve_triangular(factor, gram.right, trans="T", check_finite=False)
         left = 1.0 - w * np.sum(across**2, axis=0)
-        miss = (judges.Y[some] - gram.shift - across.T @ along) / np.maximum(left, _INTERPOLATED)[:, None]
-        error = float(np.mean(w @ miss**2 / spread) / w.sum())
-        if error + _ROUNDING < best:
-            best, found = error, Penalty(ridge)
+        miss = (judges.Y[some] - gram.shift - across.T @ along) / np.maximum(left, INTERPOLATED)[:, None]
+        losses = w * np.mean(miss**2 / spread, axis=1) / w.sum()
+        error = float(losses.sum())
+        if error + ROUNDING < best:
+            best, found = error, Choice(Penalty(ridge), losses)
     return found
 
 

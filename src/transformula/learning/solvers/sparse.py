@@ -15,7 +15,9 @@ The number of terms k minimises the extended Bayesian information criterion (Che
     n log(RSS / n) + k log n + 2 k log p,
 
 then terms are removed backwards, always the one whose loss is least, as long as the criterion
-falls; selection resumes from true residuals until the set is stable. `criterion="holdout"` chooses
+falls; selection resumes from true residuals until the set is stable. The price of a term lets small
+effects go: where a linear model of all variables is clearly better by leave-one-out, it is taken
+instead. `criterion="holdout"` chooses
 k by the cross-validated error instead: better for prediction where no small formula is true.
 
 Powers are taken of x / rms(x), which keeps the monomials of the original variables, and also of
@@ -34,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr, solve_triangular
 
+from transformula.learning.solvers.beside_line import better_line
 from transformula.learning.solvers.features import (
     Basis,
     Floats,
@@ -46,6 +49,7 @@ from transformula.learning.solvers.term_columns import RowColumns, StateColumns,
 
 _LIKELY = 16  # terms whose columns may be wanted next
 _COLLINEAR = 1e-9  # a term with less than this share of its variance outside the chosen is refused
+_MOST_JUDGED = 4_000  # rows; of more, every effect that matters is worth its price
 _EXACT = 1e-26  # a share of the variance that is rounding: the criterion stops rewarding it
 
 
@@ -118,6 +122,8 @@ def fit_sparse(
             mean = float((w @ y) / w.sum())
             found.append((score, basis, terms.exponents[[0, *chosen]], _coefficients(columns, chosen, target, mean)))
         best = _better(best, found)
+    if criterion != "holdout" and max_terms is None and len(X) <= _MOST_JUDGED:
+        best = [_or_line(one, X, y, w) for one, y in zip(best, Y.T, strict=True)]
     return _as_fit(best)
 
 
@@ -164,6 +170,13 @@ def _as_fit(best: list[_Found]) -> SparseFit:
 
 def _first(found: _Found) -> float:
     return found[0]
+
+
+def _or_line(found: _Found, X: Floats, y: Floats, w: Floats) -> _Found:
+    """What was selected, or the linear model where that is clearly better."""
+    score, basis, exponents, _ = found
+    line = better_line(evaluate_some(exponents, basis, X), X, y, w)
+    return (score, line.basis, line.terms.exponents, line.coefficients[:, 0]) if line else found
 
 
 def _power_bases(X: Floats, w: Floats, degree: int, center: str) -> list[Basis]:
