@@ -181,7 +181,9 @@ class _Search:
     def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError]) -> None:
         """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
         for kind in kinds:
-            of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
+            of_use = min((model.memory_tokens for model in self.proven), default=math.inf)
+            if not of_use:
+                return
             try:
                 self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
             except (NotProvenError, InputError) as error:
@@ -243,9 +245,9 @@ def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
     return far or isinstance(error, UnboundedError)
 
 
-def _size(model: Model) -> float:
-    """Numbers in the model; a single layer is worth half as many again."""
-    return model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
+def _size(model: Model) -> tuple[int, float]:
+    """Its memory tokens, then its numbers, of which a single layer may have half as many again."""
+    return model.memory_tokens, model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
