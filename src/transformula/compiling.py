@@ -189,7 +189,9 @@ class _Search:
         Each may take a part of the work that is left.
         """
         for kind in kinds:
-            of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
+            of_use = min((model.memory_tokens for model in self.proven), default=math.inf)
+            if not of_use:
+                return
             try:
                 with part_of_the_rest(part):
                     self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
@@ -254,9 +256,9 @@ def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
     return far or isinstance(error, UnboundedError)
 
 
-def _size(model: Model) -> float:
-    """Numbers in the model; a single layer is worth half as many again."""
-    return model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
+def _size(model: Model) -> tuple[int, float]:
+    """Its memory tokens, then its numbers, of which a single layer may have half as many again."""
+    return model.memory_tokens, model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:

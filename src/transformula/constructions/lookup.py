@@ -33,8 +33,6 @@ from transformula.threads import one_thread
 _SHARES = (1.0, 0.6, 0.3)
 #: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
 _EASY = 200.0
-#: The least numbers that a token of a grid takes.
-_NUMBERS = 3
 
 
 def lookup_attempts(
@@ -42,7 +40,7 @@ def lookup_attempts(
 ) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` numbers a model
+    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` tokens a model
     is of no use, and is not built.
     """
     ground = prepared(formula)
@@ -63,7 +61,7 @@ class _Fitter:
 
     def __init__(self, share: float, dtype: str, most: float) -> None:
         self.share, self.dtype, self.fell_short = share, dtype, False
-        self.most_tokens = int(min(MAX_GRID, most / _NUMBERS))
+        self.most_tokens = int(min(MAX_GRID, most))
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
         tasks = [(part, ranges, eps * self.share, self.dtype, self.most_tokens) for part, ranges, eps in parts]
