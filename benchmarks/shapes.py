@@ -35,7 +35,7 @@ SHAPES: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("I.30.5, float32", "asin(lambd/(n*d))", "lambd=1..2, d=2..5, n=1..5", F32),
     ("Weierstrass", " + ".join(f"cos(7**{k}*pi*x)/2**{k}" for k in range(6)), "x=-1..1", {}),
     ("smooth sawtooth", "atan(sin(2*pi*x)/(1.01 + cos(2*pi*x)))", "x=0..4", {}),
-    ("cube root of |x|", "abs(x)**(1/3)", "x=-1..1", {}),
+    ("cube root of abs(x)", "abs(x)**(1/3)", "x=-1..1", {}),
     ("cube root through 0", "cbrt(x)", "x=-1..1", {}),
     ("robot arm", f"sqrt(({_arm('cos')})**2 + ({_arm('sin')})**2)", "t1..t4=0..2*pi, L1..L4=0..1", {}),
     ("Friedman 2", "sqrt(x1**2 + (x2*x3 - 1/(x2*x4))**2)",
