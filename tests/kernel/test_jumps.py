@@ -87,6 +87,11 @@ def test_pieces_that_would_be_too_many_are_counted_first():
         Formula.of(f"exp({long})*mod(x, 1)*(1 - mod(x, 1))", "x=0..150")
 
 
+def test_very_many_jumping_functions_are_refused_at_once():
+    with pytest.raises(FormulaError, match="has 5000 functions that jump: at most 200"):
+        Formula.of(" + ".join(f"sin(x)*floor(x/{k})" for k in range(3, 5003)), "x=0..2")
+
+
 def test_a_value_that_is_undefined_on_the_seam_alone_stays_so():
     """log(sign(x)**2) is 0 on either side of zero, and undefined there."""
     with pytest.raises((FormulaError, tf.errors.NotProvenError), match=r"undefined|not seen|finite"):

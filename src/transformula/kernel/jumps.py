@@ -43,6 +43,8 @@ _T = ex.variable("#t")
 
 def continuous(expr: Expr, box: Mapping[str, Ends]) -> Expr:
     """The same function on the box without floors and signs, or a `FormulaError`."""
+    if (count := sum(node.op in JUMPS for node in walk(expr))) > MAX_JUMPS:
+        raise FormulaError(f"the formula has {count} functions that jump: at most {MAX_JUMPS}")
     while (jump := next((node for node in walk(expr) if node.op in JUMPS), None)) is not None:
         expr = _without(expr, jump, box)
     return expr

@@ -66,7 +66,7 @@ def answered(function: Callable[[Part], Any], parts: Sequence[Part], fits: Calla
 
 def _measured(function: Callable[[Part], Any], most: float, bits: int, part: Part) -> Answer:
     """An answer, with the work it took."""
-    with precision(bits), limited(most) as meter:
+    with precision(bits), limited(most, apart=True) as meter:
         return function(part), float(meter[0])
 
 
