@@ -53,7 +53,7 @@ _HOPELESS = 20.0
 _FAR_OFF = 1000.0
 #: Seconds of work that a search may take if nothing is said about it: for formulas of up to so many variables and
 #: outputs, and at most. A construction may take a part of what is left, so that others can still be tried.
-SECONDS, _SMALL, _MOST_SECONDS = 14.0, 6, 120.0
+SECONDS, _SMALL, _MOST_SECONDS = 30.0, 6, 120.0
 _EACH = 0.8
 _ENDED = "no proof was found with the work that is usual for a formula of this size"
 _BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
@@ -102,8 +102,8 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after a certain amount of work, about ten
-        seconds for up to six variables; a longer limit lets it do more.
+        that says how close it came. Without it, a search ends after a certain amount of work, about half a
+        minute for up to six variables; a longer limit lets it do more.
 
     Returns
     -------

@@ -81,7 +81,10 @@ def checkpoint() -> None:
 
 
 def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Keep so many results, each with the work that it took: it counts again when the result is used again."""
+    """Keep so many results, each with the work that it took: it counts again when the result is used again.
+
+    What it makes of a function forgets them with ``cache_clear``, as `functools.lru_cache` does.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         known: OrderedDict[Any, tuple[R, float]] = OrderedDict()
@@ -100,6 +103,7 @@ def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     known.popitem(last=False)
             return known[key][0]
 
+        result.cache_clear = known.clear  # type: ignore[attr-defined]
         return result
 
     return decorate

@@ -86,6 +86,7 @@ def _with_source(original: Any, old: str, new: str) -> Any:
     plain = original
     for wrapper in ("fget", "func", "__func__", "__wrapped__"):
         plain = getattr(plain, wrapper, plain) if not inspect.isfunction(plain) else plain
+    plain = inspect.unwrap(plain)
     source = textwrap.dedent(inspect.getsource(plain))
     assert source.count(old) == 1, f"{old!r} occurs {source.count(old)} times in {plain.__qualname__}"
     code = compile(source.replace(old, new), f"<fault in {plain.__qualname__}>", "exec",
