@@ -72,6 +72,11 @@ class _Fitter:
             yield table
 
 
+def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
+    """A table for one part, as `lookup_attempts` takes it first."""
+    return _fit(part, ranges, eps, dtype, MAX_GRID)[0]
+
+
 def _fit(
     part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int
 ) -> tuple[FittedPart, bool]:

@@ -38,7 +38,7 @@ _RANK = 1e-10
 SAME = 1e-9
 #: Numbers in V and Q, beyond which only alternating least squares is tried.
 _MOST_UNKNOWNS = 250
-_STARTS, _SWEEPS, _STEPS = 3, 20, 100
+_STARTS, _SWEEPS, _STEPS = 12, 20, 100
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def _polished(tensor: Floats, V: Floats, Q: Floats) -> tuple[Floats, Floats]:
         return np.hstack([(t + t.swapaxes(1, 2))[:, b, c].reshape(rows, -1) / 2 for t in (by_value, by_query)])
 
     start = np.concatenate([V.ravel(), Q.ravel()])
-    return parts(least_squares(miss, start, jac=slope, xtol=1e-14, ftol=1e-6, gtol=1e-15, max_nfev=_STEPS).x)
+    return parts(least_squares(miss, start, jac=slope, xtol=1e-14, ftol=1e-10, gtol=1e-15, max_nfev=_STEPS).x)
 
 
 @dataclass(frozen=True)
