@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
 
-.PHONY: setup demo test lint dist docs bench cases figures clean
+.PHONY: setup demo test lint dist docs bench cases ladder figures clean
 
 setup: $(STAMP)
 
@@ -58,6 +58,11 @@ bench: setup
 
 cases: setup
 	$(BIN)/python benchmarks/cases.py
+	$(MAKE) ladder
+
+# Tokens against tolerance: about 20 minutes; levels that were measured with the same code are kept.
+ladder: setup
+	$(BIN)/python benchmarks/ladder.py
 
 figures: setup
 	$(BIN)/python benchmarks/error_against_tokens.py

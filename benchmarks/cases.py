@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import transformula as tf
+from ladder import MARK
 from transformula.sweeps.attacking import attacked_error
 
 #: Tolerance in float32, relative to the largest |f| on the box.
@@ -102,7 +103,8 @@ def main(names: list[str]) -> None:
             table.add_row(*row)
         console.print(table)
     if not names:
-        PAGE.write_text(page(tables))
+        ladder = PAGE.read_text().partition(MARK)  # the section that ladder.py writes
+        PAGE.write_text(page(tables) + "\n" + "".join(ladder[1:]))
         console.print(f"written to {PAGE}")
 
 

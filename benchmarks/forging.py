@@ -1,10 +1,10 @@
 """Forged folders: models changed in their weights, wires, derivations, evidence, formulas, boxes and claims.
 
-``python benchmarks/forging.py OUT.json [--forgeries 5000]`` goes on where OUT.json ends. About 25 models of every
+``python benchmarks/forging.py OUT.json [--forgeries 5000]`` goes on where OUT.json ends. About 35 models of every
 construction are compiled; each forgery changes a copy in one or two places, recomputes all hashes and the digest, and
 has the kernel verify it in a process of its own (10 s, 1 GB). Many claims are made false on purpose: four fifths of an
 error that the forged weights make at some point. What verifies must be true: the dense blocks, evaluated here from
-the files' arrays, are compared with the formula, evaluated by `truth` from its text. What is counted:
+the files' arrays, are compared with the formula, evaluated by `truth` from its text, or with `prompt_truth`. What is counted:
 
 * *true* and *false*: folders that verify, with a claim that holds or does not; *refused*;
 * *tracebacks*: the check ended in an exception that is no sentence; *slow* (over 10 s) and *big* (over 1 GB).
@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ import mpmath
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
+import prompt_truth
 from campaign import in_child
 from truth import DIGITS, Domain, Truth
 
@@ -69,6 +71,14 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "heads": ("x**4 - y**3", "x=-1..1, y=0..1", {"multi_head": True}),
     "corollary": ("exp(x)", "x=-1..1", {"eps": 0.01, "construction": "polynomial"}),
     "memory": ("memorize", "", {}),
+    "words": ("memorize", "", {"compact": True}),
+    "words32": ("memorize", "", {"compact": True, "dtype": "float32"}),
+    "descent": ("ridge", "", {"pairs": 3, "features": 2, "steps": 4, "penalty": "1/3", "rate": "1/7"}),
+    "ridge": ("ridge", "", {"pairs": 3, "features": 2, "penalty": "1/2", "eps": 0.01}),
+    "ridge32": ("ridge", "", {"pairs": 2, "features": 1, "penalty": "1/3", "eps": 0.1, "dtype": "float32"}),
+    "lasso": ("lasso", "", {"pairs": 3, "features": 2, "steps": 3, "penalty": "1/5"}),
+    "kernel": ("kernel", "", {"pairs": 4, "features": 2, "bandwidth": "1/3"}),
+    "recurrence": ("recurrence", "", {"steps": 4, "a": "5/4", "b": "1/3"}),
 }
 
 
@@ -156,6 +166,8 @@ def dense(folder: Folder, points: Any, kind: Any) -> Any:
             if block["kind"] == "softmax":
                 scores = np.exp(scores - scores.max(axis=2, keepdims=True))
                 pattern = scores / scores.sum(axis=2, keepdims=True)
+            elif block["kind"] == "linear":
+                pattern = scores
             else:
                 pattern = np.where(scores == scores.max(axis=2, keepdims=True), scores, 0)
             found = pattern @ (stream @ value.T)
@@ -170,8 +182,13 @@ def dense(folder: Folder, points: Any, kind: Any) -> Any:
 
 def measured(folder: Folder, seed: int, count: int = 150) -> float:
     """The largest error at some points; infinite if the formula or the weights have no value there."""
-    if folder.body["construction"] == "memorize":
+    if folder.body["construction"] in ("memorize", "compact"):
         points, wanted = folder.body["samples"]["x"], folder.body["samples"]["y"]
+    elif folder.body["construction"] == "in-context":
+        task = folder.body["task"]
+        points = prompt_truth.prompts(task, np.random.default_rng(seed), count // 2)
+        with mpmath.workdps(DIGITS):
+            wanted = [prompt_truth.answers(task, prompt) for prompt in points]
     else:
         domain = Domain(folder.body["box"])
         points = domain.points(np.random.default_rng(seed), count)
@@ -728,14 +745,14 @@ def outline(folder: Folder, rng: random.Random) -> None:
         block = rng.choice(body["blocks"]) if body["blocks"] else {}
         key = rng.choice(("kind", "scale", "heads", "feed_forward"))
         block[key] = {
-            "kind": rng.choice(("hardmax", "softmax", "max")),
+            "kind": rng.choice(("hardmax", "softmax", "linear", "max")),
             "scale": rng.choice((0.5, 2.0, 0.0, -1.0, 1e308, 2)),
             "heads": [{"output": True}] * rng.randrange(4),
             "feed_forward": rng.random() < 0.5,
         }[key]
     elif kind == 5:
         body["construction"] = rng.choice(
-            ("lookup", "circuit", "partition", "polynomial", "corollary", "memorize", "magic")
+            ("lookup", "circuit", "partition", "polynomial", "corollary", "memorize", "compact", "in-context", "magic")
         )
         folder.claim["construction"] = body["construction"]
     elif kind == 6:
@@ -779,6 +796,49 @@ def samples(folder: Folder, rng: random.Random) -> None:
     return None
 
 
+def task(folder: Folder, rng: random.Random) -> None:
+    """Of an in-context model: another number of the algorithm or of its box, alone or with the numbers that hold it."""
+    if "task" not in folder.body:
+        return weight(folder, rng)
+    said = folder.body["task"]
+    key = rng.choice(list(said))
+    if type(said[key]) is int:
+        said[key] += rng.choice((-1, 1, 7))
+    elif key == "algorithm":
+        said[key] = rng.choice(("descent", "ridge", "lasso", "kernel", "recurrence"))
+    else:
+        old = Fraction(said[key])
+        new = rng.choice(
+            (old / 2, old * 2, old * 1000, old / 10**20, old * 10**30, old + Fraction(1, 10**9), Fraction(0))
+        )
+        said[key] = str(new)
+        if rng.random() < 0.5:
+            replaced(folder, old, new)
+    return None
+
+
+def start(folder: Folder, rng: random.Random) -> None:
+    """Of ridge in closed form: another start of the iteration, wherever it stands."""
+    exact = folder.body["exact"].get("embedding")
+    old = Fraction(min(folder.arrays["embedding.values"].tolist()) if exact is None else min(exact, key=Fraction))
+    replaced(
+        folder, old, old * rng.choice((Fraction(1, 2), 2, 10**6, Fraction(1, 10**12), Fraction(10**30), Fraction(9, 8)))
+    )
+
+
+def replaced(folder: Folder, old: Fraction, new: Fraction) -> None:
+    """One number put for another in all matrices, where it is stored and where it is stated."""
+    for name in [n for n in folder.arrays if n.endswith(".values")]:
+        stem, values = name.removesuffix(".values"), folder.arrays[name]
+        stated = folder.body["exact"].get(stem) or [str(Fraction(v)) for v in values.tolist()]
+        for k, text in enumerate(stated):
+            if abs(Fraction(text)) == old:
+                number = new if Fraction(text) > 0 else -new
+                values[k], stated[k] = float(number), str(number)
+        if any(Fraction(v) != Fraction(text) for v, text in zip(values.tolist(), stated, strict=True)):
+            folder.body["exact"][stem] = stated
+
+
 FORGERIES: dict[str, tuple[Forge, ...]] = {
     "weights": (
         weight,
@@ -793,6 +853,7 @@ FORGERIES: dict[str, tuple[Forge, ...]] = {
         token_added,
         samples,
     ),
+    "task": (task, task, start),
     "rationals": (rational, nearby_rational, nearby_rational),
     "wires": (wires, wires, text_in("body"), number_in("body")),
     "derivation": (step, step, sign_claim),
@@ -814,6 +875,7 @@ FORGERIES: dict[str, tuple[Forge, ...]] = {
 }
 SHARES = {
     "weights": 26,
+    "task": 5,
     "rationals": 7,
     "wires": 11,
     "derivation": 9,
@@ -917,7 +979,10 @@ def compile_bases(where: Path, names: list[str]) -> None:
     for name in names:
         formulas, on, options = BASES[name]
         if formulas == "memorize":
-            model = tf.memorize([[0, 0], [0, 1], [1, 0], [1, 1], [0.5, 0.25]], [0, 1, 1, 0, 0.3], eps=1e-3)
+            labels = [0, 1, 1, 0, 1 if options else 0.3]
+            model = tf.memorize([[0, 0], [0, 1], [1, 0], [1, 1], [0.5, 0.25]], labels, eps=1e-3, **options)
+        elif not on:
+            model = tf.in_context(formulas, **options)
         else:
             model = tf.compile(formulas, on=on, **options)
         model.save(where / name)

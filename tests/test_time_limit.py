@@ -10,7 +10,7 @@ from transformula.errors import InputError, NotProvenError
 from transformula.formulas import parse
 from transformula.kernel.boxes import Box
 from transformula.kernel.regions import Region
-from transformula.progress import OutOfTime, deadline
+from transformula.limits import OutOfTime, limited
 from transformula.searching.definedness import find_defined
 from transformula.searching.parts import find_parts
 from transformula.searching.ranges import find_sign_tree, find_tree
@@ -29,7 +29,7 @@ SEARCHES = {
 @pytest.mark.parametrize("name", SEARCHES)
 def test_every_search_ends_in_time(name):
     SEARCHES[name]()
-    with pytest.raises(OutOfTime), deadline(1e-9):
+    with pytest.raises(OutOfTime), limited(1e9, time_limit=1e-9):
         SEARCHES[name]()
     SEARCHES[name]()
 

@@ -20,7 +20,6 @@ from transformula.constructions.options import (
     checked_options,
 )
 from transformula.constructions.registry import COMPACT, MEMORIZE, Construction
-from transformula.constructions.tables.patience import patience
 from transformula.errors import (
     FormulaError,
     InputError,
@@ -42,9 +41,9 @@ from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
+from transformula.limits import OutOfTime, OutOfWork, checkpoint, limited, part_of_the_rest
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
-from transformula.progress import OutOfBudget, OutOfTime, budget, checkpoint, deadline
 from transformula.searching.ground import prepared
 from transformula.threads import one_thread
 
@@ -52,10 +51,11 @@ from transformula.threads import one_thread
 _HOPELESS = 20.0
 #: Bounds this many times too large are not the tables' fault.
 _FAR_OFF = 1000.0
-#: Seconds of processor time that a search may take if nothing is said about it, and what part of that is for
-#: the constructions that are tried when the first could not be proven.
-SECONDS = 120.0
-_FALLBACKS = 0.15
+#: Seconds of work that a search may take if nothing is said about it: for formulas of up to so many variables and
+#: outputs, and at most. A construction may take a part of what is left, so that others can still be tried.
+SECONDS, _SMALL, _MOST_SECONDS = 14.0, 6, 120.0
+_EACH = 0.8
+_ENDED = "no proof was found with the work that is usual for a formula of this size"
 _BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
 #: A single layer may have so many times the numbers of several.
 _ONE_LAYER = 1.5
@@ -102,7 +102,8 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after two minutes of processor time.
+        that says how close it came. Without it, a search ends after a certain amount of work, about ten
+        seconds for up to six variables; a longer limit lets it do more.
 
     Returns
     -------
@@ -130,17 +131,24 @@ def compile(
     search = _Search(parsed)
     check_positive(time_limit, "time_limit")
     try:
-        with deadline(time_limit), budget(time_limit or SECONDS), patience():
+        with limited(max(_usual_seconds(parsed), time_limit or 0.0), time_limit):
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
-            return search.run(options, time_limit or SECONDS)
-    except (OutOfTime, OutOfBudget):
+            return search.run(options)
+    except OutOfTime:
         if search.proven:
             return min(search.proven, key=_size)
-        raise search.refusal(f"the time is up after {time_limit or SECONDS:g} s") from None
+        raise search.refusal(f"the time is up after {time_limit:g} s") from None
+    except OutOfWork:
+        raise search.refusal(_ENDED) from None
     except KeyboardInterrupt:
         raise SearchInterrupted(str(search.refusal("interrupted"))) from None
+
+
+def _usual_seconds(formula: Formula) -> float:
+    """How much work a search may take if nothing is said about it."""
+    return min(SECONDS * max(1.0, max(formula.box.dimension, len(formula.outputs)) / _SMALL), _MOST_SECONDS)
 
 
 def _read(formula: Any, box: Box) -> Formula:
@@ -161,31 +169,36 @@ class _Search:
         self.proven: list[Model] = []
         self.closest: NotProvenError | None = None
 
-    def run(self, options: Options, seconds: float) -> Model:
+    def run(self, options: Options) -> Model:
         """The smallest model of the first round in which one is proven, or the most telling refusal."""
         refusals: list[TransformulaError] = []
-        first, *others = rounds(self.formula, options)
-        self.compete(first, options, refusals)
-        try:
-            with budget(_FALLBACKS * seconds):
-                for competing in others:
-                    if not self.proven:
-                        self.compete(competing, options, refusals)
-        except OutOfBudget:
-            if not refusals:
-                raise
+        *first, last = rounds(self.formula, options)
+        for kinds in first:
+            self.compete(kinds, options, refusals, _EACH)
+            if self.proven:
+                break
+        else:
+            self.compete(last, options, refusals, 1.0)
         if self.proven:
             return min(self.proven, key=_size)
         raise _most_telling(refusals)
 
-    def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError]) -> None:
-        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
+    def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError], part: float) -> None:
+        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``.
+
+        Each may take a part of the work that is left.
+        """
         for kind in kinds:
-            of_use = min((_ONE_LAYER * _size(model) for model in self.proven), default=math.inf)
+            of_use = min((model.memory_tokens for model in self.proven), default=math.inf)
+            if not of_use:
+                return
             try:
-                self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
+                with part_of_the_rest(part):
+                    self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
             except (NotProvenError, InputError) as error:
                 refusals.append(error)
+            except OutOfWork:
+                refusals.append(self.refusal(_ENDED))
 
     def first_proven(self, construction: Construction, options: Options) -> Model:
         """The first attempt of a construction whose proof closes, or the refusal that came closest."""
@@ -243,9 +256,9 @@ def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
     return far or isinstance(error, UnboundedError)
 
 
-def _size(model: Model) -> float:
-    """Numbers in the model; a single layer is worth half as many again."""
-    return model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
+def _size(model: Model) -> tuple[int, float]:
+    """Its memory tokens, then its numbers, of which a single layer may have half as many again."""
+    return model.memory_tokens, model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:

@@ -187,13 +187,18 @@ class TestAuto:
     def test_choice(self, formula, box, eps, construction):
         assert tf.compile(formula, on=box, eps=eps).construction == construction
 
-    def test_the_smaller_of_two_proven_models(self):
+    def test_the_proven_model_with_the_fewest_tokens(self):
         formula, box, eps = "exp(-x1*x2)*sin(3*x1 + x2)", "x1..x2=0..2", 1e-4
         sizes = {
-            name: tf.compile(formula, on=box, eps=eps, construction=name).parameter_count
+            name: tf.compile(formula, on=box, eps=eps, construction=name).memory_tokens
             for name in ("lookup", "circuit")
         }
-        assert tf.compile(formula, on=box, eps=eps).parameter_count == min(sizes.values())
+        assert tf.compile(formula, on=box, eps=eps).memory_tokens == min(sizes.values())
+
+    def test_more_tolerance_takes_no_more_tokens(self):
+        """friedman1 was one layer of 18 tokens at 1e-2, and a circuit of 9 at 1e-4."""
+        case = {"formula": "10*sin(pi*x1*x2)+20*(x3-0.5)**2+10*x4+5*x5", "on": "x1..x5=0..1"}
+        assert tf.compile(**case, rel=1e-2).memory_tokens <= tf.compile(**case, rel=1e-4).memory_tokens <= 9
 
     def test_a_product_too_wide_to_expand_is_a_circuit(self):
         names = [f"x{k}" for k in range(1, 15)]

@@ -5,24 +5,23 @@ import os
 import pytest
 
 import transformula as tf
-from transformula.constructions.tables.patience import AFTER_FAILURE, allowed, patience, spent
+from transformula.constructions.tables.fitting import LATER
 from transformula.constructions.tables.sharing import fit_all
+from transformula.constructions.tables.tasks import PLENTY
 from transformula.errors import NotProvenError
-from transformula.progress import OutOfTime, checkpoint, deadline
+from transformula.kernel.work import spend
+from transformula.limits import OutOfTime, checkpoint, left, limited
 
-MUCH = 2 * AFTER_FAILURE
 
-
-def fit(number):
-    """What a fit may spend, and who makes it; the third fails, the second cannot be made."""
+def fit(number, most):
+    """What a fit may take, and who makes it; the second cannot be made."""
     if number == 1:
         raise NotProvenError("no table")
-    budget = allowed(MUCH)
-    spent(1.0, number == 2)
-    return budget, os.getpid()
+    spend(1e6)
+    return most, os.getpid(), number
 
 
-def endless(number):
+def endless(number, most):
     while True:
         checkpoint()
 
@@ -33,29 +32,39 @@ def lent():
         yield engine
 
 
-def fits(numbers):
-    with patience():
-        return list(fit_all(fit, [(n,) for n in numbers]))
+def fits(numbers, seconds=100.0):
+    """The third fails: what follows is doubtful."""
+    found = []
+    with limited(seconds):
+        for one in fit_all(fit, [(n,) for n in numbers], lambda: any(number == 2 for *_, number in found)):
+            found.append(one)
+        return found, left()
 
 
-def test_after_a_failure_the_budget_is_what_one_process_would_have(lent):
-    found = fits([0, 3, 2, 4, 5, 6])
-    assert [budget for budget, _ in found] == [MUCH, MUCH, MUCH, AFTER_FAILURE, AFTER_FAILURE - 1, AFTER_FAILURE - 2]
-    assert os.getpid() not in {who for _, who in found[:3]} and {who for _, who in found[3:]} == {os.getpid()}
+def test_after_a_failure_the_allowance_is_what_one_process_would_have(lent):
+    found, rest = fits([0, 3, 2, 4, 5], 20.0)
+    assert [most for most, *_ in found[:3]] == [PLENTY] * 3
+    assert [most.growing for most, *_ in found[3:]] == pytest.approx([LATER * 17e6 * 4e3, LATER * 16e6 * 4e3])
+    assert os.getpid() not in {who for _, who, _ in found[:3]} and {who for _, who, _ in found[3:]} == {os.getpid()}
+    assert rest == pytest.approx(15e6), "the work of workers counts"
+
+
+def test_what_took_much_of_what_is_left_is_fitted_here(lent):
+    found, rest = fits([0, 3], 3.0)
+    assert {who for _, who, _ in found} == {os.getpid()} and rest == pytest.approx(1e6)
 
 
 def test_what_cannot_be_made_is_said_in_its_turn(lent):
-    with patience():
-        made = fit_all(fit, [(0,), (1,), (3,)])
-        assert next(made)[0] == MUCH
-        with pytest.raises(NotProvenError, match=r"^no table$"):
-            next(made)
+    made = fit_all(fit, [(0,), (1,), (3,)])
+    assert next(made)[0] == PLENTY
+    with pytest.raises(NotProvenError, match=r"^no table$"):
+        next(made)
 
 
-def test_a_deadline_holds_for_workers_too(lent):
-    with deadline(0.3), pytest.raises(OutOfTime):
+def test_a_time_limit_holds_for_workers_too(lent):
+    with limited(1e9, time_limit=0.3), pytest.raises(OutOfTime):
         list(fit_all(endless, [(0,), (1,), (2,)]))
-    assert len(fits([0, 3])) == 2, "the workers are free again"
+    assert len(fits([0, 3])[0]) == 2, "the workers are free again"
 
 
 @pytest.mark.parametrize("construction", ["lookup", "circuit"])

@@ -1,6 +1,7 @@
 """Compact memories: every label comes out exactly, in few parameters, and nothing else passes."""
 
 import copy
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from support.folders import open_model
 from transformula.constructions import compact
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.check import verify_files
+from transformula.kernel.compact import prove_compact
 from transformula.kernel.files import unpack
+from transformula.kernel.network import read_network
+from transformula.kernel.work import limited
 from transformula.transformers import reference
 
 
@@ -155,3 +159,61 @@ def test_what_it_is_not_for():
         tf.memorize(close, [0, 1, 0], compact=True)
     with pytest.raises(InputError, match="same point in this dtype"):
         tf.memorize([[1.0], [1.0 + 1e-12]], [0, 1], compact=True, dtype="float32")
+
+
+# -- folders that keep a checker busy -----------------------------------------------------------------------------
+
+
+def _with_units(block, slot, count, to=None):
+    """A model of two samples with more hidden units, which read one slot and write to another or nowhere."""
+    data = open_model(tf.memorize([[0.0], [1.0]], [0, 1], compact=True))
+    _add_units(data, block, slot, count, to)
+    return data
+
+
+def _add_units(data, block, slot, count, to=None):
+    slots, prefix = data.body["slots"], f"blocks.{block}.feed_forward."
+    units = data.body["shapes"][prefix + "hidden"][0] + np.arange(count)
+    added = [("hidden", units, np.full(count, slots.index(slot)))]
+    if to is not None:
+        added.append(("output", np.full(count, slots.index(to)), units))
+    for name, rows, cols in added:
+        for part, values in (("rows", rows), ("cols", cols), ("values", np.ones(count))):
+            array = data.arrays[f"{prefix}{name}.{part}"]
+            data.arrays[f"{prefix}{name}.{part}"] = np.append(array, values).astype(array.dtype)
+    for name, axis in (("hidden", 0), ("hidden_bias", 0), ("output", 1)):
+        data.body["shapes"][prefix + name][axis] += count
+
+
+def test_many_samples_of_many_units_do_not_fill_the_memory():
+    data = _with_units(2, "rest", 600)
+    assert verify_files(*data.forged()).verified
+    data.body["samples"] = {"x": [[0], [1]] * 20_000, "y": [[0], [1]] * 20_000}
+    result = verify_files(*data.forged())
+    assert not result.verified and "too many" in result.reasons[0]
+
+
+def test_long_sums_are_counted_as_work_for_few_samples_too():
+    data = _with_units(1, "rest", 100, to="found")
+    _add_units(data, 2, "found", 100)
+    weights, description = unpack(data.forged()[0])
+    with limited() as reading:
+        read_network(weights)
+    with limited() as proving:
+        prove_compact(weights, description.samples)
+    assert proving[0] - reading[0] > 10 * 100 * 100
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_small_folder_of_many_tokens_does_not_fill_the_memory(compact):
+    data = open_model(tf.memorize([[0.0], [1.0]], [0, 1], compact=compact))
+    width = len(data.body["slots"])
+    data.body["tokens"] = tokens = 50_000_000 // width
+    shapes = data.body["shapes"]
+    shapes["memory"][0] = tokens
+    shapes["embedding"][0] = shapes["readout"][1] = tokens * width
+    packed, claim = data.forged()
+    tracemalloc.start()
+    assert "too large" in verify_files(packed, claim).reasons[0]
+    assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    tracemalloc.stop()

@@ -10,9 +10,13 @@ from flint import fmpq
 import transformula as tf
 from support.folders import open_model
 from support.in_context_models import MODELS, RATIONAL, exact_answer, fractions, learner, prompts
+from transformula.constructions.in_context import _written
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
 from transformula.kernel.files import unpack
+from transformula.kernel.in_context import prove_in_context
+from transformula.kernel.in_context_plan import plan_of
+from transformula.kernel.prompts import Task
 from transformula.threads import one_thread
 from transformula.transformers import reference
 
@@ -110,6 +114,47 @@ def test_the_learned_weights_can_be_read_off_the_constant_tokens():
     seen = model.trace(model.formula.rows(x, y, q))
     held = [float(seen.residual("p", token=f"weight {k + 1}")[0]) for k in range(3)]
     assert np.allclose(held, np.linalg.solve(x.T @ x + 10 * np.eye(3), x.T @ y), atol=1e-12)
+
+
+def _random_task(rng):
+    """An algorithm with numbers of very different sizes, and its options."""
+
+    def size():
+        return Fraction(int(rng.choice([1, 3, 7]))) * Fraction(10) ** int(rng.choice([-12, -3, -1, 0, 0, 0, 1, 3, 8]))
+
+    name, x = str(rng.choice(["descent", "ridge", "lasso", "recurrence"])), size()
+    given = {"x": x, "dtype": str(rng.choice(DTYPES))}
+    if name == "recurrence":
+        return name, given | {"steps": int(rng.integers(1, 8)), "a": size(), "b": size()}
+    given |= {"y": size(), "pairs": int(rng.integers(1, 5)), "features": int(rng.integers(1, 4))}
+    if name == "ridge":
+        return name, given | {"penalty": size() * x**2, "eps": 1e300}
+    given |= {"steps": int(rng.integers(1, 6)), "penalty": size() if rng.random() < 0.5 else 0}
+    if rng.random() < 0.5:
+        given["rate"] = size() / x**2
+    return ("ridge" if name == "descent" else name), given
+
+
+def test_random_tasks_at_prompts_that_are_no_floats():
+    """Small and large boxes, rates that diverge, prompts down to underflow: no bound is broken."""
+    rng, proven = np.random.default_rng(0), 0
+    for _ in range(60):
+        name, given = _random_task(rng)
+        try:
+            model = tf.in_context(name, **given)
+        except NotProvenError:
+            continue
+        proven += 1
+        rows = prompts(model, 2, seed=proven)
+        rows = np.concatenate([rows, (rows * 10.0 ** rng.uniform(-25, 0, (len(rows), 1))).astype(rows.dtype)])
+        nudge = 1 + Fraction(2, 5) * Fraction(float(np.finfo(rows.dtype).epsneg))
+        ends = [end.number for end in model.box.upper]
+        exact = [[max(-e, min(e, v * nudge)) for v, e in zip(fractions(r), ends, strict=True)] for r in rows]
+        rounded = np.array([[float(v) for v in row] for row in exact]).astype(rows.dtype)
+        for found, row in zip(reference.run(model.weights, rounded), exact, strict=True):
+            for got, wanted in zip(found, exact_answer(model, row), strict=True):
+                assert abs(Fraction(float(got)) - wanted) <= Fraction(model.certificate.bound), (name, given)
+    assert proven > 40
 
 
 # -- forgeries: every checksum is recomputed -----------------------------------------------------------------
@@ -246,3 +291,13 @@ def test_numbers_beyond_the_format_are_refused():
         tf.in_context("recurrence", steps=200, a=2, dtype="float32")
     with pytest.raises(NotProvenError, match="beyond float64's range"):
         tf.in_context("ridge", pairs=8, features=2, steps=800, rate=2)
+
+
+def test_penalties_that_overflow_a_score_are_refused():
+    """Constant tokens answer with the penalty: the query's score there is infinite, and infinity times 0 no number."""
+    task = Task("ridge", pairs=1, features=1, penalty=3 * fmpq(10) ** 38, x=fmpq(1), y=fmpq(10) ** -38)
+    weights = _written(task, plan_of(task, fmpq(2), 0), "float32")
+    with np.errstate(all="ignore"):
+        assert np.isnan(reference.run(weights, np.array([[1, 1e-38, 1]]))).all()
+    with pytest.raises(NotProvenError, match="beyond float32's range"):
+        prove_in_context(weights, task)

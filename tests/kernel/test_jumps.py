@@ -25,6 +25,7 @@ MEANT = {
     "y + mod(-2*x, 3)*(3 - mod(-2*x, 3))*exp(y)": lambda x, y: y + _mod(-2 * x, 3) * (3 - _mod(-2 * x, 3)) * np.exp(y),
     "sin(pi*mod(x, 1)) - y": lambda x, y: np.sin(np.pi * _mod(x)) - y,
     "x*sign(x) + y*heaviside(y)": lambda x, y: np.abs(x) + np.maximum(y, 0),
+    "sign(0*exp(x) + x)*(0*exp(x) + x)": lambda x, y: np.abs(x),
     "sign(sin(x))*sin(x)": lambda x, y: np.abs(np.sin(x)),
     "abs(x*y - round(x*y))": lambda x, y: np.abs(x * y - np.floor(x * y + 0.5)),
     "abs(x - 2*y - floor(1/2 + x - 2*y))": lambda x, y: np.abs(x - 2 * y - np.floor(x - 2 * y + 0.5)),
@@ -84,6 +85,11 @@ def test_pieces_that_would_be_too_many_are_counted_first():
     long = " + ".join(f"sin({k}*mod(x, 1))**2" for k in range(1, 100))
     with pytest.raises(FormulaError, match=r"too long with 1\d\d jumps"):
         Formula.of(f"exp({long})*mod(x, 1)*(1 - mod(x, 1))", "x=0..150")
+
+
+def test_very_many_jumping_functions_are_refused_at_once():
+    with pytest.raises(FormulaError, match="has 5000 functions that jump: at most 200"):
+        Formula.of(" + ".join(f"sin(x)*floor(x/{k})" for k in range(3, 5003)), "x=0..2")
 
 
 def test_a_value_that_is_undefined_on_the_seam_alone_stays_so():

@@ -74,3 +74,33 @@ def test_too_much_work_is_refused_with_helpers_and_without():
     for helpers in (honest, lambda function, parts: None):
         with helped(helpers), limited(35.0), pytest.raises(RefutedError, match="too much work"):
             in_parts(rows, PARTS)
+
+
+def test_helpers_together_do_not_do_much_more_than_is_allowed():
+    """Without helpers the second part is one too many; all hundred at once would keep many workers busy."""
+    done = []
+
+    def long(part):
+        for _ in range(9):
+            spend(100.0)
+            done.append(part)
+        return np.full((1, 3), float(part[0]))
+
+    def helpers(function, parts):
+        return [_or_none(function, part) for part in parts]
+
+    with helped(helpers), limited(1000.0), pytest.raises(RefutedError, match="too much work"):
+        in_parts(long, PARTS[:1] * 100)
+    assert 100.0 * len(done) <= 5000
+    done.clear()
+    with helped(helpers), limited(1e5):
+        in_parts(long, PARTS)
+    assert len(done) == 9 * len(PARTS)
+
+
+def _or_none(function, part):
+    try:
+        with limited():
+            return function(part)
+    except RefutedError:
+        return None

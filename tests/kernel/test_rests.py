@@ -44,7 +44,11 @@ def test_values_and_derivatives_are_those_of_the_quotient(name):
             wanted = mpmath.taylor(quotient, mpmath.mpf(x), 3)
             for found, real in zip(_coefficients(name, arb(x), 4), wanted, strict=True):
                 assert found.overlaps(arb(mpmath.nstr(real, 25), 1e-18)) and found.rad() < 1e-9, (name, x)
-            wide = _coefficients(name, arb(x).union(arb(zero)), 4)
+            try:
+                wide = _coefficients(name, arb(x).union(arb(zero)), 4)
+            except SingularError:  # too wide, close to the end of a domain
+                assert name == "atanh_rest1"
+                continue
             assert all(w.contains(arb(mpmath.nstr(real, 25))) or w.overlaps(arb(mpmath.nstr(real, 25), 1e-18))
                        for w, real in zip(wide, wanted, strict=True)), (name, x)  # fmt: skip
             low, high = find(name).ends(*sorted((fmpq(zero), fmpq(*float(x).as_integer_ratio()))))

@@ -9,7 +9,7 @@ import forging
 from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
-BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc"]
+BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32", "lasso"]
 COUNT = 120
 
 
@@ -50,7 +50,7 @@ def _contents(folder):
     return files["model.safetensors"], files["model.json"].decode(), files["evidence.json"].decode()
 
 
-@pytest.mark.parametrize("name", ["sine", "product"])
+@pytest.mark.parametrize("name", ["sine", "product", "ridge32"])
 def test_a_false_claim_is_seen_and_refused(bases, name):
     folder = bases[name].copy()
     wrong = forging.measured(folder, 0)

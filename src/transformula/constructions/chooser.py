@@ -26,7 +26,7 @@ from transformula.kernel.weights import Weights
 from transformula.rewriting.additive import decompose
 from transformula.rewriting.derivation import extended_formula
 from transformula.searching.finder import Finder
-from transformula.searching.ground import prepared
+from transformula.searching.ground import check_length, prepared
 
 #: Tolerance of the approximating constructions where none is given.
 DEFAULT_EPS = 1e-6
@@ -74,7 +74,7 @@ def _check_approximation(formula: Formula, options: Options) -> float:
     if options.multi_head:
         raise InputError("multi_head belongs to the polynomial construction")
     _check_floats(formula.box, options.dtype)
-    prepared(formula)  # refuses a formula that is not defined on its box
+    check_length(prepared(formula))  # which refuses a formula that is not defined on its box
     return options.eps or DEFAULT_EPS
 
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,10 +28,10 @@ from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
-from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit, fit_table
 from transformula.constructions.tables.ready import ready_square
 from transformula.constructions.tables.sharing import fit_all
-from transformula.errors import NotProvenError
+from transformula.errors import NotProvenError, UnboundedError
 from transformula.formulas.numeric import evaluate_accurately
 from transformula.kernel import circuits as stored
 from transformula.kernel.balls import enclose
@@ -40,6 +40,7 @@ from transformula.kernel.cells import Cells, SquareCells
 from transformula.kernel.expression import Expr
 from transformula.kernel.flow import ErrorFlow, Fuzz
 from transformula.kernel.pairs import Floats
+from transformula.limits import remembered
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.domains import domain_ends
@@ -377,8 +378,12 @@ def _fit_tables(
         wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
     hopeless = {key for key, (_, _, goal, _) in wanted.items() if key in failed and goal <= failed[key].goal}
     known = {key: failed[key].table for key in hopeless}
+    for function, ends, _, shift in wanted.values():
+        if function != SQUARE:
+            _with_room(function, ends, shift)  # refuses what cannot be fitted before anything is
     todo = {key: (*want, dtype) for key, want in wanted.items() if key not in hopeless}
-    for (key, want), (table, reached) in zip(todo.items(), fit_all(_fit, list(todo.values()), _fit_once), strict=True):
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once)
+    for (key, want), (table, reached) in zip(todo.items(), found, strict=True):
         known[key] = table
         if not reached:
             failed[key] = _Failure(want[2], table)
@@ -417,16 +422,27 @@ def _share(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) -> tuple[NodeTable, bool]:
+def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
+    """The range of a table: with room for errors where the function's domain goes on."""
+    (low, high), (first, last) = ends, domain_ends(function)
+    least = 1e-7 * (high - low)
+    room = max(2 * shift, least)
+    low = low if first is not None and low - room < first else low - room
+    high = high if last is not None and high + room > last else high + room
+    if not np.isfinite(evaluate_accurately(function, ["u"], [np.array([low, high])])).all():
+        kind = UnboundedError if room == least else NotProvenError  # with less to spare it is no better
+        raise kind(f"{function} is not defined with room for errors, on u = {low:.4g}..{high:.6g}", place=str(function))
+    return low, high
+
+
+def _fit(
+    function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
+) -> tuple[NodeTable, bool]:
     """A table, and whether it meets the goal."""
-    low, high = ends
     if function == SQUARE:  # all have one range, margins included
         ready = ready_square(goal, dtype)
         return NodeTable(ready.slopes, ready.offsets, ready.values), True
-    least, most = domain_ends(function)
-    room = max(2 * shift, 1e-7 * (high - low))
-    low = low if least is not None and low - room < least else low - room
-    high = high if most is not None and high + room > most else high + room
+    low, high = _with_room(function, ends, shift)
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
     try:
@@ -439,6 +455,7 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
                 dtype,
                 linear=False,
                 max_tokens=_MAX_TOKENS,
+                most=most,
             )
     except CannotFit as failure:
         if failure.best is not None:
@@ -451,4 +468,4 @@ def _fit(function: Expr, ends: Interval, goal: float, shift: float, dtype: str) 
     return NodeTable(table.slopes, table.offsets, table.values), True
 
 
-_fit_once = lru_cache(maxsize=64)(_fit)
+_fit_once = remembered(64)(_fit)

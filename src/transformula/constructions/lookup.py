@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
-from transformula.constructions.tables.fitting import CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit, fit_table
 from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
 from transformula.constructions.tables.sharing import fit_all
 from transformula.constructions.tables.table import Table
@@ -33,8 +33,6 @@ from transformula.threads import one_thread
 _SHARES = (1.0, 0.6, 0.3)
 #: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
 _EASY = 200.0
-#: The least numbers that a token of a grid takes.
-_NUMBERS = 3
 
 
 def lookup_attempts(
@@ -42,7 +40,7 @@ def lookup_attempts(
 ) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` numbers a model
+    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` tokens a model
     is of no use, and is not built.
     """
     ground = prepared(formula)
@@ -63,11 +61,11 @@ class _Fitter:
 
     def __init__(self, share: float, dtype: str, most: float) -> None:
         self.share, self.dtype, self.fell_short = share, dtype, False
-        self.most_tokens = int(min(MAX_GRID, most / _NUMBERS))
+        self.most_tokens = int(min(MAX_GRID, most))
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
         tasks = [(part, ranges, eps * self.share, self.dtype, self.most_tokens) for part, ranges, eps in parts]
-        for table, fell_short in fit_all(_fit, tasks):
+        for table, fell_short in fit_all(_fit, tasks, lambda: self.fell_short):
             self.fell_short |= fell_short
             yield table
 
@@ -78,7 +76,7 @@ def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtyp
 
 
 def _fit(
-    part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int
+    part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int, most: Allowance
 ) -> tuple[FittedPart, bool]:
     """A table for a part, and whether it fell short."""
     names = [f"u{k + 1}" for k in range(len(ranges))]
@@ -88,7 +86,7 @@ def _fit(
     try:
         with one_thread():
             if len(ranges) == 1:
-                return _from_table(_fit_one(part, names, ranges[0], eps, dtype)), fell_short
+                return _from_table(_fit_one(part, names, ranges[0], eps, dtype, most)), fell_short
             return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short
     except CannotFit as failure:
         if most_tokens < MAX_GRID:
@@ -105,8 +103,10 @@ def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, floa
     return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
 
 
-def _fit_one(part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str) -> Table:
-    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype)
+def _fit_one(
+    part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str, most: Allowance
+) -> Table:
+    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype, most=most)
 
 
 def _from_table(table: Table) -> FittedPart:

@@ -17,7 +17,7 @@ from transformula.kernel.weights import DTYPES
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may ask for beside formula and box; ``most`` numbers are all that is still of use in a model."""
+    """What the user may ask for beside formula and box; ``most`` tokens are all that is still of use in a model."""
 
     eps: float | None = None
     construction: Construction | None = None

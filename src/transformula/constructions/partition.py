@@ -25,7 +25,7 @@ from transformula.constructions.registry import PARTITION
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.boxes import Formula
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared
 

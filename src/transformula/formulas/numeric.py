@@ -17,6 +17,7 @@ from transformula.formulas.many_points import at_many
 from transformula.kernel.balls import Operations, enclose, integer_power, precision
 from transformula.kernel.expression import Expr, variables_of, walk
 from transformula.kernel.functions import function_of
+from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
 
@@ -61,10 +62,11 @@ def evaluate(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) 
     >>> evaluate(parse("x**2 + y"), ["x", "y"], [np.array([1.0, 2]), np.array([0.0, 1])])
     array([1., 5.])
     """
+    spend(len(nodes := list(walk(expr))) * (2 + 0.01 * np.size(arguments[0])))
     known: dict[Expr, Any] = {}
     inputs = dict(zip(variables, arguments, strict=True))
     with np.errstate(all="ignore"):
-        for node in walk(expr):
+        for node in nodes:
             known[node] = _apply(node, [known[a] for a in node.args], inputs)
         shape = np.shape(arguments[0])
         return np.broadcast_to(np.asarray(known[expr], dtype=np.float64), shape).copy()
@@ -110,6 +112,7 @@ def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequenc
         return evaluate(expr, variables, arguments)
     with precision(128):
         steps = _steps(expr, variables)
+        spend(len(steps) * flat[0].size)
         values = [_at(steps, point) for point in zip(*(f.tolist() for f in flat), strict=True)]
     result = np.array(values).reshape(shape)
     lost = np.isnan(result)

@@ -53,14 +53,13 @@ class Prompts:
     def words(self) -> str:
         """The algorithm in a few words."""
         task = self.task
+        loss = f"ridge regression, penalty {task.penalty}" if task.penalty != 0 else "least squares"
         said = {
-            "descent": f"{task.steps} gradient step{'s'[: task.steps != 1]} on ridge regression, "
-            f"penalty {task.penalty}, rate {task.rate}",
+            "descent": f"{_many(task.steps, 'gradient step')} on {loss}, rate {task.rate}",
             "ridge": f"ridge regression in closed form, penalty {task.penalty}",
-            "lasso": f"{task.steps} step{'s'[: task.steps != 1]} of ISTA on the lasso, penalty {task.penalty}, "
-            f"rate {task.rate}",
-            "kernel": f"kernel regression with weights exp(q.x/{task.bandwidth})",
-            "recurrence": f"x -> a*x + b, {task.steps} time{'s'[: task.steps != 1]}",
+            "lasso": f"{_many(task.steps, 'ISTA step')} on the lasso, penalty {task.penalty}, rate {task.rate}",
+            "kernel": f"kernel regression with weights exp(q.x/h), h = {task.bandwidth}",
+            "recurrence": f"x -> a*x + b, {_many(task.steps, 'time')}",
         }
         return said[task.algorithm]
 
@@ -70,7 +69,7 @@ class Prompts:
         task = self.task
         if task.algorithm == "recurrence":
             return f"|a| <= {task.a}, |b| <= {task.b}, |x| <= {task.x}"
-        shape = f"{task.pairs} pair{'s'[: task.pairs != 1]} with {task.features} feature{'s'[: task.features != 1]}"
+        shape = f"{_many(task.pairs, 'pair')} with {_many(task.features, 'feature')}"
         return f"{shape} and a query, |x| <= {task.x}, |y| <= {task.y}"
 
     @property
@@ -128,6 +127,10 @@ class Prompts:
 
     def __str__(self) -> str:
         return f"{self.words}, {self.where}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s'[: count != 1]}"
 
 
 def _float(value: Any) -> float:

@@ -38,6 +38,9 @@ from transformula.kernel.weights import Weights
 from transformula.kernel.wires import ONE, Form, HeadTable
 from transformula.kernel.work import spend
 
+#: Numbers that are held at once, of all wires at all samples: 160 MB.
+MAX_NUMBERS = 20_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -63,13 +66,16 @@ def prove_compact(weights: Weights, samples: Mapping[str, Any]) -> Proof:
     form = FORMATS[weights.dtype]
     if not np.array_equal(x.astype(weights.dtype).astype(np.float64), x):
         raise RefutedError(f"a sample is not a number of {weights.dtype}")
-    check_memory(weights)
     network = read_network(weights)
+    check_memory(weights)
     layers = [block.feed_forward for block in weights.blocks if block.feed_forward is not None]
     constants = weights.memory.values[weights.memory.rows == 0]
     whole = [constants, *(m.values for layer in layers for m in vars(layer).values() if m.exact is None)]
     if network.positions != 1 or len(whole) != 1 + 4 * len(layers) or not all(map(_whole, whole)):
         raise RefutedError("a compact model has one data token, and whole numbers in it and its feed-forward layers")
+    axes = max((len(wire.arguments) for wire in network.wires), default=0)
+    if len(x) * (x.shape[1] + len(network.wires) + 2 * axes) > MAX_NUMBERS:
+        raise RefutedError("the samples are too many for so many wires")
     points = _Points(form, [Known(column, arb(0)) for column in x.T], len(x))
     for wire in network.wires:
         if wire.table is None:
@@ -106,7 +112,7 @@ class _Points:
 
     def size(self, form: Form) -> arb:
         """The sizes of a form's terms at the sample where they add up to most, or more."""
-        spend(self.count * len(form.terms) * 0.01)
+        spend(len(form.terms) * (8 + 0.01 * self.count))
         total = arb(0)
         for wire, term in form.terms.items():
             total += arb(term.size) * arb(float(np.abs(self._of(wire).values).max()))

@@ -182,7 +182,7 @@ def _ridge(sizes: _Sizes, start: fmpq, rounds: int) -> tuple[arb, arb]:
     answer = sizes.b * ((s + t + keys * r) * root * sizes.x / least + r)
     rounded = (sizes.b_off + sizes.matrix_off * w) / least * root * sizes.x + root * sizes.shift(task.x) * w
     size = m * norm + r
-    check_size(form, 4 * sizes.y * arb(2) ** rounds)
+    check_size(form, 4 * (sizes.y * arb(2) ** rounds + root * column * size))  # constant tokens answer with penalties
     read = sizes.layer(task.features, task.pairs * root * sizes.x * size, 1, sizes.y, arb(0))
     read += sizes.tokens * task.features * lost * (1 + sizes.y)
     return approximation, answer + rounded + read + 2 * approximation

@@ -43,6 +43,8 @@ _T = ex.variable("#t")
 
 def continuous(expr: Expr, box: Mapping[str, Ends]) -> Expr:
     """The same function on the box without floors and signs, or a `FormulaError`."""
+    if (count := sum(node.op in JUMPS for node in walk(expr))) > MAX_JUMPS:
+        raise FormulaError(f"the formula has {count} functions that jump: at most {MAX_JUMPS}")
     while (jump := next((node for node in walk(expr) if node.op in JUMPS), None)) is not None:
         expr = _without(expr, jump, box)
     return expr
@@ -53,6 +55,7 @@ def _without(expr: Expr, jump: Expr, box: Mapping[str, Ends]) -> Expr:
     above: dict[Expr, bool] = {}
     for node in walk(expr):
         above[node] = node == jump or any(above[a] for a in node.args)
+    spend(5 * len(above))
     refusal = FormulaError("")
     for node, others in ((n, k) for n, holds in above.items() if holds for k in _left_out(n, above)):
         try:
@@ -131,7 +134,7 @@ def _shorter(expr: Expr, rest: tuple[Expr, ...]) -> Expr:
 
     def shorter(node: Expr, args: list[Expr]) -> Expr:
         for r in rest if node.op == "add" else ():
-            while r in args and ex.neg(r) in args:
+            while r != ex.neg(r) and r in args and ex.neg(r) in args:  # 0*r is its own negative
                 args.remove(r)
                 args.remove(ex.neg(r))
         return ex.rebuild(node.op, args) if args else ex.number(0) if node.op == "add" else node

@@ -51,8 +51,9 @@ class Memory(NamedTuple):
 def prove_memorize(weights: Weights, samples: Mapping[str, Any]) -> Proof:
     """Prove what the weights give at every sample."""
     x, y = read_samples(weights, samples)
+    memory = read_memory(weights)  # refuses what is too large
     check_memory(weights)
-    return prove_memory(read_memory(weights), FORMATS[weights.dtype], x, y)
+    return prove_memory(memory, FORMATS[weights.dtype], x, y)
 
 
 def read_samples(weights: Weights, samples: Mapping[str, Any]) -> tuple[Floats, Floats]:

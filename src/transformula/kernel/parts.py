@@ -27,6 +27,9 @@ Part = tuple[Any, ...]
 Answer = tuple[Any, float]
 Helpers = Callable[[Callable[[Part], Answer], Sequence[Part]], Sequence[Any]]
 
+#: How much all helpers together may do, of what is left: a part that takes more than its share is computed here.
+_SHARES = 4.0
+
 _helpers: ContextVar[Helpers | None] = ContextVar("helpers", default=None)
 
 
@@ -50,7 +53,7 @@ def answered(function: Callable[[Part], Any], parts: Sequence[Part], fits: Calla
     helpers = _helpers.get()
     answers: Sequence[Any] = [None] * len(parts)
     if helpers is not None and len(parts) > 1:
-        given = helpers(partial(_measured, function, left(), ctx.prec), parts)
+        given = helpers(partial(_measured, function, _SHARES * left() / len(parts), ctx.prec), parts)
         answers = given if isinstance(given, list) and len(given) == len(parts) else answers
     found = []
     for part, answer in zip(parts, answers, strict=True):
@@ -63,7 +66,7 @@ def answered(function: Callable[[Part], Any], parts: Sequence[Part], fits: Calla
 
 def _measured(function: Callable[[Part], Any], most: float, bits: int, part: Part) -> Answer:
     """An answer, with the work it took."""
-    with precision(bits), limited(most) as meter:
+    with precision(bits), limited(most, apart=True) as meter:
         return function(part), float(meter[0])
 
 

@@ -2,35 +2,98 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
-from transformula.kernel.expression import Expr, walk
+from flint import fmpq
+
+from transformula.errors import FormulaError
+from transformula.kernel import expression as ex
+from transformula.kernel.balls import to_fraction
+from transformula.kernel.expression import Expr, substitute, walk
 from transformula.kernel.functions import find
+from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
 from transformula.rewriting.additive import as_affine
+
+_RATIONAL = ("number", "variable", "add", "mul", "div", "pow")
 
 
 def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
     """Ends beyond which a function of u is undefined, as far as sqrt, log, asin.. of affine u tell.
+
+    So do roots and logarithms of a quadratic that is positive between two rational zeros only.
 
     Examples
     --------
     >>> from transformula.kernel.parsing import parse
     >>> domain_ends(parse("sqrt(2*u - 1) + u")), domain_ends(parse("acos(u)"))
     ((Fraction(1, 2), None), (Fraction(-1, 1), Fraction(1, 1)))
+    >>> domain_ends(parse("sqrt(u*(1 - u))")), domain_ends(parse("sqrt(4 - u**2)"))
+    ((Fraction(0, 1), Fraction(1, 1)), (Fraction(-2, 1), Fraction(2, 1)))
     """
     low: Fraction | None = None
     high: Fraction | None = None
     for node in walk(function):
         for least, most in _domain(node):
-            inside = as_affine(node.args[0], ("u",))
-            if inside is None or not inside.form[0] or inside.constant.number is None:
-                continue
-            slope, shift = inside.form[0], inside.constant.number
-            ends = [None if end is None else (end - shift) / slope for end in (least, most)]
-            below, above = ends if slope > 0 else ends[::-1]
+            below, above = _inverse(node.args[0], least, most)
             low = below if low is None else low if below is None else max(low, below)
             high = above if high is None else high if above is None else min(high, above)
     return low, high
+
+
+def _inverse(inside: Expr, least: Fraction | None, most: Fraction | None) -> tuple[Fraction | None, Fraction | None]:
+    """Between which u an expression stays between ends, if that is easily told."""
+    affine = as_affine(inside, ("u",))
+    if affine is None:
+        return _between_zeros(inside) if least == 0 and most is None else (None, None)
+    if not affine.form[0] or affine.constant.number is None:
+        return None, None
+    slope, shift = affine.form[0], affine.constant.number
+    ends = [None if end is None else (end - shift) / slope for end in (least, most)]
+    return (ends[0], ends[1]) if slope > 0 else (ends[1], ends[0])
+
+
+def _between_zeros(quadratic: Expr) -> tuple[Fraction | None, Fraction | None]:
+    zeros = _zeros(quadratic)
+    return (None, None) if zeros is None else zeros[1:]
+
+
+def _zeros(quadratic: Expr) -> tuple[Fraction, Fraction, Fraction] | None:
+    """a, r and s of a(u − r)(s − u) with a > 0 and r < s."""
+    if any(node.op not in _RATIONAL for node in walk(quadratic)):
+        return None
+    try:
+        found = as_polynomial(quadratic, ("u",)).terms()
+        terms = {degree: to_fraction(c) for (degree,), c in found.items() if isinstance(c, fmpq)}
+    except (NotPolynomialError, FormulaError):
+        return None
+    a, b, c = (terms.get(k, Fraction(0)) for k in (2, 1, 0))
+    inside = b * b - 4 * a * c
+    if max(terms, default=0) != 2 or a >= 0 or inside <= 0:
+        return None
+    root = Fraction(math.isqrt(inside.numerator), math.isqrt(inside.denominator))
+    return (-a, (-b + root) / (2 * a), (-b - root) / (2 * a)) if root * root == inside else None
+
+
+def factored(function: Expr) -> Expr:
+    """A function of u with such quadratics under its roots and logarithms written as products.
+
+    Ranges of a product are tight at its zeros, and the same function is written in one way wherever it comes from.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> str(factored(parse("sqrt(1 - (u - 1)**2)"))), str(factored(parse("sqrt((2 - u)*u)")))
+    ('sqrt(u*(-u + 2))', 'sqrt(u*(-u + 2))')
+    """
+    written: dict[Expr, Expr] = {}
+    for node in walk(function):
+        zeros = _zeros(node.args[0]) if (Fraction(0), None) in _domain(node) else None
+        if zeros is not None:
+            (a, low, high), u = zeros, ex.variable("u")
+            above, below = ex.add(u, ex.number(-low)), ex.add(ex.neg(u), ex.number(high))
+            written[node.args[0]] = ex.mul(ex.number(a), above, below)
+    return substitute(function, written)
 
 
 def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:

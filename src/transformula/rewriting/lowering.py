@@ -41,7 +41,7 @@ from transformula.rewriting.additive import (
     without_cancelled,
 )
 from transformula.rewriting.circuits import Circuit
-from transformula.rewriting.domains import domain_ends
+from transformula.rewriting.domains import domain_ends, factored
 from transformula.rewriting.factors import distributed, factors_of
 from transformula.rewriting.guides import Guide
 from transformula.rewriting.squares import as_squares, radicand, root_of
@@ -95,7 +95,10 @@ class _Lowering:
             inner = ex.add(*(ex.mul(c, ex.variable(self.circuit.variables[k])) for k, c in terms))
             argument = Linear(terms, ex.number(0), inner)
             function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
-            return self._square(argument) if function in _SQUARES else self._table(function, argument)
+            if function in _SQUARES:
+                return self._square(argument)
+            ends = set(domain_ends(function)) - {None, Fraction(0)}  # from 0 a form is measured as it is
+            return self._looked_up(function, argument) if ends else self._table(function, argument)
         length = self._length_in(expr)
         if length is not None:
             return length
@@ -241,7 +244,7 @@ class _Lowering:
             [(ex.number(sign), argument), (ex.number(1), shift)],
             ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
         )
-        moved = substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))})
+        moved = factored(substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))}))
         return combined(
             [(ex.number(1), self._table(moved, self.relu(distance)))],
             substitute(function, {ARGUMENT: argument.meaning}),

@@ -6,7 +6,6 @@ They are the kernel's own bounds on pieces that are searched for here; the kerne
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 from flint import arb
@@ -20,6 +19,7 @@ from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.pairs import Pair, length, plus, squared, times
 from transformula.kernel.ranges import each_once
 from transformula.kernel.regions import Region
+from transformula.limits import remembered
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.wires import Linear
@@ -51,7 +51,7 @@ class BoxRanges:
         return self.search.range(expr, self.region, self.known)
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def function_cells(function: Expr, low: float, high: float) -> FunctionCells:
     """Values and slopes of a function of u on an interval."""
     high = high if high > low else math.nextafter(low, math.inf)

@@ -19,7 +19,7 @@ from transformula.kernel.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.printing import short_text
 from transformula.kernel.ranges import open_nodes, place_text
 from transformula.kernel.regions import Region, halfway
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 
 #: Parts that are looked at before giving up, and for each box that might be suggested.
 _MAX_PARTS = 20_000

@@ -22,7 +22,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.printing import to_text
 from transformula.kernel.regions import Region
 from transformula.kernel.tables import Table
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint, left
 from transformula.searching import cells, grids, partition, tables
 from transformula.searching.box_ranges import inside_domain
 from transformula.searching.definedness import find_defined
@@ -54,8 +54,6 @@ class Finder(Evidence):
     target : a bound of a grid that will do where no tight one is found.
     """
 
-    most_work = math.inf
-
     def __init__(
         self,
         wires: WireSearch | None = None,
@@ -66,6 +64,7 @@ class Finder(Evidence):
         target: float | None = None,
     ) -> None:
         super().__init__({})
+        self.most_work = left()
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}

@@ -24,7 +24,8 @@ from transformula.kernel.modelling import model_of
 from transformula.kernel.models import TINY, Floats, boxes_of
 from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.tables import Table
-from transformula.progress import checkpoint, report
+from transformula.limits import checkpoint
+from transformula.progress import report
 
 Mask = NDArray[np.bool_]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from transformula.errors import NotProvenError, RefutedError
@@ -14,8 +13,9 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.expression import Expr, walk
 from transformula.kernel.facts import Facts
 from transformula.kernel.node_signs import NodeSigns
-from transformula.kernel.printing import to_text
+from transformula.kernel.printing import short_text, to_text
 from transformula.kernel.ranges import open_nodes
+from transformula.limits import remembered
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import Sign, extended_formula, signs_of
 from transformula.searching.definedness import find_defined
@@ -78,7 +78,7 @@ class Prepared:
     tried: dict[str, list[int] | None]
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def prepared(formula: Formula) -> Prepared:
     """Make a formula ready.
 
@@ -100,12 +100,28 @@ def prepared(formula: Formula) -> Prepared:
     return Prepared(extended, written, steps, search.found, search.known, search.tried)
 
 
-def proven_signs(candidates: Iterable[Sign], ground: Prepared) -> dict[str, list[int]]:
-    """Trees of the signs that can be proven, by text, those of the formula itself first."""
+def _known(ground: Prepared) -> _Search:
+    """A search that knows the signs of the formula."""
     search = _Search(ground.extended, ground.tried)
     for text, tree in ground.signs.items():
         search.add_sign(parsed(text, search.region.names), tree)
         search.found[text] = tree
+    return search
+
+
+def check_length(ground: Prepared) -> None:
+    """Refuse a formula whose normal form is too long before any table is solved: no circuit can be compared with it."""
+    search = _known(ground)
+    for expr in ground.extended.outputs:
+        try:
+            search.algebra.of(expr)
+        except RefutedError as error:
+            raise NotProvenError(f"{short_text(expr):.80} cannot be compared with any circuit: {error}") from None
+
+
+def proven_signs(candidates: Iterable[Sign], ground: Prepared) -> dict[str, list[int]]:
+    """Trees of the signs that can be proven, by text, those of the formula itself first."""
+    search = _known(ground)
     for sign in candidates:
         search.try_sign(sign.expr)
     return search.found

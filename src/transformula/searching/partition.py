@@ -18,7 +18,7 @@ from transformula.kernel.modelling import enclose_ranges
 from transformula.kernel.models import Floats
 from transformula.kernel.partition import BITS, ORDER, far_of, used_cells
 from transformula.kernel.tables import Table
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 from transformula.searching.grids import cut_boxes, trees_of
 
 #: Rounds of cutting cells whose range is not enclosed tightly enough, and cells that one round may cut.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.regions import halfway
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 
 Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]

@@ -23,7 +23,7 @@ from transformula.kernel.ranges import (
     undecided,
 )
 from transformula.kernel.regions import Region
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 from transformula.searching.definedness import find_bounded
 
 

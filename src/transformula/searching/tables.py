@@ -20,7 +20,7 @@ from transformula.kernel.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.models import Floats
 from transformula.kernel.slopes import SlopePieces
 from transformula.kernel.tables import Piece, Table, TablePieces
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 
 #: Pieces are cut until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.08

@@ -13,33 +13,42 @@ convex, so M is small but not certified minimal.  A jump of f cannot be fitted i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-from transformula.constructions.tables.descent import Fresh, Problem, State
-from transformula.constructions.tables.patience import allowed, spent
+from transformula.constructions.tables.descent import FLOPS, Fresh, Problem, State
 from transformula.constructions.tables.placement import Scores, split, starts, without, worst_tokens
 from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
-from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, CannotFit, Task, prepare
+from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, PLENTY, Allowance, CannotFit, Task, prepare
+from transformula.limits import left
 
-__all__ = ["THOROUGH", "CannotFit", "Effort", "fit_table"]
+__all__ = ["THOROUGH", "Allowance", "CannotFit", "Effort", "allowance", "fit_table"]
 
 WARM = 3  # warm starts tried for a size
 ALWAYS_COLD = 5  # up to this size all starts are tried; above, mostly grown ones, which do better
 COLD_RATIO = 1.4  # growth of the size after which all starts are tried again
 CHAIN = 16  # a table of M tokens grows by at most 1 + M / CHAIN tokens at once
 MAX_SHRINK = 60  # removing tokens from larger tables costs tens of seconds
+MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
 LIGHT_RATIO = 1.2  # growth of the size in the last resort
 OVERTIME = 1.6  # factor on the budget while the goal is close
+SINGULAR = 0.35  # factor where f has a singular place: there light growth does as well
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
 USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
+LEAST = 5e8  # floating-point operations of a fit, however little is left
+FIRST, LATER = (
+    0.4,
+    0.1,
+)  # what part of a search's rest a table may grow by: after one that was not found all is doubtful
+SHRINKING = 0.4  # and what part of it may be used to shrink it
 SCREENED = 32  # starts that are tried together
 
 
@@ -57,7 +66,7 @@ class Effort:
 
 
 THOROUGH = Effort(per_size=5e9, growing=3e10, total=5e10, quick_steps=20, finalists=10)
-LIGHT = Effort(quick_steps=0, finalists=2, long_steps=3, lawson_rounds=3, growing=2e10)
+LIGHT = Effort(quick_steps=0, finalists=2, long_steps=3, lawson_rounds=3, growing=4e9)
 
 
 def fit_table(
@@ -71,6 +80,7 @@ def fit_table(
     linear: bool = True,
     effort: Effort | None = None,
     max_tokens: int = 400,
+    most: Allowance = PLENTY,
 ) -> Table:
     """Find a small table with ``|T - f| + rounding <= eps`` on [lower, upper].
 
@@ -91,6 +101,8 @@ def fit_table(
         Budgets of the search.
     max_tokens : int
         Largest size tried.
+    most : Allowance
+        Arithmetic after which the search gives up growing, in each of its two ways, and shrinking.
 
     Returns
     -------
@@ -108,14 +120,24 @@ def fit_table(
     """
     effort = effort or Effort()
     with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
-        return _fitted(prepare(f, lower, upper, eps, dtype, singular, linear), effort, max_tokens)
+        task = prepare(f, lower, upper, eps, dtype, singular, linear)
+        task.most = most
+        return _fitted(task, effort, max_tokens)
+
+
+def allowance(doubtful: bool) -> Allowance:
+    """What the next table may take of what is left to the search; infinite where that is plenty."""
+    growing, shrinking = (part * left() * FLOPS for part in (LATER if doubtful else FIRST, SHRINKING))
+    return Allowance(
+        max(growing, LEAST) if growing < Effort.growing else math.inf,
+        shrinking if shrinking < Effort.total else math.inf,
+    )
 
 
 def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
     found = _grow(task, effort, max_tokens)
     if found is None and not task.stuck:
         found = _grow(task, LIGHT, max_tokens)
-    spent(task.work, found is None)
     if found is None and task.closest is not None:
         task.finish(task.closest)
     if found is None and task.best is not None and task.best.total_error <= task.eps:
@@ -142,8 +164,10 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
-    budget = allowed(effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing)
-    budget += task.work
+    wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
+    if task.leaves.singular and not light:
+        wanted *= SINGULAR
+    budget = task.work + min(wanted, task.most.growing)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         warm = [] if light else _grown(task, parent, size)
         cold = not warm or size <= ALWAYS_COLD or size >= COLD_RATIO * max(task.searched)
@@ -183,10 +207,11 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     known, less a token, and from the cold starts if it has not seen them yet.
     """
     budget = max(effort.total, task.work + effort.total - effort.growing)
+    budget = min(budget, task.work + task.most.shrinking)
     while 1 < table.size <= MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        warm, cold = _pruned(task, state, size), size not in task.searched
+        warm, cold = _pruned(task, state, size), size not in task.searched and size <= MAX_COLD
         smaller, _, small_state = _attempt(task, effort, size, warm, cold)
         if smaller is not None and small_state is not None:
             table, state, failed = smaller, small_state, min(failed, size - 1)

@@ -24,8 +24,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.tables.descent import LEAST_WEIGHT, Fresh, Problem, State
-from transformula.constructions.tables.patience import allowed, spent
+from transformula.constructions.tables.descent import FLOPS, LEAST_WEIGHT, Fresh, Problem, State
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import improve, solve_values
@@ -37,7 +36,7 @@ from transformula.constructions.tables.table import (
     to_dtype,
 )
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint, left
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -50,6 +49,7 @@ CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the sco
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
 UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
+LEAST, PART = 5e8, 0.4  # at least, and at most as a part of what is left to the search
 AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
 MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
 
@@ -118,7 +118,6 @@ def fit_grid(
         with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
             axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
             grid, enough = _search(f, axes, eps, dtype, max_tokens)
-        spent(sum(axis.work for axis in axes), not enough)
         if enough:
             return grid
         best = grid if best is None or grid.total_error < best.total_error else best
@@ -217,7 +216,8 @@ class _Axis:
     @property
     def budget(self) -> float:
         """What may be spent on this axis: less where sampling met a jump or noise."""
-        return allowed(AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK)
+        wanted = AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK
+        return min(wanted, max(LEAST, PART * left() * FLOPS))
 
     def stalled(self, size: int) -> bool:
         """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""

@@ -1,57 +1,63 @@
 """Tables do not depend on each other, so workers that somebody has lent fit them at the same time.
 
-There each is fitted as if nothing had failed before. Until the first failure that is so here too; what comes after it
-has a budget in common (`patience`) and is fitted here, in order. So the tables are the same with workers and without.
+There each is fitted as if there were plenty of work left. Where that is not so when its turn comes, it is fitted here,
+with what it may take then. So the tables, and what they count for, are the same with workers and without.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from transformula.constructions.tables.patience import go_on, patience, unspoilt
+from transformula.constructions.tables.fitting import allowance
+from transformula.constructions.tables.tasks import PLENTY
 from transformula.errors import TransformulaError
-from transformula.progress import OutOfTime, checkpoint, deadline, report, seconds_left
+from transformula.kernel.work import counted, spend
+from transformula.limits import OutOfTime, checkpoint, left, limited, time_left
+from transformula.progress import report
 from transformula.scaling.proofs import ahead
 
 Fitted = TypeVar("Fitted")
 
+#: What took no more than this part of what is left has met no limit, wherever it was fitted.
+_LITTLE = 0.25
+
 
 def fit_all(
-    fit: Callable[..., Fitted], tasks: Sequence[tuple[Any, ...]], again: Callable[..., Fitted] | None = None
+    fit: Callable[..., Fitted],
+    tasks: Sequence[tuple[Any, ...]],
+    doubtful: Callable[[], bool] = lambda: False,
+    again: Callable[..., Fitted] | None = None,
 ) -> Iterator[Fitted]:
-    """What ``fit``, a function of a module, makes of each task, in order; ``again`` is the same with a memory."""
-    found: dict[int, tuple[Fitted, list[float]]] = {}
-    if len(tasks) > 1 and unspoilt():
-        for index, answer in ahead(partial(_elsewhere, fit), _given(tasks, found)):
+    """What ``fit``, a function of a module, makes of each task and an `Allowance`, in order.
+
+    ``doubtful`` tells whether something has failed by then, ``again`` is the same as ``fit`` with a memory.
+    """
+    found: dict[int, tuple[Fitted, float]] = {}
+    if len(tasks) > 1 and allowance(doubtful()) == PLENTY:
+        for index, answer in ahead(partial(_elsewhere, fit), ((time_left(), task) for task in tasks)):
             checkpoint()
             if answer is not None:
                 found[index] = answer
             report("solving", len(found), len(tasks) - len(found))
     for index, task in enumerate(tasks):
-        if index in found and unspoilt():
-            table, left = found[index]
-            go_on(left)
-            yield table
+        most = allowance(doubtful())
+        if index in found and most == PLENTY and found[index][1] <= _LITTLE * left():
+            spend(found[index][1])
+            yield found[index][0]
         else:
             report("solving", index, len(tasks) - index)
-            yield (again or fit)(*task)
-
-
-def _given(tasks: Sequence[tuple[Any, ...]], found: dict[int, tuple[Any, list[float]]]) -> Iterator[Any]:
-    """The tasks with the time that is left for them, until one has failed."""
-    for task in tasks:
-        if any(left for _, left in found.values()):
-            return
-        yield seconds_left(), task
+            yield (again or fit)(*task, most)
 
 
 def _elsewhere(fit: Callable[..., Fitted], given: tuple[float | None, tuple[Any, ...]]) -> Any:
-    """The table, and what is left of the budget after it; None for what is to be tried, or said, by whoever asked."""
+    """The table, and the work it took; None for what is to be tried, or said, by whoever asked."""
     seconds, task = given
     try:
-        with deadline(seconds), patience() as left:
-            return fit(*task), left
+        with limited(math.inf, seconds):
+            before = counted()
+            return fit(*task, PLENTY), counted() - before
     except (TransformulaError, OutOfTime):
         return None

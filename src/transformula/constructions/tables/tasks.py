@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from transformula.constructions.tables.table import (
     rounding_profile,
     to_dtype,
 )
-from transformula.progress import checkpoint
+from transformula.limits import checkpoint
 
 APPROXIMATION_SHARE = 0.7  # of eps, for the measured approximation error
 TOTAL_SHARE = 0.9  # of eps, for approximation plus rounding: what is left is for the proof
@@ -47,9 +47,19 @@ class CannotFit(ValueError):
         self.best_error: float = np.inf if best is None else best.total_error
 
 
+class Allowance(NamedTuple):
+    """How much arithmetic a fit may take."""
+
+    growing: float
+    shrinking: float
+
+
+PLENTY = Allowance(np.inf, np.inf)
+
+
 @dataclass
 class Task:
-    """What is to be fitted, the arithmetic spent so far, the best table and the closest state of a failure."""
+    """What is to be fitted, the arithmetic spent so far and the most allowed, the best table, the closest failure."""
 
     f: Function
     eps: float
@@ -58,6 +68,7 @@ class Task:
     leaves: Leaves
     half: float
     work: float = 0.0
+    most: Allowance = PLENTY
     best: Table | None = None
     closest: State | None = None
     spoiled: int = 0  # sizes in a row that failed though they came close enough
@@ -172,7 +183,8 @@ def prepare(
 
     def checked(x: Array) -> Array:
         with np.errstate(all="ignore"):
-            values = np.broadcast_to(np.asarray(f(x), dtype=np.float64), x.shape)
+            inside = np.clip(x, lower, upper)  # rounded, a sample may lie beyond the end of a domain
+            values = np.broadcast_to(np.asarray(f(inside), dtype=np.float64), x.shape)
         if not np.isfinite(values).all():
             bad = float(x[~np.isfinite(values)][0])
             raise CannotFit(f"f is not finite at x = {bad!r}: narrow the interval", None)

@@ -1,0 +1,61 @@
+"""What is hopeless is given up soon, by counting what is done and not by the clock."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from transformula.constructions.tables import fitting, grids
+from transformula.constructions.tables.descent import FLOPS
+from transformula.constructions.tables.fitting import LATER, LEAST, SHRINKING, Allowance, allowance
+from transformula.constructions.tables.tasks import MAX_SPOILED, PLENTY, CannotFit
+from transformula.kernel.work import spend
+from transformula.limits import left, limited
+from transformula.threads import one_thread
+
+
+def test_a_table_that_was_not_found_limits_those_that_follow():
+    assert allowance(doubtful=False) == allowance(doubtful=True) == PLENTY
+    with limited(20.0):
+        assert allowance(doubtful=False) == PLENTY
+        assert allowance(doubtful=True).growing == pytest.approx(LATER * 20e6 * FLOPS)
+        spend(19.99e6)
+        assert allowance(doubtful=False).growing == LEAST
+        assert allowance(doubtful=False).shrinking == pytest.approx(SHRINKING * 0.01e6 * FLOPS)
+
+
+def test_a_fit_gives_up_when_its_allowance_is_used_up():
+    def work(most):
+        with limited(100.0):
+            with contextlib.suppress(CannotFit), one_thread():
+                fitting.fit_table(np.sqrt, 0.0, 1.0, 1e-9, most=most)
+            return 100e6 - left()
+
+    assert work(Allowance(LEAST, 0.0)) < 0.5 * work(Allowance(6 * LEAST, 0.0))
+
+
+def test_tables_that_only_rounding_spoils_stop_growing(monkeypatch):
+    sizes, attempt = [], fitting._attempt
+
+    def counted(task, effort, size, *others):
+        sizes.append(size)
+        return attempt(task, effort, size, *others)
+
+    monkeypatch.setattr(fitting, "_attempt", counted)
+    with pytest.raises(CannotFit) as error:
+        fitting.fit_table(np.exp, 0.0, 1.0, 4e-7, "float32")
+    assert error.value.best_error < 4e-6  # rounding, of a table that fits
+    assert len(sizes) <= MAX_SPOILED + 4
+
+
+def test_an_axis_that_gains_nothing_more_is_left(monkeypatch):
+    sizes, fit = [], grids._Axis._fit
+
+    def counted(axis, size, eps):
+        sizes.append(size)
+        fit(axis, size, eps)
+
+    monkeypatch.setattr(grids._Axis, "_fit", counted)
+    with pytest.raises(CannotFit):
+        grids.fit_grid(lambda x, y: np.sign(x - 0.3) + 0 * y, (0.0, 0.0), (1.0, 1.0), 1e-3, "float32")
+    assert max(sizes) <= 20
