@@ -48,10 +48,15 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "distillation": _distillation,
         "sine-sum": _sine_sum,
         "in-context": _in_context,
+        "compact-memory": _compact_memory,
         "linear-attention": _linear_attention,
         "prune": _prune,
         "coupling-rank": _coupling_rank,
     }[name](report)
+
+
+def _compact_memory(report):
+    assert all(exact and small < plain for _, small, _, _, exact, plain in report.facts["rows"][1:])
 
 
 def _linear_attention(report):

@@ -72,7 +72,7 @@ class _Fitter:
 
 def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
     """A table for one part, as `lookup_attempts` takes it first."""
-    return _fit(part, ranges, eps, dtype, MAX_GRID)[0]
+    return next(_Fitter(1.0, dtype, math.inf)([(part, tuple(ranges), eps)]))
 
 
 def _fit(

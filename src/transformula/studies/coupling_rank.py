@@ -22,7 +22,7 @@ from transformula.studies.report import Report, Run, Table, new_figure
 #: Name → coupling of times in [0, 1], and the power p of its singular values, None where they fall faster than any.
 COUPLINGS: dict[str, tuple[Any, int | None]] = {
     "kink, −4|t − s|": (lambda t, s: -4 * np.abs(t - s), 2),
-    "smooth once, 8|t − s|³": (lambda t, s: 8 * np.abs(t - s) ** 3, 4),
+    "smooth twice, 8|t − s|³": (lambda t, s: 8 * np.abs(t - s) ** 3, 4),
     "analytic, 4/(1 + 25(t − s)²)": (lambda t, s: 4 / (1 + 25 * (t - s) ** 2), None),
 }
 
