@@ -69,7 +69,7 @@ def study(run: Run) -> Report:
             "With noise the fitted map is generic, and takes as many heads as a token has numbers. Told the number of "
             "heads, it is cut to them after the fit; Adam fits no more numbers than these from the start.",
             f"Between the two largest sizes time grows like (features)^{slope:.1f}, with rows in proportion to "
-            "features; the theory's bound for least squares is 3.",
+            "features; the arithmetic of least squares grows with the third power.",
         ],
         {"rows": rows, "growth": growth, "slope": slope},
         _figure(curves, exact, growth),
