@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
     from transformula.learning import (
+        LinearAttentionRegressor,
         OneLayerTransformerRegressor,
         PolynomialTransformerClassifier,
         PolynomialTransformerRegressor,
@@ -45,6 +46,7 @@ _HOME = {
     "Box": "transformula.kernel.boxes",
     "Formula": "transformula.kernel.boxes",
     "Model": "transformula.model",
+    "LinearAttentionRegressor": "transformula.learning",
     "OneLayerTransformerRegressor": "transformula.learning",
     "PolynomialTransformerClassifier": "transformula.learning",
     "PolynomialTransformerRegressor": "transformula.learning",
@@ -55,6 +57,7 @@ __all__ = [
     "Box",
     "Comparison",
     "Formula",
+    "LinearAttentionRegressor",
     "Model",
     "OneLayerTransformerRegressor",
     "PolynomialTransformerClassifier",

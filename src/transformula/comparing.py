@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformula.compiling import compile
 from transformula.constructions.chooser import DEFAULT_EPS
 from transformula.constructions.registry import CIRCUIT, LOOKUP, PARTITION, POLYNOMIAL, Construction
-from transformula.errors import InputError, NotProvenError
+from transformula.errors import InputError, NotProvenError, TransformulaError
 
 #: What is tried: a construction, and whether its blocks may have several heads.
-_TRIED: tuple[tuple[Construction, bool], ...] = (
+TRIED: tuple[tuple[Construction, bool], ...] = (
     (POLYNOMIAL, False),
     (POLYNOMIAL, True),
     (LOOKUP, False),
@@ -93,22 +93,33 @@ def compare(
     >>> found.smallest.name
     'polynomial'
     """
+    found = list(entries(formula, on, eps, rel, dtype))
+    mistakes = [error for _, error in found if isinstance(error, InputError)]
+    if len(mistakes) == len(found):
+        raise mistakes[-1]
+    text = formula if isinstance(formula, str) else "; ".join(map(str, formula))
+    return Comparison(str(text), str(on), dtype, tuple(entry for entry, _ in found))
+
+
+def entries(
+    formula: str | Sequence[str],
+    on: Any,
+    eps: float | None = None,
+    rel: float | None = None,
+    dtype: str = "float64",
+    time_limit: float | None = None,
+) -> Iterator[tuple[Entry, TransformulaError | None]]:
+    """Each construction as soon as it is done, with the error that refused it; ``time_limit`` is for each of them."""
     wanted = DEFAULT_EPS if eps is None and rel is None else eps
-    entries, mistakes = [], []
-    for construction, multi_head in _TRIED:
+    for construction, multi_head in TRIED:
         name = construction.name + (", several heads" if multi_head else "")
         start = time.perf_counter()
         try:
-            model = compile(formula, on, wanted, construction.name, dtype, multi_head, rel=rel)
+            model = compile(formula, on, wanted, construction.name, dtype, multi_head, rel=rel, time_limit=time_limit)
         except (NotProvenError, InputError) as error:
-            mistakes += [error] if isinstance(error, InputError) else []
-            entries.append(Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)))
+            yield Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)), error
             continue
         # an approximating polynomial is a construction of its own, though asked for by the same name
         name = model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
-        entries.append(Entry(name, construction.title, time.perf_counter() - start, *sizes))
-    if len(mistakes) == len(entries):
-        raise mistakes[-1]
-    text = formula if isinstance(formula, str) else "; ".join(map(str, formula))
-    return Comparison(str(text), str(on), dtype, tuple(entries))
+        yield Entry(name, construction.title, time.perf_counter() - start, *sizes), None

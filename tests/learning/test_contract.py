@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from transformula.learning import (
+    LinearAttentionRegressor,
     OneLayerTransformerRegressor,
     PolynomialTransformerClassifier,
     PolynomialTransformerRegressor,
@@ -25,6 +26,7 @@ ESTIMATORS = [
     PolynomialTransformerClassifier(),
     PolynomialTransformerClassifier(solver="adam", epochs=40),
     OneLayerTransformerRegressor(),
+    LinearAttentionRegressor(),
 ]
 
 

@@ -48,7 +48,39 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "distillation": _distillation,
         "sine-sum": _sine_sum,
         "in-context": _in_context,
+        "compact-memory": _compact_memory,
+        "linear-attention": _linear_attention,
+        "prune": _prune,
+        "coupling-rank": _coupling_rank,
     }[name](report)
+
+
+def _compact_memory(report):
+    assert all(exact and small < plain for _, small, _, _, exact, plain in report.facts["rows"][1:])
+
+
+def _linear_attention(report):
+    exact = [row for row in report.facts["rows"] if row[:2] == ["least squares", 0.0]]
+    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _ in exact)
+    noisy = [row[4] for row in report.facts["rows"] if row[1] > 0 and row[0] == "least squares"]
+    assert all(1e-3 < error < 0.1 for error in noisy)
+
+
+def _prune(report):
+    for rows in (report.facts["sparse"], report.facts["low_rank"]):
+        bounds = [row[3] for row in rows]
+        assert bounds == sorted(bounds, reverse=True) and bounds[-1] < 1e-5
+        assert [row[2] for row in rows] == sorted(row[2] for row in rows)
+    whole, *fewer = report.facts["tokens"]
+    assert whole[2] <= 2e-6 and all(solved <= kept for _, _, kept, solved in fewer)
+
+
+def _coupling_rank(report):
+    for rows in report.facts["rows"].values():
+        assert all(measured <= bound for _, _, bound, measured in rows)
+        assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
+    powers = [float(measured.removeprefix("m^-")) for _, _, measured in report.facts["slopes"]]
+    assert 1.3 < powers[0] < 2 < powers[1] and powers[1] > 3
 
 
 def _in_context(report):

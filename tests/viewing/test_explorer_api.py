@@ -148,6 +148,21 @@ def test_a_comparison_streams_points(server):
     assert all(p["tokens"] > 0 and p["error"] > 0 for p in seen)
 
 
+def test_all_constructions_stream_as_rows(server):
+    """One row for each construction, proven or refused, and the worker is free again when the reader leaves."""
+    body = {"formula": "x*y", "box": "x=0..1, y=0..1", "eps": 0.05}
+    with server.client.stream("POST", "/api/constructions", json=body) as stream:
+        events = list(parse_events(stream.iter_lines()))
+    rows = {event["name"]: event for event in events if event["event"] == "entry"}
+    assert events[-1]["event"] == "done" and len(rows) == 5
+    assert rows["polynomial"]["layers"] == 2 and rows["circuit"]["memory_tokens"] == 3
+    assert all(row["bound"] <= 0.05 and row["parameters"] > 0 for row in rows.values() if row["refusal"] is None)
+    harder = {"formula": "exp(x)*y*z", "box": "x=0..1, y=0..1, z=0..1", "eps": 1e-3}
+    with server.client.stream("POST", "/api/constructions", json=harder) as stream:
+        next(parse_events(stream.iter_lines()))
+    wait_until(lambda: server.explorer.compilers.admitted == 0, "the work has ended")
+
+
 def test_several_users_do_not_block_each_other(server, model):
     """Everybody compiles and draws at once, while somebody's long job runs."""
     with server.client.stream("POST", "/api/compile", json=SLOW) as slow:

@@ -159,6 +159,17 @@ def test_it_fits_a_phone(visit, scheme):
     assert page.evaluate(too_wide) == [0, []]
 
 
+def test_all_constructions_fill_a_table(visit):
+    page = visit({"formula": "x*y", "on": "x=0..1, y=0..1", "eps": "0.05"})
+    page.click("#constructions")
+    page.wait_for_function("() => document.getElementById('constructions-status').textContent === 'Done.'")
+    rows = page.locator("#constructions-table tbody tr")
+    assert rows.count() == 5
+    assert rows.nth(0).locator("td").all_text_contents()[:3] == ["polynomial", "2", "1"]
+    page.fill("#formula", "x*y + 1")
+    assert page.get_attribute("#constructions-title", "data-earlier") == "earlier formula"
+
+
 def test_it_can_be_used_without_a_mouse(visit):
     page = visit(CURVE)
     drawn(page)

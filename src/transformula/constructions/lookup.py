@@ -70,6 +70,11 @@ class _Fitter:
             yield table
 
 
+def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
+    """A table for one part, as `lookup_attempts` takes it first."""
+    return next(_Fitter(1.0, dtype, math.inf)([(part, tuple(ranges), eps)]))
+
+
 def _fit(
     part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int, most: Allowance
 ) -> tuple[FittedPart, bool]:

@@ -9,16 +9,19 @@ from transformula.optional import require
 
 if TYPE_CHECKING:
     from transformula.learning.classifier import PolynomialTransformerClassifier
+    from transformula.learning.linear_attention_regressor import LinearAttentionRegressor
     from transformula.learning.one_layer_regressor import OneLayerTransformerRegressor
     from transformula.learning.regressor import PolynomialTransformerRegressor
 
 _HOME = {  # module, and the packages it needs
+    "LinearAttentionRegressor": ("linear_attention_regressor", ("sklearn",)),
     "OneLayerTransformerRegressor": ("one_layer_regressor", ("sklearn", "torch")),
     "PolynomialTransformerClassifier": ("classifier", ("sklearn",)),
     "PolynomialTransformerRegressor": ("regressor", ("sklearn",)),
 }
 
 __all__ = [
+    "LinearAttentionRegressor",
     "OneLayerTransformerRegressor",
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",

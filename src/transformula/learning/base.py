@@ -13,6 +13,7 @@ from transformula.formulas.boxes import box_of
 from transformula.kernel.boxes import Box
 from transformula.learning.columns import variable_names
 from transformula.learning.fitted import Fitted
+from transformula.learning.linear_attention import AttentionFit
 from transformula.learning.rows import Floats, Range, refuse_dask
 from transformula.learning.writing import Writer, Written, range_box, transformer_of, write
 from transformula.model import Model
@@ -32,10 +33,15 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
+def spread_of(deviation: Floats, mean: Floats) -> Floats:
+    """Standard deviations, with something positive in place of zero."""
+    return np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
+
+
 class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
     """Everything that follows from a fitted polynomial of the inputs."""
 
-    fitted_: Fitted
+    fitted_: Fitted | AttentionFit
     range_: Range
     target_spread_: Floats
 
@@ -56,6 +62,11 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         return self.fitted_.predict(X)
+
+    def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
+        self.range_ = inputs
+        mean = np.average(Y, axis=0, weights=weight)
+        self.target_spread_ = spread_of(np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight)), mean)
 
     def _names(self) -> list[str]:
         return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))

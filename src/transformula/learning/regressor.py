@@ -9,7 +9,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from transformula.learning.base import PolynomialEstimator, seed_of
+from transformula.learning.base import PolynomialEstimator, seed_of, spread_of
 from transformula.learning.fitted import Fitted
 from transformula.learning.options import check_init, check_options, fit_by_gradient
 from transformula.learning.rows import Floats, Range, Rows, regression_rows
@@ -227,7 +227,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         fit = fit_parts(parts, self.solver, self._settings(), survey, split)
         self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
         self.range_ = survey.range
-        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        self.target_spread_ = spread_of(survey.targets.deviation, survey.targets.mean)
         self.solver_, self.degree_, self.fitted_ = fit.solver, fit.fitted.degree, fit.fitted
         return fit
 
@@ -262,7 +262,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
             self._state = self._state + self._state.of(X, Y, w)
         survey = self._state.survey
         self.range_ = survey.range
-        self.target_spread_ = _spread(survey.targets.deviation, survey.targets.mean)
+        self.target_spread_ = spread_of(survey.targets.deviation, survey.targets.mean)
         found, _ = solve_exact(self._state.gram, survey.sample.rows(), self.ridge)
         self.solver_, self.degree_, self.history_ = "exact", self.degree, None
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
@@ -271,11 +271,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     def _forget_stream(self) -> None:
         if hasattr(self, "_state"):
             del self._state
-
-    def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
-        self.range_ = inputs
-        mean = np.average(Y, axis=0, weights=weight)
-        self.target_spread_ = _spread(np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight)), mean)
 
     def _settings(self) -> Settings:
         return Settings(
@@ -293,8 +288,3 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         """How many numbers the fitted polynomial consists of."""
         check_is_fitted(self)
         return self.fitted_.n_terms
-
-
-def _spread(deviation: Floats, mean: Floats) -> Floats:
-    """Standard deviations, with something positive in place of zero."""
-    return np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))

@@ -73,7 +73,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class _Spectrum:
+class Spectrum:
     """D, and for the rows that judge: sqrt(w) Z S V, sqrt(w) times the centred targets, w."""
 
     values: Floats
@@ -137,7 +137,7 @@ def leave_one_out_of_few(table: Table) -> Choice:
     return _least(growths, table, spread, lambda scales: _dual(table, scales))
 
 
-def _least(growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], _Spectrum]) -> Choice:
+def _least(growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], Spectrum]) -> Choice:
     ridges = np.array(RIDGES)
     best, found = np.inf, Choice(Penalty(1.0), np.full(len(table.X), np.inf))
     for growth in growths:
@@ -150,7 +150,7 @@ def _least(growths: tuple[float, ...], table: Table, spread: Floats, spectrum: C
     return found
 
 
-def _primal(judges: Table, scales: Floats, gram: Gram) -> _Spectrum:
+def _primal(judges: Table, scales: Floats, gram: Gram) -> Spectrum:
     mean, centred, along = gram.centred()
     values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
     rotation = vectors / scales[:, None]
@@ -159,10 +159,10 @@ def _primal(judges: Table, scales: Floats, gram: Gram) -> _Spectrum:
     features = evaluate_terms(judges.terms, judges.basis, judges.X[some])[1:].T - mean
     root = np.sqrt(w)[:, None]
     targets = root * (judges.Y[some] - gram.mean)
-    return _Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
+    return Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
 
 
-def _dual(table: Table, scales: Floats) -> _Spectrum:
+def _dual(table: Table, scales: Floats) -> Spectrum:
     w, total = table.weight, float(table.weight.sum())
     root = np.sqrt(w)[:, None]
     features = evaluate_terms(table.terms, table.basis, table.X)[1:].T  # small: fewer rows than terms
@@ -171,7 +171,7 @@ def _dual(table: Table, scales: Floats) -> _Spectrum:
     values = np.maximum(values, 0.0)
     targets = root * (table.Y - table.offset())
     size = np.sqrt(values)
-    return _Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+    return Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
 
 
 def _few(judges: Table, gram: Gram, spread: Floats) -> Choice:

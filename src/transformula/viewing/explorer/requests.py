@@ -26,12 +26,17 @@ class Problem(_Asked):
     box: Annotated[str, Field(max_length=4_000)]
 
 
-class CompileRequest(Problem):
-    """What `transformula.compile` needs."""
+class ConstructionsRequest(Problem):
+    """What the table of all constructions needs."""
 
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    construction: Choice = "auto"
     dtype: Literal["float64", "float32"] = "float64"
+
+
+class CompileRequest(ConstructionsRequest):
+    """What `transformula.compile` needs."""
+
+    construction: Choice = "auto"
 
 
 class CompareRequest(Problem):

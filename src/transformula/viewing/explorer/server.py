@@ -30,6 +30,7 @@ from transformula.viewing.explorer.requests import (
     AttentionRequest,
     CompareRequest,
     CompileRequest,
+    ConstructionsRequest,
     Problem,
     SliceRequest,
     first_complaint,
@@ -133,11 +134,11 @@ class Explorer:
                 else:
                     yield _event(frame.body)
 
-    async def compare(self, asked: CompareRequest) -> AsyncGenerator[str, None]:
-        """Events of a comparison; one worker is kept free of them."""
+    async def compare(self, kind: str, asked: Problem) -> AsyncGenerator[str, None]:
+        """Events of a comparison of either kind; one worker is kept free of them."""
         if self._comparisons >= max(1, self.limits.compile_workers - 1):
             raise BusyError
-        task = {"task": "compare", "seconds": self.limits.compile_seconds, **asked.model_dump()}
+        task = {"task": kind, "seconds": self.limits.compile_seconds, **asked.model_dump()}
         self._comparisons += 1
         try:
             async with aclosing(self.compilers.run(task, self.limits.compile_seconds)) as frames:
@@ -220,7 +221,12 @@ def _add_work(app: FastAPI, explorer: Explorer) -> None:
     @app.post("/api/compare")
     async def compare(asked: CompareRequest) -> Response:
         _answered(await explorer.check(asked))
-        return await _stream(explorer.compare(asked))
+        return await _stream(explorer.compare("compare", asked))
+
+    @app.post("/api/constructions")
+    async def constructions(asked: ConstructionsRequest) -> Response:
+        _answered(await explorer.check(asked))
+        return await _stream(explorer.compare("constructions", asked))
 
 
 def _add_models(app: FastAPI, explorer: Explorer) -> None:

@@ -9,8 +9,10 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from transformula.comparing import TRIED, entries
 from transformula.compiling import compile
 from transformula.constructions.registry import CIRCUIT_FAMILY
 from transformula.errors import FormulaError, TransformulaError
@@ -180,6 +182,16 @@ def compare_task(task: Frame, send: Send) -> None:
     send(Frame({"event": "done"}))
 
 
+def constructions_task(task: Frame, send: Send) -> None:
+    """Every construction for the formula; each is sent as soon as it is done."""
+    body = task.body
+    formula = read_problem(body["formula"], body["box"])
+    share = body["seconds"] / (len(TRIED) + 1)
+    for entry, _ in entries(formula.texts, formula.box, body["eps"], dtype=body["dtype"], time_limit=share):
+        send(Frame({"event": "entry", **asdict(entry)}))
+    send(Frame({"event": "done"}))
+
+
 def onnx_task(task: Frame, send: Send) -> None:
     """The model as an ONNX file."""
     import tempfile
@@ -198,5 +210,6 @@ _TASKS: dict[str, Callable[[Frame, Send], None]] = {
     "slice": slice_task,
     "attention": attention_task,
     "compare": compare_task,
+    "constructions": constructions_task,
     "onnx": onnx_task,
 }

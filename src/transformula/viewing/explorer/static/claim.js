@@ -28,6 +28,10 @@ export function markStale() {
   const other = session.compared ? difference({ ...asked(), ...ANY }, { ...session.compared, ...ANY }) : "";
   $("compare-card").classList.toggle("stale", other !== "");
   label($("compare-title"), other);
+  const any = { construction: ANY.construction };
+  const tried = session.tried ? difference({ ...asked(), ...any }, { ...session.tried, ...any }) : "";
+  $("constructions-card").classList.toggle("stale", tried !== "");
+  label($("constructions-title"), tried);
 }
 
 function label(title, changed) {

@@ -4,6 +4,7 @@ import { get, Refused, stream } from "/static/api.js";
 import { pretty } from "/static/charts.js";
 import { markStale, refused, setState, showClaim } from "/static/claim.js";
 import { compare, stopComparing } from "/static/comparing.js";
+import { stopTrying, tryAll } from "/static/constructions.js";
 import { asked, check, clearComplaints, difference, readFields, showFields, showSlider } from "/static/fields.js";
 import { $, aborted, later, notLater, session, waiting } from "/static/session.js";
 import { blank, fromHash, named, toHash } from "/static/state.js";
@@ -81,6 +82,7 @@ function cancel() {
   if (job) job.control.abort();
   else if (pending) $("status").textContent = "Cancelled.";
   stopComparing();
+  stopTrying();
 }
 
 function finished({ model: id, facts }, of) {
@@ -171,6 +173,9 @@ function listen() {
   $("share").addEventListener("click", share);
   $("compare").addEventListener("click", () => {
     if (readFields()) compare(asked(), markStale);
+  });
+  $("constructions").addEventListener("click", () => {
+    if (readFields()) tryAll(asked(), markStale);
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") cancel(); });
   window.addEventListener("hashchange", () => {

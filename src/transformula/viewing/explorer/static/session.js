@@ -7,6 +7,7 @@ export const session = {
   state: blank(),
   model: null, // { id, facts, asked } of what is drawn; asked is what it was compiled from
   compared: null, // what the comparison on show is of
+  tried: null, // what the table of constructions is of
 };
 export const waiting = {}; // AbortControllers of the requests under way, by name
 const timers = new Map();
