@@ -15,8 +15,7 @@ onnx = pytest.importorskip("onnx")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    model = tf.compile(["sin(x) + abs(y)", "x*y"], on="x=0..3, y=-1..1", eps=1e-3)
-    assert model.construction == "lookup"
+    model = tf.compile(["sin(x) + abs(y)", "x*y"], on="x=0..3, y=-1..1", eps=1e-3, construction="lookup")
     place = model.save(tmp_path_factory.mktemp("exported") / "m")
     model.to_onnx(place / "model.onnx")
     return place

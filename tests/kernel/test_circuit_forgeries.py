@@ -27,8 +27,8 @@ def test_a_table_that_is_wrong_just_beyond_the_exact_arguments(monkeypatch):
     """In float32, x − y is off by 2^-7: a token that takes over there is within reach."""
     fitted = circuits_made._fit
 
-    def forged(function, ends, goal, shift, dtype):
-        table, reached = fitted(function, ends, goal, shift, dtype)
+    def forged(function, ends, goal, shift, dtype, most):
+        table, reached = fitted(function, ends, goal, shift, dtype, most)
         steep, high = 2.0**14, ends[1]
         offset = float((table.slopes * high + table.offsets).max()) - 40 - steep * high
         wrong = circuits_made.NodeTable(

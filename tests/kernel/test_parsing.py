@@ -106,7 +106,7 @@ def test_min_and_max_take_two_arguments_or_more(name):
         ("x ^ ^ 2", "unexpected '\\^'"),
         ("x // 2", "unexpected '/'"),
         ("x % 2", "unexpected '%'"),
-        ("y", "unknown name 'y'.*variables are: x"),
+        ("y", "unknown name 'y'.*variables are x"),
         ("frobnicate(x)", "unknown function 'frobnicate'"),
         ("sin", "unknown name 'sin'"),
         ("x(2)", "unknown function 'x'"),

@@ -65,9 +65,13 @@ class _Fitter:
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
         tasks = [(part, ranges, eps * self.share, self.dtype, self.most_tokens) for part, ranges, eps in parts]
-        for table, fell_short in fit_all(_fit, tasks, lambda: self.fell_short):
-            self.fell_short |= fell_short
-            yield table
+        try:
+            for table, fell_short in fit_all(_fit, tasks, lambda: self.fell_short):
+                self.fell_short |= fell_short
+                yield table
+        except NotProvenError:  # what cannot be had at this share cannot be had at a smaller one
+            self.fell_short = True
+            raise
 
 
 def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
