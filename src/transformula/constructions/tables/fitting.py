@@ -37,7 +37,6 @@ MAX_SHRINK = 60  # removing tokens from larger tables costs tens of seconds
 MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
 LIGHT_RATIO = 1.2  # growth of the size in the last resort
 OVERTIME = 1.6  # factor on the budget while the goal is close
-SINGULAR = 0.8  # factor where f has a singular place: there light growth does as well
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
@@ -165,8 +164,6 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
     wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
-    if task.leaves.singular and not light:
-        wanted *= SINGULAR
     budget = task.work + min(wanted, task.most.growing)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         warm = [] if light else _grown(task, parent, size)

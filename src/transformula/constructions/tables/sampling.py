@@ -20,7 +20,6 @@ from transformula.limits import checkpoint
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
-SHRUNK = 1e-6  # of the widest leaf
 FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cannot alias
 
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
@@ -36,12 +35,6 @@ class Leaves:
 
     edges: Array
     resolved: bool
-
-    @property
-    def singular(self) -> bool:
-        """Whether leaves shrink so far that f must have a singular place."""
-        widths = np.diff(self.edges)
-        return bool(widths.min() < SHRUNK * widths.max())
 
     @property
     def finest(self) -> float:
