@@ -282,8 +282,8 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", c
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     compact : bool
-        For one output with two values: labels become bits of words, so that N samples take about √N parameters in as
-        many layers, instead of one token for each sample in one layer.
+        For one output with two values: labels become bits of words, which takes a few dozen layers and far fewer
+        parameters than one token for each sample in one layer (`constructions.compact` has the rate).
 
     Examples
     --------

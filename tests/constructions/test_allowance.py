@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from transformula.constructions.tables import fitting, grids
-from transformula.constructions.tables.descent import FLOPS
-from transformula.constructions.tables.fitting import LATER, LEAST, SHRINKING, Allowance, allowance
+from transformula.constructions.tables.descent import FLOPS, LEAST
+from transformula.constructions.tables.fitting import LATER, SHRINKING, Allowance, allowance
 from transformula.constructions.tables.tasks import MAX_SPOILED, PLENTY, CannotFit
 from transformula.kernel.work import spend
 from transformula.limits import left, limited

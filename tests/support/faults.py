@@ -106,7 +106,7 @@ def forget(deep: bool = False) -> None:
     """Empty what the package remembers of earlier formulas; fitted tables only if ``deep``."""
     for module in _modules():
         for name, value in vars(module).items():
-            if hasattr(value, "cache_clear") and (deep or name != "_fit"):
+            if hasattr(value, "cache_clear") and (deep or name != "_fit_once"):
                 value.cache_clear()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,21 @@ class Runs:
     def cost(self) -> int:
         """About how many parameters it takes."""
         return 4 * len(self.words) + 17 * self.bits
+
+
+class Words(NamedTuple):
+    """What the runs of a compact memory hold: so many bits in each word, and the bucket at which a run begins."""
+
+    bits: int
+    words: list[int]
+    offsets: list[float]
+
+
+def stored_words(weights: Weights) -> Words:
+    """The words as the memory tokens hold them."""
+    memory = weights.memory.dense()[1:]
+    index, words, offsets = (memory[:, weights.slot(name)] for name in ("index", "word", "shift"))
+    return Words(int(index.max()), [int(v) for v in words if v], offsets[words != 0].tolist())
 
 
 def assemble(runs: Runs, inputs: Sequence[str], values: Sequence[float], dtype: str) -> Weights:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ from transformula.kernel.balls import round_up
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.heads import check_size
-from transformula.kernel.memorize import Floats, Memory, read_samples, smallest_gap
+from transformula.kernel.memorize import Floats, all_tokens, read_samples, smallest_gap
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat
 from transformula.kernel.weights import Weights
-from transformula.kernel.wires import ONE, Form, HeadTable
+from transformula.kernel.wires import ONE, Form, NetworkWire
 from transformula.kernel.work import spend
 
 #: Numbers that are held at once, of all wires at all samples: 160 MB.
@@ -77,12 +78,13 @@ def prove_compact(weights: Weights, samples: Mapping[str, Any]) -> Proof:
     if len(x) * (x.shape[1] + len(network.wires) + 2 * axes) > MAX_NUMBERS:
         raise RefutedError("the samples are too many for so many wires")
     points = _Points(form, [Known(column, arb(0)) for column in x.T], len(x))
-    for wire in network.wires:
-        if wire.table is None:
-            inside = points.exact(wire.arguments[0])
-            points.wires.append(Known(np.maximum(inside.values, 0.0), inside.real, True))
+    for place, wires in groupby(network.wires, lambda wire: None if wire.table is None else wire.place[:2]):
+        if place is None:
+            for wire in wires:
+                inside = points.exact(wire.arguments[0])
+                points.wires.append(Known(np.maximum(inside.values, 0.0), inside.real, True))
         else:
-            points.wires.append(points.looked_up(wire.table, [points.near(one) for one in wire.arguments]))
+            points.wires += points.looked_up(list(wires))
     for held in network.held:
         check_size(form, 2 * points.size(held))
     readable = all(m.exact is None and _whole(m.values) for m in (weights.readout, weights.bias))
@@ -143,27 +145,26 @@ class _Points:
         lost = self.form.gamma(roundings) * size + arb(fmpq(form.underflow)) * self.form.tiny
         return Near(self._sum(form), self._real(form) + here, lost + here)
 
-    def looked_up(self, table: HeadTable, arguments: list[Near]) -> Known:
-        """A table whose leading token is all that counts."""
-        gates = np.concatenate([np.zeros(len(table.slopes)), table.gates])
-        slopes = np.concatenate([table.slopes, table.foreign_slopes])
-        offsets = np.concatenate([table.offsets, table.foreign_offsets])
-        values = np.concatenate([table.values, table.foreign_values])
-        memory = Memory(slopes, np.column_stack([offsets, gates]), values[:, None])
+    def looked_up(self, columns: list[NetworkWire]) -> list[Known]:
+        """The columns of one head whose leading token is all that counts; they have the same arguments and scores."""
+        arguments = [self.near(one) for one in columns[0].arguments]
+        memory = all_tokens([wire.table for wire in columns if wire.table is not None])
         gap, wrong, owner = smallest_gap(memory, np.column_stack([one.values for one in arguments]), self.form)
-        steepest = [arb(float(np.abs(column).max())) for column in slopes.T]
+        steepest = [arb(float(np.abs(column).max())) for column in memory.slopes.T]
         apart, moved = (
             sum((2 * s * error for s, error in zip(steepest, errors, strict=True)), arb(0))
             for errors in ([one.real for one in arguments], [one.computed for one in arguments])
         )
-        others, form = len(values) - 1, self.form
-        lead = gap - 2 * wrong - moved * (1 + form.gamma(slopes.shape[1] + offsets.shape[1] + 5))
+        others, form = len(memory.slopes) - 1, self.form
+        lead = gap - 2 * wrong - moved * (1 + form.gamma(memory.slopes.shape[1] + memory.offsets.shape[1] + 4))
         weight = (-lead).exp() * (1 + 2 * EXP_ULPS * form.unit_roundoff) + 2 * EXP_ULPS * form.tiny
-        mixed = others * (weight * arb(float(np.abs(values).max())) + form.tiny)
-        found = values[owner]
-        least = arb(float(np.abs(found).min()))
-        if not (2 * others * weight < form.unit_roundoff and 4 * mixed < form.unit_roundoff * least):
-            raise RefutedError("a sample is too close to the edge of what a token answers for")
-        check_size(form, 4 * arb(float(np.abs(values).max())))
-        spread = arb(float(np.ptp(values))) * (1 + arb(2) ** -52)
-        return Known(found, others * (apart - gap).exp() * spread, _whole(found))
+        result = []
+        for values in memory.values.T:
+            size, found = arb(float(np.abs(values).max())), values[owner]
+            mixed, least = others * (weight * size + form.tiny), arb(float(np.abs(found).min()))
+            if not (2 * others * weight < form.unit_roundoff and 4 * mixed < form.unit_roundoff * least):
+                raise RefutedError("a sample is too close to the edge of what a token answers for")
+            check_size(form, 4 * size)
+            spread = arb(float(np.ptp(values))) * (1 + arb(2) ** -52)
+            result.append(Known(found, others * (apart - gap).exp() * spread, _whole(found)))
+        return result

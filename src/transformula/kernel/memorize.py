@@ -16,7 +16,7 @@ weights is off by E, the dot product with the values by E V, each term by a divi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat
 from transformula.kernel.weights import Weights
-from transformula.kernel.wires import wire_form
+from transformula.kernel.wires import HeadTable, wire_form
 from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
@@ -88,7 +88,12 @@ def read_memory(weights: Weights) -> Memory:
     )
     if not plain or not tables or len(tables) != len(wires):
         raise RefutedError("a memorised model is one head over all inputs, read out as it is")
-    first = tables[0]  # one head: its columns share everything but the values
+    return all_tokens(tables)
+
+
+def all_tokens(tables: Sequence[HeadTable]) -> Memory:
+    """The tokens of one head, its own first; ``tables`` are its columns, which share everything but the values."""
+    first = tables[0]
     gates = np.concatenate([np.zeros(len(first.slopes)), first.gates])
     return Memory(
         np.concatenate([first.slopes, first.foreign_slopes]),

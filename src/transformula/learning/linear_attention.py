@@ -29,7 +29,7 @@ from scipy.linalg import svd
 from scipy.optimize import least_squares
 
 from transformula.learning.rows import Floats
-from transformula.learning.solvers.penalty import RIDGES, ROUNDING, Spectrum
+from transformula.learning.solvers.penalty import Spectrum
 from transformula.learning.writing import Exponents, MonomialSum
 
 #: Singular values below this share of the largest are rounding.
@@ -127,10 +127,8 @@ def solve(phi: Floats, Y: Floats, weight: Floats, d: int, ridge: float | None, c
     along = left.T @ targets
     if ridge is None:
         spread = np.maximum(weight @ (Y - offset) ** 2 / total, 1e-300)
-        spectrum = Spectrum(s**2, left * s, s[:, None] * along, targets, weight, total)
-        errors = spectrum.losses(np.array(RIDGES), spread).sum(axis=0)
-        errors[~np.isfinite(errors)] = np.inf
-        ridge = float(RIDGES[int(np.argmax(errors <= errors.min() + ROUNDING))]) if errors.min() < np.inf else 1.0
+        choice = Spectrum(s**2, left * s, s[:, None] * along, targets, weight, total).least(spread)
+        ridge = choice.penalty.ridge if np.isfinite(choice.losses).all() else 1.0
     shrunk = (s[keep] / (s[keep] ** 2 + ridge * total))[:, None] * along[keep]
     coefficients = (right[keep].T @ shrunk) / size[:, None]
     tensor = np.zeros((Y.shape[1], d, d, d))

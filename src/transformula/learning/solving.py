@@ -14,6 +14,7 @@ from transformula.learning.rows import Floats, Rows
 from transformula.learning.solvers.exact import fit_exact
 from transformula.learning.solvers.features import count_terms
 from transformula.learning.solvers.lowrank import fit_lowrank
+from transformula.learning.solvers.penalty import beyond_noise
 from transformula.learning.solvers.ridgefit import fit_ridges
 from transformula.learning.solvers.sparse import fit_sparse
 
@@ -129,8 +130,7 @@ def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
     best = int(np.argmax(total <= 1.01 * float(total.min()) + rounding))
     linear = candidates.index(_linear(settings))
     gain = each[linear] - each[best]
-    doubtful = gain.sum() <= np.sqrt(np.sum((gain - gain.mean()) ** 2))  # one standard error
-    if doubtful and not (best == 0 and total[0] <= total[linear] + rounding):
+    if not beyond_noise(gain, errors=1) and not (best == 0 and total[0] <= total[linear] + rounding):
         best = linear
     return candidates[best]
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from transformula.compiling import memorize
+from transformula.constructions.compact import MOST_BITS
+from transformula.constructions.compact_layout import stored_words
 from transformula.errors import TransformulaError
 from transformula.studies.report import Report, Run, Table, new_figure
 
@@ -21,20 +23,20 @@ def study(run: Run) -> Report:
         rng = np.random.default_rng(run.seed)
         X, y = rng.uniform(-1, 1, size=(size, _INPUTS)), rng.integers(0, 2, size=size)
         small, plain = memorize(X, y, compact=True), memorize(X, y)
-        bits = int(small.weights.memory.dense()[:, small.weights.slot("index")].max())
-        exact = bool(np.all(small(X) == y))
+        bits, exact = stored_words(small.weights).bits, bool(np.all(small(X) == y))
         rows.append([size, small.parameter_count, small.layers, bits, exact, plain.parameter_count])
     formats = [[name, *_largest(name, run)] for name in ("float64", "float32")]
     parameters = {row[0]: row[1] for row in rows}
-    inside = [row for row in rows if row[3] < 26] or rows
+    inside = [row for row in rows if row[3] < MOST_BITS["float64"]] or rows
     slope = float(np.polyfit(np.log([r[0] for r in inside]), np.log([r[1] for r in inside]), 1)[0])
     findings = [
         f"{n} labels take {parameters[n]} parameters, and come out exactly." for n in (1000,) if n in parameters
     ]
     findings += [
-        f"As long as words may grow (26 bits in float64), parameters grow like N^{slope:.2f}; one token a sample is "
-        "N^1. Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a float holds from a "
-        "few dozen samples on. Here a word holds labels only, and the samples' places are told apart by their bucket.",
+        f"As long as words may grow ({MOST_BITS['float64']} bits in float64), parameters grow like N^{slope:.2f}; one "
+        "token a sample is N^1. Kajitsuka and Sato have √(N log N), with words of about √N log N bits: more than a "
+        "float holds from a few dozen samples on. Here a word holds labels only, and the samples' places are told "
+        "apart by their bucket.",
         "From there on words are full, and parameters grow with N, at a smaller constant.",
     ]
     return Report(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from transformula.constructions.compact_layout import stored_words
 from transformula.kernel.weights import Block
 from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
 from transformula.viewing.circuit_view import linear_text
 from transformula.viewing.slices import head_names, own_tokens
-from transformula.viewing.words import word_counts
 
 MAX_HEADS = 10
 MAX_SQUARES = 28
@@ -213,10 +213,10 @@ def _prompts(model: Model) -> str:
 
 def _words(model: Model) -> str:
     """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
-    (runs, bits), drawing = word_counts(model), _Drawing()
+    (bits, runs, _), drawing = stored_words(model.weights), _Drawing()
     steps = [
         ("input", "data token", [_listed(model.weights.inputs), "and a constant 1"]),
-        ("table", "which run", [f"softmax over {runs} tokens", "reads word and offset"]),
+        ("table", "which run", [f"softmax over {len(runs)} tokens", "reads word and offset"]),
         ("table", "which bucket", [f"softmax over {bits} tokens", "reads j and j²"]),
         ("table", "feed-forward", [f"{bits - 1} layers", "a bit of the word each"]),
         ("table", "feed-forward", ["picks bit j"]),

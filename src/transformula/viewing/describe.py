@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from transformula.constructions.compact_layout import stored_words
 from transformula.formulas.typed import shown
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import block_matrices
 from transformula.model import Model
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
-from transformula.viewing.words import word_counts, word_lines
 
 MAX_WORDS = 12
 THEOREM = "size against Fang et al."
@@ -74,10 +74,16 @@ def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
 
 
 def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
-    runs, bits = word_counts(model)
-    lines = [f"{run}: {word}, from {place}" for run, word, place in word_lines(model, MAX_WORDS)]
-    more = [f"and {runs - len(lines)} more"] if runs > len(lines) else []
-    return _size(model) | {"words": {"runs": runs, "bits": bits, "words": lines + more}}
+    lines, found = word_lines(model), stored_words(model.weights)
+    shown = [f"{run}: {word}, from {place}" for run, word, place in lines[:MAX_WORDS]]
+    more = [f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else []
+    return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown + more}}
+
+
+def word_lines(model: Model) -> list[tuple[str, str, str]]:
+    """For each run of a compact memory: its number, its word in bits, and the bucket at which it begins."""
+    bits, words, offsets = stored_words(model.weights)
+    return [(str(k), f"{word:0{bits}b}", f"{at:g}") for k, (word, at) in enumerate(zip(words, offsets, strict=True), 1)]
 
 
 def layer_lines(model: Model) -> list[str]:

@@ -16,11 +16,10 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import layer_lines
+from transformula.viewing.describe import layer_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
-from transformula.viewing.words import word_counts, word_lines
 
 MAX_TABLES = 24
 MAX_ROWS = 64
@@ -148,9 +147,11 @@ def _prompt_layers(model: Model) -> str:
 
 
 def _words(model: Model) -> str:
-    runs, bits = word_counts(model)
-    rows = [[run, f"<code>{word}</code>", place] for run, word, place in word_lines(model, MAX_ROWS)]
-    note = f"{runs} runs of neighbouring samples, {bits} buckets each; a bit is the label of a bucket."
+    lines = word_lines(model)
+    rows = [[run, f"<code>{word}</code>", place] for run, word, place in lines[:MAX_ROWS]]
+    note = (
+        f"{len(lines)} runs of neighbouring samples, {len(lines[0][1])} buckets each; a bit is the label of a bucket."
+    )
     return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
 
 

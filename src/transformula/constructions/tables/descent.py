@@ -17,9 +17,10 @@ import numpy as np
 
 from transformula.constructions.tables.table import Array
 from transformula.kernel.work import spend
-from transformula.limits import checkpoint
+from transformula.limits import checkpoint, left
 
 FLOPS = 4e3  # floating-point operations, as counted here, in a microsecond (about 2.5e3 in small tables, 5e3 in large)
+LEAST = 5e8  # floating-point operations that a fit may take, however little is left
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 OVERHEAD = 2e5  # interpreter time of one small step, in floating-point operations
 LEAST_WEIGHT = 1e-6  # a token is priced as if it had this weight somewhere: bounds |y|
@@ -46,6 +47,11 @@ class Problem:
         """Count arithmetic, here and for the search as a whole."""
         self.work += work
         spend(work / FLOPS)
+
+
+def operations_left(part: float) -> float:
+    """Floating-point operations: a part of what is left to the search, but never next to nothing."""
+    return max(LEAST, part * left() * FLOPS)
 
 
 class Start(Protocol):

@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from transformula.constructions.tables.descent import FLOPS, Fresh, Problem, State
+from transformula.constructions.tables.descent import FLOPS, Fresh, Problem, State, operations_left
 from transformula.constructions.tables.placement import Scores, split, starts, without, worst_tokens
 from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
@@ -42,12 +42,9 @@ WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at 
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
 USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
-LEAST = 5e8  # floating-point operations of a fit, however little is left
-FIRST, LATER = (
-    0.4,
-    0.1,
-)  # what part of a search's rest a table may grow by: after one that was not found all is doubtful
-SHRINKING = 0.4  # and what part of it may be used to shrink it
+FIRST = 0.4  # the part of what is left to a search that a table may take to grow
+LATER = 0.1  # the same after a table that was not found: then all is doubtful
+SHRINKING = 0.4  # and the part that it may take to shrink
 SCREENED = 32  # starts that are tried together
 
 
@@ -126,9 +123,9 @@ def fit_table(
 
 def allowance(doubtful: bool) -> Allowance:
     """What the next table may take of what is left to the search; infinite where that is plenty."""
-    growing, shrinking = (part * left() * FLOPS for part in (LATER if doubtful else FIRST, SHRINKING))
+    growing, shrinking = operations_left(LATER if doubtful else FIRST), SHRINKING * left() * FLOPS
     return Allowance(
-        max(growing, LEAST) if growing < Effort.growing else math.inf,
+        growing if growing < Effort.growing else math.inf,
         shrinking if shrinking < Effort.total else math.inf,
     )
 

@@ -24,7 +24,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.tables.descent import FLOPS, LEAST_WEIGHT, Fresh, Problem, State
+from transformula.constructions.tables.descent import LEAST_WEIGHT, Fresh, Problem, State, operations_left
 from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import improve, solve_values
@@ -36,7 +36,7 @@ from transformula.constructions.tables.table import (
     to_dtype,
 )
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
-from transformula.limits import checkpoint, left
+from transformula.limits import checkpoint
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -49,7 +49,7 @@ CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the sco
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
 UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
-LEAST, PART = 5e8, 0.4  # at least, and at most as a part of what is left to the search
+PART = 0.4  # the part of what is left to the search that one axis may take
 AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
 MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
 
@@ -217,7 +217,7 @@ class _Axis:
     def budget(self) -> float:
         """What may be spent on this axis: less where sampling met a jump or noise."""
         wanted = AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK
-        return min(wanted, max(LEAST, PART * left() * FLOPS))
+        return min(wanted, operations_left(PART))
 
     def stalled(self, size: int) -> bool:
         """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""

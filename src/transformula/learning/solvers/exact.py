@@ -34,7 +34,14 @@ from transformula.learning.solvers.features import (
     orthonormal_basis,
 )
 from transformula.learning.solvers.gram import Gram
-from transformula.learning.solvers.penalty import Penalty, Table, clearly_better, leave_one_out, leave_one_out_of_few
+from transformula.learning.solvers.penalty import (
+    Choice,
+    Penalty,
+    Table,
+    clearly_better,
+    leave_one_out,
+    leave_one_out_of_few,
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ def fit_exact(
     """
     w = np.ones(len(X)) if weight is None else weight
     rows = X[w > 0], Y[w > 0], w[w > 0]
-    fit, losses = _judged(*rows, degree, None if ridge is None else Penalty(ridge), refinements)
+    given = None if ridge is None else Choice(Penalty(ridge), np.empty(0))
+    fit, losses = _judged(*rows, degree, given, refinements)
     if degree > 1 and len(losses) == len(rows[0]):  # all rows have judged
         line, of_line = judged_line(*rows)
         return fit if clearly_better(losses, of_line, errors=2) else line
@@ -94,28 +102,25 @@ def judged_line(X: Floats, Y: Floats, weight: Floats) -> tuple[ExactFit, Floats]
 
 
 def _judged(
-    X: Floats, Y: Floats, w: Floats, degree: int, given: Penalty | None, refinements: int
+    X: Floats, Y: Floats, w: Floats, degree: int, given: Choice | None, refinements: int
 ) -> tuple[ExactFit, Floats]:
     """A fit, and what leave-one-out loses at the rows that chose its penalty; none have if it is given."""
     terms = all_terms(X.shape[1], degree)
     table = Table(terms, orthonormal_basis(X, degree, w), X, Y, w)
-    penalty, losses = given, np.empty(0)
     if len(X) < len(terms):
-        if penalty is None:
-            choice = leave_one_out_of_few(table)
-            penalty, losses = choice.penalty, choice.losses
-        return ExactFit(terms, table.basis, _dual_solution(table, penalty), penalty), losses
+        choice = given or leave_one_out_of_few(table)
+        coefficients = _dual_solution(table, choice.penalty)
+        return ExactFit(terms, table.basis, coefficients, choice.penalty), choice.losses
     gram = Gram(terms, table.basis, table.offset()).add(X, Y, w)
-    if penalty is None:
-        choice = leave_one_out(gram, table)
-        penalty, losses = choice.penalty, choice.losses
-    solve = gram.solver(penalty.of(terms))
+    choice = given or leave_one_out(gram, table)
+    penalties = choice.penalty.of(terms)
+    solve = gram.solver(penalties)
     coefficients = gram.with_shift(solve(gram.right))
-    amounts = gram.total * penalty.of(terms)[:, None]
+    amounts = gram.total * penalties[:, None]
     del gram  # as large as its factor
     for _ in range(refinements):
         coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
-    return ExactFit(terms, table.basis, coefficients, penalty), losses
+    return ExactFit(terms, table.basis, coefficients, choice.penalty), choice.losses
 
 
 def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -> Floats:

@@ -34,7 +34,7 @@ _GROWTHS = (1.0, 4.0, 16.0, 256.0)
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 #: Rows that judge, and rows that judge where terms are many.
-_JUDGES, _FEW_JUDGES = 4_000, 1_000
+JUDGES, _FEW_JUDGES = 4_000, 1_000
 #: Below this share of the targets' variance, errors are rounding and the smallest ridge will do.
 ROUNDING = 1e-14
 INTERPOLATED = 1e-9  # 1 - h of a row that the fit passes through
@@ -96,6 +96,13 @@ class Spectrum:
                 total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
         return np.asarray(total / self.weight.sum() / len(spread))
 
+    def least(self, spread: Floats, growth: float = 1.0) -> Choice:
+        """The smallest ridge whose leave-one-out error is least, up to rounding."""
+        losses = self.losses(np.array(RIDGES), spread)
+        errors = np.nan_to_num(losses.sum(axis=0), nan=np.inf, posinf=np.inf)
+        at = int(np.argmax(errors <= errors.min() + ROUNDING))
+        return Choice(Penalty(float(RIDGES[at]), growth), losses[:, at])
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -117,8 +124,13 @@ def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
     """
     with np.errstate(invalid="ignore"):  # what cannot be judged is not better
         gain = others - losses
-        noise = np.sqrt(np.sum((gain - gain.mean()) ** 2))
-    return bool(gain.sum() > errors * noise or losses.sum() < 0.1 * others.sum())
+    return beyond_noise(gain, errors) or bool(losses.sum() < 0.1 * others.sum())
+
+
+def beyond_noise(gain: Floats, errors: float) -> bool:
+    """Whether what is gained at each row adds up to more than so many standard errors of the sum."""
+    with np.errstate(invalid="ignore"):
+        return bool(gain.sum() > errors * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
 
 
 def leave_one_out(gram: Gram, judges: Table) -> Choice:
@@ -138,15 +150,10 @@ def leave_one_out_of_few(table: Table) -> Choice:
 
 
 def _least(growths: tuple[float, ...], table: Table, spread: Floats, spectrum: Callable[[Floats], Spectrum]) -> Choice:
-    ridges = np.array(RIDGES)
-    best, found = np.inf, Choice(Penalty(1.0), np.full(len(table.X), np.inf))
+    found = Choice(Penalty(1.0), np.full(len(table.X), np.inf))
     for growth in growths:
-        losses = spectrum(Penalty(1.0, growth).scales(table.terms)).losses(ridges, spread)
-        errors = losses.sum(axis=0)
-        least = errors.min()
-        if least + ROUNDING < best:
-            best, at = least, int(np.argmax(errors <= least + ROUNDING))
-            found = Choice(Penalty(float(ridges[at]), growth), losses[:, at])
+        one = spectrum(Penalty(1.0, growth).scales(table.terms)).least(spread, growth)
+        found = one if one.losses.sum() + ROUNDING < found.losses.sum() else found
     return found
 
 
@@ -154,7 +161,7 @@ def _primal(judges: Table, scales: Floats, gram: Gram) -> Spectrum:
     mean, centred, along = gram.centred()
     values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
     rotation = vectors / scales[:, None]
-    some = _spaced(len(judges.X), _JUDGES)
+    some = _spaced(len(judges.X), JUDGES)
     w = judges.weight[some]
     features = evaluate_terms(judges.terms, judges.basis, judges.X[some])[1:].T - mean
     root = np.sqrt(w)[:, None]

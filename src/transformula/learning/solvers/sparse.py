@@ -45,11 +45,11 @@ from transformula.learning.solvers.features import (
     power_basis,
 )
 from transformula.learning.solvers.gram import Gram
+from transformula.learning.solvers.penalty import JUDGES
 from transformula.learning.solvers.term_columns import RowColumns, StateColumns, TermColumns
 
 _LIKELY = 16  # terms whose columns may be wanted next
 _COLLINEAR = 1e-9  # a term with less than this share of its variance outside the chosen is refused
-_MOST_JUDGED = 4_000  # rows; of more, every effect that matters is worth its price
 _EXACT = 1e-26  # a share of the variance that is rounding: the criterion stops rewarding it
 
 
@@ -122,7 +122,7 @@ def fit_sparse(
             mean = float((w @ y) / w.sum())
             found.append((score, basis, terms.exponents[[0, *chosen]], _coefficients(columns, chosen, target, mean)))
         best = _better(best, found)
-    if criterion != "holdout" and max_terms is None and len(X) <= _MOST_JUDGED:
+    if criterion != "holdout" and max_terms is None and len(X) <= JUDGES:  # of more rows, all that matters is worth it
         best = [_or_line(one, X, y, w) for one, y in zip(best, Y.T, strict=True)]
     return _as_fit(best)
 

@@ -10,7 +10,19 @@ from starlette.exceptions import HTTPException
 
 from transformula.viewing.colours import page_css
 
-_MODULES = ("explorer", "session", "state", "api", "fields", "claim", "views", "charts", "comparing", "constructions")
+_MODULES = (
+    "explorer",
+    "session",
+    "state",
+    "api",
+    "fields",
+    "claim",
+    "views",
+    "charts",
+    "comparing",
+    "constructions",
+    "job",
+)
 _PAGES = {
     "index.html": "text/html; charset=utf-8",
     "explorer.css": "text/css; charset=utf-8",

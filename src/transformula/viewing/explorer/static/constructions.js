@@ -1,43 +1,29 @@
 // One formula by every construction, as a table; rows appear as they come.
 
-import { stream } from "/static/api.js";
+import { streamedJob } from "/static/job.js";
 import { $, session } from "/static/session.js";
 
-let job = null;
+const job = streamedJob("constructions", "Try all");
 
-export const stopTrying = () => job?.abort();
+export const stopTrying = job.stop;
 
 // Try all for what the fields ask; `begun` is told once the table is of that.
 export async function tryAll(asked, begun) {
-  if (job) {
-    stopTrying();
+  if (job.running()) {
+    job.stop();
     return;
   }
-  const mine = new AbortController();
-  job = mine;
   const { formula, box, eps, dtype } = asked;
   session.tried = asked;
   begun();
   const body = $("constructions-table").tBodies[0];
   body.replaceChildren();
-  $("constructions").textContent = "Stop";
   $("constructions-scrolling").hidden = false;
-  const status = $("constructions-status");
-  status.textContent = "Compiling …";
-  let end = "The connection was lost.";
-  try {
-    await stream("/api/constructions", { formula, box, eps, dtype }, mine.signal, (event) => {
-      if (event.event === "entry") body.append(row(event));
-      if (event.event === "queued") status.textContent = "Waiting for a free worker …";
-      if (event.event === "done") end = "Done.";
-      if (event.event === "refused") end = event.problem.message;
-    });
-  } catch (error) {
-    end = error.name === "AbortError" ? "Stopped." : error.message;
-  }
-  if (job === mine) job = null;
-  $("constructions").textContent = "Try all";
-  status.textContent = end;
+  job.say("Compiling …");
+  await job.run("/api/constructions", { formula, box, eps, dtype }, "The connection was lost.", (event) => {
+    if (event.event === "entry") body.append(row(event));
+    return event.event === "done" ? "Done." : null;
+  });
 }
 
 function row(entry) {
