@@ -43,7 +43,8 @@ _TOGETHER = 300_000
 class Value:
     """A wire: |M| ≤ size, held up to ``error``, computed up to ``rounding``.
 
-    ``ends`` enclose what it holds in exact arithmetic: a ReLU is never negative, whatever its error. ``made``
+    ``ends`` enclose what it holds in exact arithmetic. ``nonnegative``: never below 0, not even in floats, as a ReLU,
+    whatever its error, and an input that is meant to be so, for rounding to nearest keeps the sign. ``made``
     and ``rounded`` are what the wire itself adds to error and rounding, at its argument and at its value;
     ``cells`` bound a table's function on ``reach``, where its argument can be, exact or computed.
     """
@@ -56,15 +57,14 @@ class Value:
     rounded: Fuzz = NO_FUZZ
     cells: Cells | None = None
     reach: tuple[float, float] | None = None
-    is_relu: bool = False
+    nonnegative: bool = False
 
 
 @dataclass(frozen=True)
 class Argument:
     """A linear form against what is meant: its error and rounding, and what part is not the wires'.
 
-    ``nonnegative`` if it adds up ReLUs with positive factors, on every path: then it is never negative, not even
-    in floats.
+    ``nonnegative`` if it adds up such wires with positive factors, on every path: then it is so too.
     """
 
     error: arb
@@ -87,7 +87,8 @@ class Carrier:
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
-            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, rounded=Fuzz(0.0, round_up(wrong)))
+            fuzz, sign = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0)
+            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, rounded=fuzz, nonnegative=sign)
         #: wire of the weights → wire of the circuit
         self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
 
@@ -122,9 +123,9 @@ class Carrier:
         rounded += 2 * arb(form.underflow) * self.form.tiny  # later roundings do not double what underflows
         self.check_overflow([form])
         ends = low.lower(), high.upper()
-        relus = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].is_relu) for k, t in terms.items())
+        signs = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].nonnegative) for k, t in terms.items())
         error, rounding = (error + made).upper(), (rounding + rounded).upper()
-        return Argument(error, rounding, made.upper(), rounded.upper(), ends, relus)
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs)
 
     def reach(self, k: int) -> arb:
         """Bound of what a wire holds in floats."""

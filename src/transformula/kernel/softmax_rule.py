@@ -131,10 +131,10 @@ class Walk(Carrier):
         low, high = self.ranges.values[k]
         zero = arb(0)
         if high <= 0 and argument.ends[1] + argument.rounding <= 0:  # off: meant, in exact arithmetic and computed
-            return Value(zero, zero, zero, (zero, zero), is_relu=True)
+            return Value(zero, zero, zero, (zero, zero), nonnegative=True)
         ends = argument.ends[0].max(zero).min(arb(low)), argument.ends[1].max(zero).max(arb(high))
         made, rounded = Fuzz(round_up(argument.made)), Fuzz(round_up(argument.rounded))
-        return Value(arb(high), argument.error, argument.rounding, ends, made, rounded, is_relu=True)
+        return Value(arb(high), argument.error, argument.rounding, ends, made, rounded, nonnegative=True)
 
     def _asked(self, k: int) -> _Asked:
         """The question about a table of one axis, now that the wires it reads are bounded."""
