@@ -10,10 +10,10 @@ directions bring their own error along (`circuits`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
@@ -32,11 +32,22 @@ from transformula.kernel.pairs import Floats
 from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.wire_ranges import WireRanges
-from transformula.kernel.wires import ONE, Form
+from transformula.kernel.wires import ONE, Form, Term
 from transformula.kernel.work import spend
 
 #: Numbers in one chunk of parts of the box, some 50 ms of work.
 _TOGETHER = 300_000
+
+
+class Relative(NamedTuple):
+    """Computed with so many roundings of the whole, (1 + d)ⁿ with |d| ≤ u, but for what is ``lost`` to underflow.
+
+    An input is, with one. If û = u(1 + δ) + e, ReLU(û) is ReLU(u)(1 + δ) up to |e|. A sum of nonnegative terms
+    that are all such is within the largest of their factors; a multiple of one of them is such whatever its sign.
+    """
+
+    roundings: int
+    lost: arb
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,7 @@ class Value:
     cells: Cells | None = None
     reach: tuple[float, float] | None = None
     nonnegative: bool = False
+    relative: Relative | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class Argument:
     rounded: arb
     ends: tuple[arb, arb]
     nonnegative: bool = False
+    relative: Relative | None = None
 
 
 class Carrier:
@@ -84,11 +97,13 @@ class Carrier:
         self.values: dict[int, Value] = {}
         self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
         box = meanings.formula.box
+        #: Below the smallest normal number results may be flushed to zero.
+        self.flush = form.tiny / form.unit_roundoff
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
-            fuzz, sign = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0)
-            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, rounded=fuzz, nonnegative=sign)
+            fuzz, sign, once = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0), Relative(1, self.flush)
+            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, NO_FUZZ, fuzz, None, None, sign, once)
         #: wire of the weights → wire of the circuit
         self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
 
@@ -125,7 +140,19 @@ class Carrier:
         ends = low.lower(), high.upper()
         signs = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].nonnegative) for k, t in terms.items())
         error, rounding = (error + made).upper(), (rounding + rounded).upper()
-        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs)
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs, self._relative(terms, form, signs))
+
+    def _relative(self, terms: Mapping[int, Term], form: Form, signs: bool) -> Relative | None:
+        """How a form is rounded whose terms do not cancel, if all its wires are of this kind."""
+        known = [(t, self.values[k].relative) for k, t in terms.items() if k != ONE]
+        alone = len(terms) == 1 and all(abs(t.coefficient) == t.size for t in terms.values())
+        roundings, lost = 0, arb(form.underflow) * self.flush
+        for term, of in known:
+            if of is None:
+                return None
+            roundings, lost = max(roundings, of.roundings + term.roundings), lost + arb(term.size) * of.lost
+        # later roundings do not double what is lost
+        return Relative(roundings, 2 * lost) if known and len(known) == len(terms) and (signs or alone) else None
 
     def reach(self, k: int) -> arb:
         """Bound of what a wire holds in floats."""

@@ -6,7 +6,7 @@ met, then shrink: by bisection down to the largest size that failed, and by remo
 from the table found.  Budgets count arithmetic, not seconds, so results are deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
-for algebraic singularities, where leaves are graded, it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
+for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
 error is measured on a dense sample that clusters where f is hard, and the landscape is not
 convex, so M is small but not certified minimal.  A jump of f cannot be fitted in the sup-norm.
 """
