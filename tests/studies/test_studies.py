@@ -61,7 +61,8 @@ def _compact_memory(report):
 
 def _linear_attention(report):
     exact = [row for row in report.facts["rows"] if row[:2] == ["least squares", 0.0]]
-    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _ in exact)
+    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _, _ in exact)
+    assert all(0 < row[5] < 1e-7 for row in exact)
     noisy = [row[4] for row in report.facts["rows"] if row[1] > 0 and row[0] == "least squares"]
     assert all(1e-3 < error < 0.1 for error in noisy)
 
@@ -87,6 +88,8 @@ def _in_context(report):
     assert all(measured <= proven for *_, measured, proven in report.facts["rows"])
     assert report.facts["rows"][-1][4] <= 1e-6 < report.facts["rows"][-1][1]
     assert all(row[2] < row[4] for row in report.facts["sizes"])
+    assert [row[2] for row in report.facts["loops"]] == [report.facts["loops"][0][1]] * len(report.facts["loops"])
+    assert all(measured <= proven < 1e-10 for *_, measured, proven in report.facts["growth"])
 
 
 def _fang_f1(report):
