@@ -9,7 +9,20 @@ import forging
 from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
-BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32", "lasso"]
+BASES = [
+    "sine",
+    "kinks",
+    "cells",
+    "product",
+    "bent",
+    "cubic32",
+    "memory",
+    "sinc",
+    "words",
+    "ridge32",
+    "lasso",
+    "attention",
+]
 COUNT = 60
 
 
