@@ -215,6 +215,7 @@ _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "ridge": lambda model: iter(()),
     "prompts": lambda model: iter(()),
     "words": lambda model: iter(()),
+    "stages": lambda model: iter(()),
     "tables": _layer_tables,
     "circuit": _circuit_tables,
 }
