@@ -79,6 +79,8 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "lasso": ("lasso", "", {"pairs": 3, "features": 2, "steps": 3, "penalty": "1/5"}),
     "kernel": ("kernel", "", {"pairs": 4, "features": 2, "bandwidth": "1/3"}),
     "recurrence": ("recurrence", "", {"steps": 4, "a": "5/4", "b": "1/3"}),
+    "attention": ("attention", "", {}),
+    "attention32": ("attention", "", {"dtype": "float32"}),
 }
 
 
@@ -752,7 +754,18 @@ def outline(folder: Folder, rng: random.Random) -> None:
         }[key]
     elif kind == 5:
         body["construction"] = rng.choice(
-            ("lookup", "circuit", "partition", "polynomial", "corollary", "memorize", "compact", "in-context", "magic")
+            (
+                "lookup",
+                "circuit",
+                "partition",
+                "polynomial",
+                "corollary",
+                "memorize",
+                "compact",
+                "in-context",
+                "linear-attention",
+                "magic",
+            )
         )
         folder.claim["construction"] = body["construction"]
     elif kind == 6:
@@ -981,6 +994,10 @@ def compile_bases(where: Path, names: list[str]) -> None:
         if formulas == "memorize":
             labels = [0, 1, 1, 0, 1 if options else 0.3]
             model = tf.memorize([[0, 0], [0, 1], [1, 0], [1, 1], [0.5, 0.25]], labels, eps=1e-3, **options)
+        elif formulas == "attention":
+            Z = np.random.default_rng(0).uniform(-1, 1, (60, 2, 2))
+            y = Z[:, 0, 0] ** 2 * Z[:, 1, 0] - Z[:, 0, 0] * Z[:, 0, 1] + Z[:, 1, 1] ** 3 + Z[:, 1, 0] / 3
+            model = tf.LinearAttentionRegressor(2).fit(Z, y).to_transformer(tolerance=1e-6, **options)
         elif not on:
             model = tf.in_context(formulas, **options)
         else:

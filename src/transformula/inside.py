@@ -214,6 +214,7 @@ def _circuit_tables(model: Model) -> Iterator[Table]:
 _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "ridge": lambda model: iter(()),
     "prompts": lambda model: iter(()),
+    "heads": lambda model: iter(()),
     "words": lambda model: iter(()),
     "stages": lambda model: iter(()),
     "tables": _layer_tables,

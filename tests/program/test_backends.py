@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import transformula as tf
-from support.export_models import IN_CONTEXT, MEANS, exported, rows_of
+from support.export_models import BLOCKS_ONLY, exported, rows_of
 from support.export_models import NAMES as MODELS
 from support.one_layer_models import model_named
 from transformula.exporting.onnx_files import onnx_bytes
@@ -21,8 +21,7 @@ from transformula.transformers.onnx_graph import onnx_executor
 
 DTYPES = ("float64", "float32")
 SEQUENCE = "same at each position"
-#: In-context models have no program beside their blocks.
-NAMES = [name for name in MODELS if name not in (*IN_CONTEXT, *MEANS)]
+NAMES = [name for name in MODELS if name not in BLOCKS_ONLY]
 
 
 def _model(name, dtype, circuits):

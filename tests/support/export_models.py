@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
+from support.attention_models import attention_model
 from support.in_context_models import learner
 from support.one_layer_models import model_named
 
@@ -30,8 +31,11 @@ IN_CONTEXT = {
     "kernel": "kernel",
     "recurrence": "recurrence",
 }
+ATTENTION = {"linear attention": "one head", "linear attention, each token": "each token"}
 MEANS = ("yun",)
-NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *IN_CONTEXT, *MEANS)
+#: Those that have no program beside their blocks.
+BLOCKS_ONLY = (*IN_CONTEXT, *ATTENTION, *MEANS)
+NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *BLOCKS_ONLY)
 
 
 @cache
@@ -53,6 +57,8 @@ def exported(name: str, dtype: str, circuits) -> tf.Model:
         return _mean(name, dtype)
     if name in IN_CONTEXT:
         return learner(IN_CONTEXT[name], dtype)
+    if name in ATTENTION:
+        return attention_model(ATTENTION[name], dtype)
     return circuits(CIRCUITS[name], dtype) if name in CIRCUITS else model_named(ONE_LAYER[name], dtype)
 
 

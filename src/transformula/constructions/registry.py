@@ -31,7 +31,8 @@ class Family:
     Attributes
     ----------
     name : str
-        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), words or prompts.
+        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), words, prompts
+        or heads (of linear attention).
     data : str
         What a token that depends on the inputs is called.
     read : callable
@@ -94,6 +95,7 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
+HEAD_FAMILY = Family("heads", "position", lambda weights: None, None, _count_nonzeros)
 PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
 STAGE_FAMILY = Family("stages", "variable", lambda weights: None, None, _count_nonzeros)
 WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
@@ -189,9 +191,17 @@ IN_CONTEXT = Construction(
     "Every entry of the weights is what the algorithm needs: in exact arithmetic the blocks carry out its steps, so "
     "the approximation error is zero, not small.",
 )  # fmt: skip
+LINEAR_ATTENTION = Construction(
+    "linear-attention", "heads of linear attention, learned from data", HEAD_FAMILY,
+    "What the heads compute was expanded from their weights in rational arithmetic, and compared with the formula, "
+    "coefficient by coefficient.",
+    "What the heads compute was expanded from their weights in rational arithmetic: it is the formula, so the "
+    "approximation error is zero, not small.",
+)  # fmt: skip
 
 CONSTRUCTIONS = {
-    c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, YUN, MEMORIZE, COMPACT, IN_CONTEXT)
+    c.name: c
+    for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, YUN, MEMORIZE, COMPACT, IN_CONTEXT, LINEAR_ATTENTION)
 }
 #: Those that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)

@@ -17,7 +17,7 @@ from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX
 from transformula.kernel.errors import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.rounding import check_stored, describe
+from transformula.kernel.rounding import FORMATS, check_stored, describe
 from transformula.kernel.weights import Weights
 from transformula.kernel.work import limited
 
@@ -111,7 +111,9 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
     from transformula.kernel.compact import prove_compact
     from transformula.kernel.corollary import prove_corollary
+    from transformula.kernel.heads import check_size
     from transformula.kernel.in_context import prove_in_context
+    from transformula.kernel.linear_attention import prove_linear_attention
     from transformula.kernel.memorize import prove_memorize
     from transformula.kernel.polynomial import prove_polynomial
     from transformula.kernel.prompts import Task
@@ -129,6 +131,8 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
             raise RefutedError("the weights' inputs are not the box's variables")
         if weights.outputs != len(formula.outputs):
             raise RefutedError(f"the weights have {weights.outputs} outputs, not {len(formula.outputs)}")
+        for k in range(formula.box.dimension):  # used or not: a dense product multiplies infinity by 0
+            check_size(FORMATS[weights.dtype], formula.box.magnitude(k))
         if name in ("polynomial", "corollary"):
             check_stored(weights, ("readout", "bias"))
             if name == "corollary":
@@ -142,6 +146,8 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
         from transformula.kernel.softmax_rule import prove_softmax
 
         check_stored(weights)
+        if name == "linear-attention":
+            return prove_linear_attention(weights, formula)
         check_shape(description, weights)
         return prove_softmax(weights, formula, description.circuit, evidence, sharp=name == "partition")
 

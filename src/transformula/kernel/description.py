@@ -18,7 +18,7 @@ MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 2
 
 #: The constructions whose models are softmax tables, described by a circuit.
 SOFTMAX = ("lookup", "partition", "circuit")
-CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "yun", "memorize", "compact", "in-context")
+CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "yun", "memorize", "compact", "in-context", "linear-attention")
 #: What a construction states where formulas on a box are not it.
 _STATES = {"memorize": {"samples"}, "compact": {"samples"}, "in-context": {"task"}}
 

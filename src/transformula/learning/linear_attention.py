@@ -232,9 +232,13 @@ def _polished(tensor: Floats, V: Floats, Q: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class AttentionFit:
-    """Heads with the shape of their sequences: predicts, and can be written down as polynomials."""
+    """Heads and the map they were factored from, with the shape of their sequences.
+
+    The heads predict; the map is what is written down as polynomials.
+    """
 
     heads: Heads
+    tensor: Floats
     positions: int
     each: bool
 
@@ -249,11 +253,9 @@ class AttentionFit:
 
     def exact(self) -> MonomialSum:
         """Each output as monomials of the inputs, in rational arithmetic from the map's floats."""
-        tensor = self.heads.map()
-        d = tensor.shape[1]
-        width = d - self.heads.constant
+        width = self.tensor.shape[1] - self.heads.constant
         asked = range(self.positions) if self.each else [self.positions - 1]
-        return MonomialSum(tuple(self._terms(one, place, width) for place in asked for one in tensor))
+        return MonomialSum(tuple(self._terms(one, place, width) for place in asked for one in self.tensor))
 
     def _terms(self, one: Floats, asking: int, width: int) -> dict[Exponents, Fraction]:
         terms: dict[Exponents, Fraction] = {}

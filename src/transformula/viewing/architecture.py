@@ -223,6 +223,36 @@ def _prompts(model: Model) -> str:
     return drawing.svg("an algorithm, layer by layer, on the tokens of a prompt")
 
 
+def _heads(model: Model) -> str:
+    """The tokens of a sequence, the heads that all of them feed, and the readout."""
+    weights, labels, drawing = model.weights, model.token_labels, _Drawing()
+    heads = weights.blocks[0].attention.heads
+    boxes = [(f"head {h + 1}", "V Z Zᵀ Q z") for h in range(min(len(heads), MAX_HEADS))]
+    more = f"and {len(heads) - MAX_HEADS} further heads" if len(heads) > MAX_HEADS else ""
+    shown = labels if len(labels) <= MAX_DIRECTIONS else (*labels[: MAX_DIRECTIONS - 3], "…", *labels[-2:])
+    middle = 26 + max(34.0 * len(shown), 60.0 * len(boxes) + 20 * bool(more), 80) / 2
+    left, right = _BOX + _GAP, 2 * (_BOX + _GAP)
+    titles = (f"{len(labels)} token{'s'[: len(labels) != 1]}", "linear attention", "readout")
+    for k, title in enumerate(titles):
+        drawing.text(k * left + _BOX / 2, 12, title, bold=True)
+    tops = [middle + 34 * (k - len(shown) / 2) for k in range(len(shown))]
+    for top, label in zip(tops, shown, strict=True):
+        drawing.box(0, top, _BOX, 28, "input", [label])
+        drawing.line(_BOX, top + 14, left, middle)
+    for k, lines in enumerate(boxes):
+        top = middle + 60 * (k - len(boxes) / 2)
+        drawing.box(left, top, _BOX, 48, "table", lines)
+        drawing.line(left + _BOX, top + 24, right, middle)
+    if more:
+        drawing.text(left + _BOX / 2, middle + 30 * len(boxes) + 14, more, small=True)
+    read = {labels[c // weights.width] for c in weights.readout.cols.tolist()}
+    said = f"of the token {next(iter(read))}" if len(read) == 1 else "of every token"
+    outputs = f"{weights.outputs} outputs" if weights.outputs > 1 else "1 output"
+    drawing.box(right, middle - 25, _BOX, 50, "output", [outputs, said])
+    drawing.height = max(drawing.height, 2 * middle - 26)
+    return drawing.svg("heads of linear attention")
+
+
 def _words(model: Model) -> str:
     """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
     (bits, runs, _), drawing = stored_words(model.weights), _Drawing()
@@ -255,4 +285,5 @@ _DRAWINGS: dict[str, Callable[[Model], str]] = {
     "prompts": _prompts,
     "words": _words,
     "stages": _stages,
+    "heads": _heads,
 }

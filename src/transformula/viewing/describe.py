@@ -12,7 +12,7 @@ from transformula.constructions.compact_layout import stored_words
 from transformula.constructions.yun_layout import stages
 from transformula.formulas.typed import shown
 from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import block_matrices
+from transformula.kernel.weights import Matrix, block_matrices
 from transformula.model import Model
 from transformula.proofs import stated
 from transformula.transformers.matrices import nonzeros
@@ -74,6 +74,29 @@ def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"layers": {"layers": layer_lines(model)}}
 
 
+def _head_sections(model: Model) -> dict[str, dict[str, Any]]:
+    return _size(model) | {"heads": {"heads": head_lines(model)}}
+
+
+def head_lines(model: Model) -> list[str]:
+    """What each head of linear attention asks with, answers with and adds, in the slots of a token."""
+    slots, lines = model.weights.slots, []
+    heads = [head for block in model.weights.blocks for head in block.attention.heads]
+    for h, head in enumerate(heads[:MAX_WORDS], 1):
+        asks, answers = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
+        adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
+        lines.append(f"{h}: asks with {asks}, answers with {answers}, adds {adds}")
+    return lines + ([f"and {len(heads) - MAX_WORDS} more"] if len(heads) > MAX_WORDS else [])
+
+
+def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
+    """Each row of a matrix as a linear form of the slots, to four digits."""
+    forms: dict[int, list[str]] = {}
+    for row, column, value in zip(matrix.rows.tolist(), matrix.cols.tolist(), matrix.values.tolist(), strict=True):
+        forms.setdefault(row, []).append(slots[column] if value == 1 else f"{value:.4g}*{slots[column]}")
+    return {row: " + ".join(form).replace("+ -", "- ") for row, form in forms.items()}
+
+
 def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
     lines, found = word_lines(model), stored_words(model.weights)
     shown = [f"{run}: {word}, from {place}" for run, word, place in lines[:MAX_WORDS]]
@@ -129,6 +152,7 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "prompts": _prompt_sections,
     "words": _word_sections,
     "stages": _stage_sections,
+    "heads": _head_sections,
 }
 
 

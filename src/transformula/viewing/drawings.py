@@ -135,6 +135,7 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "tables": _form_variables,
     "circuit": _wire_variables,
     "prompts": lambda model: {},
+    "heads": lambda model: {},
     "words": lambda model: {},
     "stages": lambda model: {},
 }

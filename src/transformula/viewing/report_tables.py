@@ -17,7 +17,7 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import layer_lines, word_lines
+from transformula.viewing.describe import head_lines, layer_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
@@ -29,7 +29,7 @@ _LONGEST_MATH = 160
 
 
 def tables_section(model: Model) -> str:
-    """What the memory tokens hold, by head or wire; a polynomial's directions; what the layers of prompts do."""
+    """What the memory tokens hold, by head or wire; a polynomial's directions; what layers or heads do."""
     return _SECTIONS[model.family.name](model)
 
 
@@ -147,6 +147,11 @@ def _prompt_layers(model: Model) -> str:
     return html.section("Layers", html.table(("layer", "what it does at every token"), rows))
 
 
+def _heads(model: Model) -> str:
+    rows = [[*map(escape, f"{line}: ".split(": ")[:2])] for line in head_lines(model)]
+    return html.section("Heads", html.table(("head", "what it does at every token z"), rows))
+
+
 def _words(model: Model) -> str:
     lines = word_lines(model)
     rows = [[run, f"<code>{word}</code>", place] for run, word, place in lines[:MAX_ROWS]]
@@ -173,6 +178,7 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "prompts": _prompt_layers,
     "words": _words,
     "stages": _stages,
+    "heads": _heads,
 }
 
 

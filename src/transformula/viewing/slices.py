@@ -355,6 +355,7 @@ def _wire_names(model: Model) -> dict[tuple[int, int], str]:
 
 _HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "ridge": lambda model: {},
+    "heads": lambda model: {},
     "tables": _part_names,
     "circuit": _wire_names,
     "stages": lambda model: {},
