@@ -216,6 +216,7 @@ _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "prompts": lambda model: iter(()),
     "heads": lambda model: iter(()),
     "words": lambda model: iter(()),
+    "stages": lambda model: iter(()),
     "tables": _layer_tables,
     "circuit": _circuit_tables,
 }

@@ -32,8 +32,9 @@ IN_CONTEXT = {
     "recurrence": "recurrence",
 }
 ATTENTION = {"linear attention": "one head", "linear attention, each token": "each token"}
+MEANS = ("yun",)
 #: Those that have no program beside their blocks.
-BLOCKS_ONLY = (*IN_CONTEXT, *ATTENTION)
+BLOCKS_ONLY = (*IN_CONTEXT, *ATTENTION, *MEANS)
 NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *BLOCKS_ONLY)
 
 
@@ -43,10 +44,17 @@ def _polynomial(name: str, dtype: str) -> tf.Model:
     return tf.compile(formulas, on="x=-1..2, y=0..3, z=-1/3..1/2", multi_head=multi_head, dtype=dtype)
 
 
+@cache
+def _mean(name: str, dtype: str) -> tf.Model:
+    return tf.compile(["x*y", "x - y"], on="x=0..1, y=-1..1", eps=0.2, construction=name, dtype=dtype)
+
+
 def exported(name: str, dtype: str, circuits) -> tf.Model:
     """The model; ``circuits`` is the shelf of the fixture with that name."""
     if name in POLYNOMIALS:
         return _polynomial(name, dtype)
+    if name in MEANS:
+        return _mean(name, dtype)
     if name in IN_CONTEXT:
         return learner(IN_CONTEXT[name], dtype)
     if name in ATTENTION:

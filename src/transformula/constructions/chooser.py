@@ -12,7 +12,7 @@ import numpy as np
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.options import Options
 from transformula.constructions.parts import MAX_FORMS
-from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
+from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, YUN, Construction
 from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Box, Formula
@@ -118,6 +118,16 @@ def _circuits(formula: Formula, options: Options) -> Iterator[Attempt]:
     yield from circuit_attempts(formula, eps, options.dtype, positions, inputs)
 
 
+def _stages(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.yun import yun_attempts
+
+    if options.shape is not None:
+        raise InputError("sequences need the construction lookup, partition or circuit")
+    if options.layers == 1:
+        raise InputError("the construction yun has several layers: use lookup or partition here")
+    yield from yun_attempts(formula, _check_approximation(formula, options), options.dtype)
+
+
 def _hardly_varies(formula: Formula, eps: float) -> bool:
     """Whether every output stays within a small part of the tolerance of one value: then no wire is needed."""
     ends = Region.of_box(formula.box).ends
@@ -200,6 +210,7 @@ _ATTEMPTS: dict[Construction, Callable[[Formula, Options], Iterator[Attempt]]] =
     LOOKUP: _lookups,
     PARTITION: _partitions,
     CIRCUIT: _circuits,
+    YUN: _stages,
 }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformula.transformers.one_layer import TableHead
 
 #: What may be asked for.
-Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit"]
+Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit", "yun"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
 HEAD_FAMILY = Family("heads", "position", lambda weights: None, None, _count_nonzeros)
 PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
+STAGE_FAMILY = Family("stages", "variable", lambda weights: None, None, _count_nonzeros)
 WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
 CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
 
@@ -164,6 +165,12 @@ CIRCUIT = Construction(
     "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
     "slopes.",
 )  # fmt: skip
+YUN = Construction(
+    "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
+    "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
+    "cell that bounds the mean of the error over the box, and not the error at every point.",
+    sharp=True,
+)  # fmt: skip
 MEMORIZE = Construction(
     "memorize", "one layer that stores samples", TABLE_FAMILY,
     "At each sample the attention on all the other samples' tokens was bounded; what remains is the sample's own "
@@ -194,7 +201,7 @@ LINEAR_ATTENTION = Construction(
 
 CONSTRUCTIONS = {
     c.name: c
-    for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE, COMPACT, IN_CONTEXT, LINEAR_ATTENTION)
+    for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, YUN, MEMORIZE, COMPACT, IN_CONTEXT, LINEAR_ATTENTION)
 }
 #: Those that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)

@@ -108,6 +108,10 @@ class Evidence:
         """Where to cut the box to bound polynomial − formula."""
         return self._item("corollary", output)
 
+    def grid(self, name: str) -> Any:
+        """Cells of one variable between the seams, each with the edges of its pieces: [[low, .., high], ..]."""
+        return self._item("grid", name)
+
     def is_ready(self, wire: int) -> bool:
         """Whether a wire's table can be bounded before its turn: nothing more is to be said about its argument."""
         return not self._item("ranges", str(wire), [])

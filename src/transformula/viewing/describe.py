@@ -9,20 +9,24 @@ from typing import Any
 import numpy as np
 
 from transformula.constructions.compact_layout import stored_words
+from transformula.constructions.yun_layout import stages
 from transformula.formulas.typed import shown
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import Matrix, block_matrices
 from transformula.model import Model
+from transformula.proofs import stated
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
 
 MAX_WORDS = 12
+#: One-hot slots of Fang's tokens, and the steps of Yun's stages.
+_NUMBERED_SLOTS = ("e", "below", "before")
 THEOREM = "size against Fang et al."
 
 
 def summary(model: Model) -> dict[str, Any]:
     """The facts ``compile`` prints."""
-    certificate = model.certificate
+    claim = stated(model.certificate)
     return {
         "formula": shown(model.formula),
         "box": model.where,
@@ -35,10 +39,7 @@ def summary(model: Model) -> dict[str, Any]:
         "parameters": model.parameter_count,
         "nonzeros": nonzeros(model.weights),
         "dtype": model.weights.dtype,
-        "eps": certificate.eps,
-        "approximation": certificate.approximation,
-        "rounding": certificate.rounding,
-        "bound": certificate.bound,
+        **{name: claim[name] for name in sorted(claim, key=lambda name: not name.endswith("eps"))},
         "status": model.status,
     }
 
@@ -46,7 +47,7 @@ def summary(model: Model) -> dict[str, Any]:
 def describe(model: Model) -> dict[str, dict[str, Any]]:
     """The sections ``show`` prints."""
     facts = summary(model)
-    claim = ("approximation", "rounding", "bound", "eps", "dtype", "status")
+    claim = (*stated(model.certificate), "dtype", "status")
     sections = {
         "formula": {key: facts[key] for key in ("formula", "box", "unused") if facts[key]},
         model.status: {key: facts[key] for key in claim},
@@ -109,6 +110,11 @@ def word_lines(model: Model) -> list[tuple[str, str, str]]:
     return [(str(k), f"{word:0{bits}b}", f"{at:g}") for k, (word, at) in enumerate(zip(words, offsets, strict=True), 1)]
 
 
+def _stage_sections(model: Model) -> dict[str, dict[str, Any]]:
+    lines = [f"{stage.layers}: {stage.name}, {stage.what}" for stage in stages(model.weights)]
+    return _size(model) | {"stages": {"stages": lines}}
+
+
 def layer_lines(model: Model) -> list[str]:
     """What the layers of an in-context model do, slot by slot; equal ones that follow each other in one line."""
     slots = model.weights.slots
@@ -145,16 +151,19 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "circuit": _circuit_sections,
     "prompts": _prompt_sections,
     "words": _word_sections,
+    "stages": _stage_sections,
     "heads": _head_sections,
 }
 
 
 def _slots(model: Model) -> str:
-    slots = model.weights.slots
-    hot = [s for s in slots if s[0] == "e" and s[1:].isdigit()]
-    if len(hot) > 4:
-        slots = tuple(s for s in slots if s not in hot[1:-1])
-        return " ".join(f"{s} .." if s == hot[0] else s for s in slots)
+    """The slots by name; of a long row of numbered ones the first and the last."""
+    slots = list(model.weights.slots)
+    for name in _NUMBERED_SLOTS:
+        row = [s for s in slots if s.startswith(name) and s.removeprefix(name).isdigit()]
+        if len(row) > 4:
+            first = slots.index(row[0])
+            slots[first : first + len(row)] = [f"{row[0]} .. {row[-1]}"]
     return " ".join(slots)
 
 

@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 from flint import fmpq
 
+from transformula.constructions.yun_layout import stages
 from transformula.formulas import parse
 from transformula.kernel.ridge import Ridge
 from transformula.kernel.weights import FloatArray
@@ -160,6 +161,11 @@ def _words(model: Model) -> str:
     return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
 
 
+def _stages(model: Model) -> str:
+    rows = [[stage.layers, escape(stage.name), escape(stage.what)] for stage in stages(model.weights)]
+    return html.section("Stages", html.table(("layers", "stage", "size"), rows))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -171,6 +177,7 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "circuit": _circuit_tables,
     "prompts": _prompt_layers,
     "words": _words,
+    "stages": _stages,
     "heads": _heads,
 }
 
