@@ -6,6 +6,7 @@ import numpy as np
 
 import transformula as tf
 from support.in_context_models import learner
+from support.layer_models import layered
 from support.one_layer_models import model_named
 
 POLYNOMIALS = {
@@ -23,6 +24,7 @@ ONE_LAYER = {
     "sequence": "wide sequence",
 }
 CIRCUITS = {"circuit": "kinks", "circuit, several outputs": "two outputs"}
+LAYERS = {"attention only": "attention only", "local polynomials": "local lines"}
 IN_CONTEXT = {
     "gradient steps": "descent",
     "ridge": "mild ridge",
@@ -30,7 +32,7 @@ IN_CONTEXT = {
     "kernel": "kernel",
     "recurrence": "recurrence",
 }
-NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *IN_CONTEXT)
+NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *LAYERS, *IN_CONTEXT)
 
 
 @cache
@@ -45,6 +47,8 @@ def exported(name: str, dtype: str, circuits) -> tf.Model:
         return _polynomial(name, dtype)
     if name in IN_CONTEXT:
         return learner(IN_CONTEXT[name], dtype)
+    if name in LAYERS:
+        return layered(LAYERS[name], dtype)
     return circuits(CIRCUITS[name], dtype) if name in CIRCUITS else model_named(ONE_LAYER[name], dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from transformula.constructions.registry import TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
@@ -135,6 +136,7 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "circuit": _wire_variables,
     "prompts": lambda model: {},
     "words": lambda model: {},
+    "layers": lambda model: {},
 }
 
 
@@ -165,7 +167,7 @@ def _cut(text: str, most: int = 120) -> str:
 
 def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
     """Cells of a partition or of memorised samples, where a head reads one or two variables."""
-    if not model.made_by.sharp:
+    if not model.made_by.sharp or model.family is not TABLE_FAMILY:
         return
     heads = [h for h in model.reading if _drawable(h, model)]
     for k, head in enumerate(heads[:2]):

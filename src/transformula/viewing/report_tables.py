@@ -16,7 +16,7 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import layer_lines, word_lines
+from transformula.viewing.describe import head_lines, layer_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
@@ -155,6 +155,11 @@ def _words(model: Model) -> str:
     return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
 
 
+def _heads(model: Model) -> str:
+    rows = [list(map(escape, line)) for line in head_lines(model)[:MAX_ROWS]]
+    return html.section("Heads", html.table(("layer", "tokens", "reads", "writes"), rows, (0, 1)))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -166,6 +171,7 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "circuit": _circuit_tables,
     "prompts": _prompt_layers,
     "words": _words,
+    "layers": _heads,
 }
 
 

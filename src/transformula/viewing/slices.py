@@ -353,6 +353,7 @@ _HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "ridge": lambda model: {},
     "tables": _part_names,
     "circuit": _wire_names,
+    "layers": lambda model: {},
 }
 
 

@@ -1,6 +1,6 @@
 // What the page shows, and how that travels in an address.
 
-export const CONSTRUCTIONS = ["auto", "polynomial", "lookup", "partition", "circuit"];
+export const CONSTRUCTIONS = ["auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials"];
 const SHOWN = ["model", "formula", "error"];
 const VIEWS = ["map", "surface"];
 
