@@ -15,7 +15,8 @@ def found():
 
 def test_each_entry_is_the_model_that_compile_makes(found):
     assert [e.name for e in found.entries] == [
-        "corollary", "corollary, several heads", "lookup", "partition", "circuit", "yun",
+        "corollary", "corollary, several heads", "lookup", "partition", "circuit", "attention-only", "local-polynomials",
+        "yun",
     ]  # fmt: skip
     lookup = tf.compile("sin(x)*y", on="x=0..2, y=0..1", eps=0.05, construction="lookup")
     entry = found.entries[2]

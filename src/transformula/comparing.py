@@ -9,7 +9,16 @@ from typing import Any
 
 from transformula.compiling import compile
 from transformula.constructions.chooser import DEFAULT_EPS
-from transformula.constructions.registry import CIRCUIT, LOOKUP, PARTITION, POLYNOMIAL, YUN, Construction
+from transformula.constructions.registry import (
+    ATTENTION_ONLY,
+    CIRCUIT,
+    LOCAL,
+    LOOKUP,
+    PARTITION,
+    POLYNOMIAL,
+    YUN,
+    Construction,
+)
 from transformula.errors import InputError, NotProvenError, TransformulaError
 
 #: What is tried: a construction, and whether its blocks may have several heads.
@@ -19,6 +28,8 @@ TRIED: tuple[tuple[Construction, bool], ...] = (
     (LOOKUP, False),
     (PARTITION, False),
     (CIRCUIT, False),
+    (ATTENTION_ONLY, False),
+    (LOCAL, False),
     (YUN, False),
 )
 
