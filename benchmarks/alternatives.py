@@ -20,6 +20,7 @@ import numpy as np
 import sympy
 import torch
 from scipy.interpolate import RegularGridInterpolator
+from scipy.sparse.linalg import spsolve
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures
@@ -115,7 +116,7 @@ def interpolated(direct: Callable[..., Any], low: Any, high: Any, X: Any, truth:
         axes = [np.linspace(a, b, per_axis) for a, b in zip(low, high, strict=True)]
         start = time.process_time()
         values = direct(*np.meshgrid(*axes, indexing="ij"))
-        spline = RegularGridInterpolator(axes, values, method="cubic")
+        spline = RegularGridInterpolator(axes, values, method="cubic", solver=spsolve)  # the default stops at 1e-6
         made = time.process_time() - start
         error = float(np.abs(spline(X) - truth).max())
         following = int(1.5 * per_axis)
