@@ -85,7 +85,7 @@ def compile(
     eps : float, optional
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
         construction claims what it can prove, and the others aim at 1e-6.
-    construction : {"auto", "polynomial", "lookup", "partition", "circuit"}
+    construction : {"auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials"}
         Which theorem to use.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.

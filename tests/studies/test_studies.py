@@ -149,7 +149,7 @@ def test_the_command_lists_and_refuses():
 
 
 def test_the_command_writes_a_folder(tmp_path):
-    done = runner.invoke(app, ["reproduce", "rates", "--quick", "--out", str(tmp_path), "--json"])
+    done = runner.invoke(app, ["reproduce", "in-context", "--quick", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert facts["size"] == "quick" and len(facts["files"]) == 4

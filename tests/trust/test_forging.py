@@ -23,7 +23,7 @@ BASES = [
     "lasso",
     "attention",
 ]
-COUNT = 120
+COUNT = 60
 
 
 @pytest.fixture(scope="module")

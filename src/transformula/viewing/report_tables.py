@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 from flint import fmpq
 
+from transformula.constructions.yun_layout import stages
 from transformula.formulas import parse
 from transformula.kernel.ridge import Ridge
 from transformula.kernel.weights import FloatArray
@@ -16,7 +17,7 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import head_lines, layer_lines, word_lines
+from transformula.viewing.describe import head_lines, layer_lines, softmax_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
@@ -160,6 +161,16 @@ def _words(model: Model) -> str:
     return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
 
 
+def _stages(model: Model) -> str:
+    rows = [[stage.layers, escape(stage.name), escape(stage.what)] for stage in stages(model.weights)]
+    return html.section("Stages", html.table(("layers", "stage", "size"), rows))
+
+
+def _layers(model: Model) -> str:
+    rows = [list(map(escape, line)) for line in softmax_lines(model)[:MAX_ROWS]]
+    return html.section("Heads", html.table(("layer", "tokens", "reads", "writes"), rows, (0, 1)))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -171,7 +182,9 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "circuit": _circuit_tables,
     "prompts": _prompt_layers,
     "words": _words,
+    "stages": _stages,
     "heads": _heads,
+    "layers": _layers,
 }
 
 
