@@ -51,6 +51,7 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "sine-sum": _sine_sum,
         "in-context": _in_context,
         "compact-memory": _compact_memory,
+        "yun": _yun,
         "linear-attention": _linear_attention,
         "prune": _prune,
         "coupling-rank": _coupling_rank,
@@ -59,6 +60,16 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
 
 def _compact_memory(report):
     assert all(exact and small < plain for _, small, _, _, exact, plain in report.facts["rows"][1:])
+
+
+def _yun(report):
+    facts = report.facts
+    contexts = [row[2] for row in facts["rows"]]
+    assert contexts == sorted(contexts) and -2.6 < facts["slope"] < -1.6  # in two variables: eps**-2
+    assert all(row[5] <= row[0] < row[6] for row in facts["rows"])  # the mean, and the error outside the seams
+    for eps, n, contexts, wide, narrow, formula, bounds in facts["layouts"]:
+        assert wide < narrow == formula and all(0 < bound <= eps for bound in bounds), (n, contexts)
+    assert all(row[1] == 2 and row[3] == 0 for row in facts["fang"] if row[0] == "x*y")
 
 
 def _linear_attention(report):
