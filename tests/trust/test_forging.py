@@ -9,7 +9,10 @@ import forging
 from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
-BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32", "lasso"]
+BASES = [
+    "sine", "kinks", "cells", "anchors", "local", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32",
+    "lasso",
+]  # fmt: skip
 COUNT = 120
 
 
