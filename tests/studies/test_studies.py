@@ -49,16 +49,39 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "rates": _rates,
         "distillation": _distillation,
         "sine-sum": _sine_sum,
+        "attention-only": _attention_only,
+        "local-polynomials": _local_polynomials,
         "in-context": _in_context,
         "compact-memory": _compact_memory,
+        "yun": _yun,
         "linear-attention": _linear_attention,
         "prune": _prune,
         "coupling-rank": _coupling_rank,
     }[name](report)
 
 
+def _attention_only(report):
+    assert all(abs(slope * d + 1) < 0.3 for d, slope in report.facts["slopes"].items())
+    assert all(soft < nearest / 5 for _, soft, nearest in report.facts["lines"])
+
+
+def _local_polynomials(report):
+    assert len(report.facts["fits"]) >= 3
+    assert all(abs(slope / theory - 1) < 0.15 for _, _, slope, theory in report.facts["fits"])
+
+
 def _compact_memory(report):
     assert all(exact and small < plain for _, small, _, _, exact, plain in report.facts["rows"][1:])
+
+
+def _yun(report):
+    facts = report.facts
+    contexts = [row[2] for row in facts["rows"]]
+    assert contexts == sorted(contexts) and -2.6 < facts["slope"] < -1.6  # in two variables: eps**-2
+    assert all(row[5] <= row[0] < row[6] for row in facts["rows"])  # the mean, and the error outside the seams
+    for eps, n, contexts, wide, narrow, formula, bounds in facts["layouts"]:
+        assert wide < narrow == formula and all(0 < bound <= eps for bound in bounds), (n, contexts)
+    assert all(row[1] == 2 and row[3] == 0 for row in facts["fang"] if row[0] == "x*y")
 
 
 def _linear_attention(report):
