@@ -2,6 +2,8 @@
 
 import copy
 import json
+import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +18,7 @@ from transformula.kernel.blocks import Runner
 from transformula.kernel.check import verify_files
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
+from transformula.kernel.weights import Attention, Block, FeedForward, Matrix
 from transformula.kernel.work import limited
 from transformula.kernel.yun import prove_yun
 from transformula.transformers import reference
@@ -297,3 +300,40 @@ def test_a_formula_without_a_range_is_refused():
     undefined = tf.kernel.boxes.Formula.of("log(x)", model.box)
     with pytest.raises(NotProvenError):
         prove_yun(model.weights, undefined, {}, Evidence(json.loads(model.packed.evidence) | {"defined": [[-1]]}))
+
+
+HUGE = {
+    "units": lambda w: _with_layer(w, 5_000_000),
+    "heads": lambda w: _with_heads(w, 3_000),
+}
+
+
+def _with_layer(weights, units):
+    """A hidden layer without entries, as wide as a file may state."""
+    width = weights.width
+    none = np.zeros(0, dtype=np.int32)
+    shapes = ((units, width), (units, 1), (width, units), (width, 1))
+    layer = FeedForward(*(Matrix(shape, none, none, np.zeros(0)) for shape in shapes))
+    return replace(weights, blocks=(Block(Attention(()), layer),))
+
+
+def _with_heads(weights, heads):
+    head = weights.blocks[2].attention.heads[0]
+    return replace(weights, blocks=(Block(Attention((head,) * heads)),))
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_memory_is_counted_before_it_is_taken(name):
+    weights = HUGE[name](tf.compile("x*y", on="x=0..1, y=0..1", eps=0.02, construction="yun").weights)
+    tracemalloc.start()
+    with limited(), pytest.raises(RefutedError, match="too many numbers"):
+        Runner(weights).run(np.zeros((2, 50)), np.ones((2, 50)))
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
+
+
+def test_more_variables_than_arrays_have_axes_are_refused():
+    names = ", ".join(f"x{k}=0..1" for k in range(1, 71))
+    wide = tf.kernel.boxes.Formula.of("x1", names)
+    with pytest.raises(RefutedError, match="at most 16 variables"):
+        prove_yun(_model("one variable").weights, wide, {}, Evidence({"grid": {}, "defined": [[-1]]}))

@@ -22,6 +22,7 @@ BASES = [
     "ridge32",
     "lasso",
     "attention",
+    "contexts",
 ]
 COUNT = 60
 
