@@ -79,6 +79,7 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "lasso": ("lasso", "", {"pairs": 3, "features": 2, "steps": 3, "penalty": "1/5"}),
     "kernel": ("kernel", "", {"pairs": 4, "features": 2, "bandwidth": "1/3"}),
     "recurrence": ("recurrence", "", {"steps": 4, "a": "5/4", "b": "1/3"}),
+    "loop": ("lasso", "", {"pairs": 3, "features": 1, "steps": 4, "penalty": "1/5", "looped": True}),
     "steps": ("sin(2*x)", "x=-1..1", {"eps": 0.2, "construction": "yun"}),
     "contexts": ("x*y + x", "x=0..1, y=-1..1", {"eps": 0.3, "construction": "yun"}),
     "contexts32": ("sin(x)/x*y", "x=-1..1, y=0..2", {"eps": 0.3, "construction": "yun", "dtype": "float32"}),
@@ -164,6 +165,8 @@ def dense(folder: Folder, points: Any, kind: Any) -> Any:
     tokens, width = body["tokens"], len(body["slots"])
     stream = (x @ matrix("embedding").T).reshape(len(x), tokens, width) + matrix("memory")
     for b, block in enumerate(body["blocks"]):
+        if isinstance(block, int):  # an earlier one, once more
+            b, block = block, body["blocks"][block]
         added = np.zeros_like(stream)
         for h, head in enumerate(block["heads"]):
             query, key, value = (matrix(f"blocks.{b}.heads.{h}.{part}") for part in ("query", "key", "value"))

@@ -9,7 +9,16 @@ from typing import Any
 
 from transformula.compiling import compile
 from transformula.constructions.chooser import DEFAULT_EPS
-from transformula.constructions.registry import CIRCUIT, LOOKUP, PARTITION, POLYNOMIAL, YUN, Construction
+from transformula.constructions.registry import (
+    ATTENTION_ONLY,
+    CIRCUIT,
+    LOCAL,
+    LOOKUP,
+    PARTITION,
+    POLYNOMIAL,
+    YUN,
+    Construction,
+)
 from transformula.errors import InputError, NotProvenError, TransformulaError
 
 #: What is tried: a construction, and whether its blocks may have several heads.
@@ -19,6 +28,8 @@ TRIED: tuple[tuple[Construction, bool], ...] = (
     (LOOKUP, False),
     (PARTITION, False),
     (CIRCUIT, False),
+    (ATTENTION_ONLY, False),
+    (LOCAL, False),
     (YUN, False),
 )
 
@@ -126,7 +137,7 @@ def entries(
             yield Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)), error
             continue
         # an approximating polynomial is a construction of its own, though asked for by the same name
-        name = model.construction + (", several heads" if multi_head else "")
+        title, name = model.made_by.title, model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
         norm = "sup" if model.certificate.mean is None else "mean"
-        yield Entry(name, construction.title, time.perf_counter() - start, *sizes, norm), None
+        yield Entry(name, title, time.perf_counter() - start, *sizes, norm), None

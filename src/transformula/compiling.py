@@ -86,8 +86,8 @@ def compile(
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
         construction claims what it can prove, and the others aim at 1e-6. For ``yun`` it is a tolerance for the
         *mean* of that over the box.
-    construction : {"auto", "polynomial", "lookup", "partition", "circuit", "yun"}
-        Which theorem to use.
+    construction : str
+        Which theorem to use: auto, polynomial, lookup, partition, circuit, attention-only, local-polynomials or yun.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     multi_head : bool

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import transformula as tf
 from transformula.cli.app import app
 from transformula.errors import InputError
-from transformula.studies import STUDIES, run_study
+from transformula.studies import STUDIES, prune, run_study
+from transformula.studies.report import Table
 
 runner = CliRunner()
 
@@ -72,7 +74,8 @@ def _yun(report):
 
 def _linear_attention(report):
     exact = [row for row in report.facts["rows"] if row[:2] == ["least squares", 0.0]]
-    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _ in exact)
+    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _, _ in exact)
+    assert all(0 < row[5] < 1e-7 for row in exact)
     noisy = [row[4] for row in report.facts["rows"] if row[1] > 0 and row[0] == "least squares"]
     assert all(1e-3 < error < 0.1 for error in noisy)
 
@@ -90,14 +93,18 @@ def _coupling_rank(report):
     for rows in report.facts["rows"].values():
         assert all(measured <= bound for _, _, bound, measured in rows)
         assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
-    powers = [float(measured.removeprefix("m^-")) for _, _, measured in report.facts["slopes"]]
+    powers = [float(measured.removeprefix("m^-")) for *_, measured in report.facts["slopes"]]
     assert 1.3 < powers[0] < 2 < powers[1] and powers[1] > 3
+    for _, dimension, parameters, certificate, bound, measured in report.facts["built"]:
+        assert parameters < 200 * dimension and certificate < 1e-12 < measured <= bound
 
 
 def _in_context(report):
     assert all(measured <= proven for *_, measured, proven in report.facts["rows"])
     assert report.facts["rows"][-1][4] <= 1e-6 < report.facts["rows"][-1][1]
     assert all(row[2] < row[4] for row in report.facts["sizes"])
+    assert [row[2] for row in report.facts["loops"]] == [report.facts["loops"][0][1]] * len(report.facts["loops"])
+    assert all(measured <= proven < 1e-10 for *_, measured, proven in report.facts["growth"])
 
 
 def _fang_f1(report):
@@ -157,3 +164,19 @@ def test_the_command_writes_a_folder(tmp_path):
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert facts["size"] == "quick" and len(facts["files"]) == 4
+
+
+def test_a_bar_in_a_name_is_no_column():
+    table = Table("t", ["|a|", "b"], [["|x|", 1.0]])
+    assert table.markdown().splitlines()[2:] == [r"| \|a\| | b |", "| --- | --- |", r"| \|x\| | 1 |"]
+
+
+def test_a_pruned_model_is_verified_from_its_folder_and_attacked(tmp_path):
+    """Half of the directions of a quadratic form: the bound is proven again, and holds where it is attacked."""
+    matrix = prune._matrix(4, seed=1)
+    model = prune._low_rank(matrix, prune._quadratic(matrix), 2)
+    assert tf.verify(model.save(tmp_path / "pruned")).verified and model.tokens == 2
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, -1).T
+    points = np.concatenate([corners, np.random.default_rng(0).uniform(-1, 1, (500, 4))])
+    error = np.abs(model(points) - np.einsum("ri,ij,rj->r", points, matrix, points)).max()
+    assert 1e-3 < error <= model.certificate.bound < 3 * error

@@ -7,6 +7,7 @@ import numpy as np
 import transformula as tf
 from support.attention_models import attention_model
 from support.in_context_models import learner
+from support.layer_models import layered
 from support.one_layer_models import model_named
 
 POLYNOMIALS = {
@@ -24,10 +25,12 @@ ONE_LAYER = {
     "sequence": "wide sequence",
 }
 CIRCUITS = {"circuit": "kinks", "circuit, several outputs": "two outputs"}
+LAYERS = {"attention only": "attention only", "local polynomials": "local lines"}
 IN_CONTEXT = {
     "gradient steps": "descent",
     "ridge": "mild ridge",
     "lasso": "lasso",
+    "looped lasso": "looped lasso",
     "kernel": "kernel",
     "recurrence": "recurrence",
 }
@@ -35,7 +38,7 @@ ATTENTION = {"linear attention": "one head", "linear attention, each token": "ea
 MEANS = ("yun",)
 #: Those that have no program beside their blocks.
 BLOCKS_ONLY = (*IN_CONTEXT, *ATTENTION, *MEANS)
-NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *BLOCKS_ONLY)
+NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *LAYERS, *BLOCKS_ONLY)
 
 
 @cache
@@ -59,6 +62,8 @@ def exported(name: str, dtype: str, circuits) -> tf.Model:
         return learner(IN_CONTEXT[name], dtype)
     if name in ATTENTION:
         return attention_model(ATTENTION[name], dtype)
+    if name in LAYERS:
+        return layered(LAYERS[name], dtype)
     return circuits(CIRCUITS[name], dtype) if name in CIRCUITS else model_named(ONE_LAYER[name], dtype)
 
 

@@ -143,13 +143,19 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
 
             check_stored(weights)
             return prove_yun(weights, formula, description.circuit or {}, evidence)
+        from transformula.kernel.local import prove_local
         from transformula.kernel.softmax_rule import prove_softmax
 
         check_stored(weights)
         if name == "linear-attention":
             return prove_linear_attention(weights, formula)
         check_shape(description, weights)
-        return prove_softmax(weights, formula, description.circuit, evidence, sharp=name == "partition")
+        if name in ("attention-only", "local-polynomials") and any(b.feed_forward is not None for b in weights.blocks):
+            raise RefutedError("a model without feed-forward layers has one")
+        if name == "local-polynomials":
+            return prove_local(weights, formula, description.circuit, evidence)
+        sharp = name in ("partition", "attention-only")
+        return prove_softmax(weights, formula, description.circuit, evidence, sharp)
 
 
 def target(description: Description) -> Formula:

@@ -96,7 +96,9 @@ class Evidence:
         """For each axis, edges of intervals on which the rounding of softmax is bounded."""
         return self._table(wire, "softmax")
 
-    def partition(self, wire: int, table: Table, function: Expr, ends: Sequence[tuple[arb, arb]]) -> Any:
+    def partition(
+        self, wire: int, table: Table, function: Expr, ends: Sequence[tuple[arb, arb]], shifts: Sequence[float]
+    ) -> Any:
         """[bits by which far tokens are below the largest, trees of the cells]."""
         return self._table(wire, "partition")
 

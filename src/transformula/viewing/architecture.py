@@ -11,6 +11,7 @@ from html import escape
 
 from transformula.constructions.compact_layout import stored_words
 from transformula.constructions.yun_layout import stages
+from transformula.inside import tables_of
 from transformula.kernel.weights import Block
 from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
@@ -253,6 +254,29 @@ def _heads(model: Model) -> str:
     return drawing.svg("heads of linear attention")
 
 
+def _layers(model: Model) -> str:
+    """Softmax layers, the tables of each with their tokens, and the readout."""
+    drawing = _Drawing()
+    tables = list(tables_of(model))
+    columns = [("input", "data token", [[_listed(model.weights.inputs), "and a constant 1"]])]
+    for b in range(len(model.weights.blocks)):
+        own = [t for t in tables if t.block == b]
+        lines = [[f"{len(t.slopes)} tokens", f"writes {_listed(t.writes)}"] for t in own[:MAX_HEADS]]
+        more = [[f"and {len(own) - MAX_HEADS} more heads"]] if len(own) > MAX_HEADS else []
+        columns.append(("table", f"layer {b + 1}: softmax", lines + more))
+    columns.append(
+        ("output", "readout", [["1 output" if model.weights.outputs == 1 else f"{model.weights.outputs} outputs"]])
+    )
+    for k, (kind, title, boxes) in enumerate(columns):
+        left = k * (_BOX + _GAP)
+        drawing.text(left + _BOX / 2, 12, title, bold=True)
+        for i, said in enumerate(boxes):
+            drawing.box(left, 26 + 58 * i, _BOX, 48, kind, said)
+            for j in range(len(columns[k - 1][2]) if k else 0):
+                drawing.line(left - _GAP, 50 + 58 * j, left, 50 + 58 * i)
+    return drawing.svg("layers of softmax heads, without feed-forward layers")
+
+
 def _words(model: Model) -> str:
     """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
     (bits, runs, _), drawing = stored_words(model.weights), _Drawing()
@@ -286,4 +310,5 @@ _DRAWINGS: dict[str, Callable[[Model], str]] = {
     "words": _words,
     "stages": _stages,
     "heads": _heads,
+    "layers": _layers,
 }

@@ -11,6 +11,7 @@ import numpy as np
 from transformula.constructions.compact_layout import stored_words
 from transformula.constructions.yun_layout import stages
 from transformula.formulas.typed import shown
+from transformula.inside import tables_of
 from transformula.kernel.boxes import Formula
 from transformula.kernel.weights import Matrix, block_matrices
 from transformula.model import Model
@@ -104,6 +105,19 @@ def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown + more}}
 
 
+def _layer_sections(model: Model) -> dict[str, dict[str, Any]]:
+    lines = [f"{layer}: {tokens} tokens at {of}, written to {to}" for layer, tokens, of, to in softmax_lines(model)]
+    more = [f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else []
+    return _size(model) | {"heads": {"heads": lines[:MAX_WORDS] + more}}
+
+
+def softmax_lines(model: Model) -> list[tuple[str, str, str, str]]:
+    """For each head of several layers: its layer, its tokens, what it reads and the slots it writes."""
+    return [
+        (str(t.block + 1), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)
+    ]
+
+
 def word_lines(model: Model) -> list[tuple[str, str, str]]:
     """For each run of a compact memory: its number, its word in bits, and the bucket at which it begins."""
     bits, words, offsets = stored_words(model.weights)
@@ -153,6 +167,7 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "words": _word_sections,
     "stages": _stage_sections,
     "heads": _head_sections,
+    "layers": _layer_sections,
 }
 
 
@@ -168,12 +183,14 @@ def _slots(model: Model) -> str:
 
 
 def _blocks(model: Model) -> list[str]:
-    lines = []
-    for k, block in enumerate(model.weights.blocks):
+    lines, places = [], model.weights.first_places
+    for k in sorted(set(places)):
+        block = model.weights.blocks[k]
         count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
         heads = len(block.attention.heads)
         plural = "s" if heads != 1 else ""
-        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros")
+        again = f", applied {places.count(k)} times" if places.count(k) > 1 else ""
+        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros{again}")
     return lines
 
 

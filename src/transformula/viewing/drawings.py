@@ -138,6 +138,7 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "heads": lambda model: {},
     "words": lambda model: {},
     "stages": lambda model: {},
+    "layers": lambda model: {},
 }
 
 

@@ -17,7 +17,7 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import head_lines, layer_lines, word_lines
+from transformula.viewing.describe import head_lines, layer_lines, softmax_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
@@ -166,6 +166,11 @@ def _stages(model: Model) -> str:
     return html.section("Stages", html.table(("layers", "stage", "size"), rows))
 
 
+def _layers(model: Model) -> str:
+    rows = [list(map(escape, line)) for line in softmax_lines(model)[:MAX_ROWS]]
+    return html.section("Heads", html.table(("layer", "tokens", "reads", "writes"), rows, (0, 1)))
+
+
 def _rational(value: fmpq) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{int(value.p) / int(value.q):.12g}…"
@@ -179,6 +184,7 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "words": _words,
     "stages": _stages,
     "heads": _heads,
+    "layers": _layers,
 }
 
 

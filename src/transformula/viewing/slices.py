@@ -359,6 +359,7 @@ _HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "tables": _part_names,
     "circuit": _wire_names,
     "stages": lambda model: {},
+    "layers": lambda model: {},
 }
 
 
