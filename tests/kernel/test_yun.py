@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from support.faults import active, fault
 from support.folders import open_model
 from support.table import hand_made, random_block
 from transformula.errors import NotProvenError, RefutedError
@@ -192,6 +193,30 @@ def test_every_place_matters_or_does_no_harm(part):
         k = rng.integers(len(changed.arrays[array]))
         changed.arrays[array][k] += rng.choice([-1, 1])
         _judge(model, changed)
+
+
+LAYOUT = "constructions.yun_layout:"
+FAULTS = [
+    fault("no shift down", LAYOUT + "_Builder._shift", "(-1.0, stop)", "(1.0, stop)", ""),
+    fault("half the lead", LAYOUT + "_Builder._shift", "math.log2(2 * lead)", "math.log2(lead / 8)", ""),
+    fault("contexts in another order", LAYOUT + "_Builder.weights", "[self.order]", "[self.order[::-1]]", ""),
+    fault("contexts that share a number", LAYOUT + "Shifts.of", "len(set(z[:, -1])) == len(z)", "True", ""),
+    fault("steps that are not steep", LAYOUT + "_Builder._blocks", "STEEP * (number", "0.25 * (number", ""),
+    fault("other thresholds", LAYOUT + "Plan.thresholds", "k / count", "k / count / 2", ""),
+    fault("limits that are too narrow", LAYOUT + "_Builder._blocks", "high - low, {", "(high - low) / 4, {", ""),
+    fault(
+        "cells over the seams", "constructions.yun:_grid", "k / count - (1 + _APART)", "k / count + (1 + _APART)", ""
+    ),
+    fault("cells that overlap", "constructions.yun:_grid", "k / count + _APART", "k / count / 2 + _APART", ""),
+]
+
+
+@pytest.mark.parametrize("it", FAULTS, ids=lambda it: it.name)
+def test_a_faulty_construction_proves_nothing(it):
+    """With a fault in the code that is not trusted no model meets the tolerance."""
+    with active(it), pytest.raises(NotProvenError) as refused:
+        tf.compile("x*y + x", on="x=0..1, y=0..2", eps=0.2, construction="yun")
+    assert refused.value.best_bound is None or refused.value.best_bound > 0.2
 
 
 def _said(changed):
