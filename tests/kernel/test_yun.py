@@ -175,7 +175,7 @@ def test_every_number_matters_or_does_no_harm(name):
     changes = (np.negative, lambda v: v * (1 + 1e-12), lambda v: v + 1, lambda v: v * 1e30, lambda v: v / 2)
     passed = 0
     for array in names:
-        for change in rng.choice(changes, 2, replace=False):
+        for change in rng.choice(changes, 1):
             changed = copy.deepcopy(data)
             values = changed.arrays[array]
             k = rng.integers(len(values))

@@ -45,7 +45,7 @@ from transformula.kernel.work import spend
 
 MAX_PIECES, MAX_AXES = 200_000, 16
 #: More than a sum of so many terms, or a few operations, can lose in float64.
-_UP = 1 + 2.0**-36
+_UP = 1 + 2.0**-34
 
 
 class _Axis(NamedTuple):
@@ -140,7 +140,8 @@ def _ranges(expr: Expr, facts: Facts, axes: list[_Axis]) -> tuple[Floats, Floats
     stops = [np.append(axis.starts[1:], high) for high, axis in zip(region.floats[1], axes, strict=True)]
     lower, upper = products(starts), products(stops)
     low, high = enclose_ranges(expr, region.names, lower, upper, order_for(len(region.names)))
+    known = facts.seen(expr)
     for k in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist():
-        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], facts.seen(expr))
+        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], known)
         low[k], high[k] = -float_above(-a), float_above(b)
     return low, high
