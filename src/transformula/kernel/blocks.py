@@ -31,8 +31,8 @@ from transformula.kernel.rounding import EXP_ULPS, FORMATS
 from transformula.kernel.weights import Attention, FeedForward, Head, Matrix, Weights, named_matrices
 from transformula.kernel.work import spend
 
-#: Numbers that are held at once for a chunk of boxes, and at most for one box.
-_CHUNK, _MOST = 2_000_000, 20_000_000
+#: Numbers of a kind that are held at once, for as many boxes as that allows.
+_CHUNK = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +79,18 @@ class Runner:
     def run(self, lower: Floats, upper: Floats) -> Near:
         """Outputs on boxes with ends (inputs, boxes): shape (boxes, outputs)."""
         weights, boxes = self.weights, lower.shape[1]
-        layers = [block.feed_forward for block in weights.blocks if block.feed_forward is not None]
-        heads = [head for block in weights.blocks for head in block.attention.heads]
-        widest = max(
-            (layer.hidden.shape[0] + layer.hidden.nonzeros + layer.output.nonzeros for layer in layers), default=0
-        )
-        depth = max((h.value.shape[0] + h.query.shape[0] + h.value.nonzeros + h.key.nonzeros for h in heads), default=0)
-        tokens = weights.tokens
-        each = tokens * (4 * weights.width + widest) + tokens * (tokens + 1) * (depth + 4)
-        entries = weights.embedding.nonzeros + weights.readout.nonzeros
-        entries += tokens * sum(m.nonzeros + m.shape[0] for layer in layers for m in vars(layer).values())
-        entries += sum(tokens * (h.query.nonzeros + h.key.nonzeros + h.value.nonzeros) for h in heads)
-        entries += sum(tokens * (tokens + 1) * (h.query.shape[0] + h.value.shape[0] + 8) for h in heads)
-        entries += tokens * weights.width * len(weights.blocks)
-        if each > _MOST:
+        tokens, width, blocks = weights.tokens, weights.width, weights.blocks
+        layers = [block.feed_forward for block in blocks if block.feed_forward is not None]
+        units = [sum(m.nonzeros + m.shape[0] for m in vars(layer).values()) for layer in layers]
+        asked = [sum(_numbers(head, tokens, width) for head in block.attention.heads) for block in blocks]
+        ends = weights.embedding.nonzeros + weights.readout.nonzeros + len(weights.inputs) + 4 * weights.outputs
+        each = ends + 4 * tokens * width + tokens * max(units, default=0) + max(asked, default=0)
+        if each > _CHUNK:
             raise RefutedError("the blocks hold too many numbers at once")
-        step = max(1, _CHUNK // each)
-        spend(0.04 * entries * boxes + 1_000.0 * (len(heads) + len(layers) + 1) * (boxes // step + 1))
+        step = _CHUNK // each
+        steps = 1 + sum(len(block.attention.heads) for block in blocks) + len(layers)
+        entries = ends + tokens * (width * len(blocks) + sum(units)) + sum(asked)
+        spend(0.025 * entries * boxes + 1_000.0 * steps * (boxes // step + 1))
         parts = [self._chunk(lower[:, k : k + step].T, upper[:, k : k + step].T) for k in range(0, boxes, step)]
         return Near(*(np.concatenate(values) for values in zip(*(vars(p).values() for p in parts), strict=True)))
 
@@ -208,6 +203,13 @@ class Runner:
         most = value.size.max(axis=1, keepdims=True)
         computed = (found[1] + slack * (found[1] + most) + 8 * tokens * self.tiny) * (1 + _lost(4))
         return Near(_of(value.middle, leader), found[0], computed)
+
+
+def _numbers(head: Head, tokens: int, width: int) -> int:
+    """What a head holds and works through, for one box."""
+    output = 0 if head.output is None else head.output.nonzeros + 2 * width
+    products = sum(matrix.nonzeros + matrix.shape[0] for matrix in (head.query, head.key, head.value))
+    return tokens * (products + output) + tokens * tokens * (head.query.shape[0] + head.value.shape[0] + 8)
 
 
 def _longest(matrix: Matrix) -> int:
