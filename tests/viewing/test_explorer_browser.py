@@ -164,8 +164,8 @@ def test_all_constructions_fill_a_table(visit):
     page.click("#constructions")
     page.wait_for_function("() => document.getElementById('constructions-status').textContent === 'Done.'")
     rows = page.locator("#constructions-table tbody tr")
-    assert rows.count() == 6
-    assert rows.nth(5).locator("td").all_text_contents()[5].endswith(" (mean)")
+    assert rows.count() == 8
+    assert rows.nth(7).locator("td").all_text_contents()[5].endswith(" (mean)")
     assert rows.nth(0).locator("td").all_text_contents()[:3] == ["polynomial", "2", "1"]
     page.fill("#formula", "x*y + 1")
     assert page.get_attribute("#constructions-title", "data-earlier") == "earlier formula"
