@@ -43,9 +43,9 @@ from transformula.kernel.ranges import leaf_range, order_for
 from transformula.kernel.weights import Weights
 from transformula.kernel.work import spend
 
-MAX_PIECES = 200_000
+MAX_PIECES, MAX_AXES = 200_000, 32
 #: More than a sum of so many terms, or a few operations, can lose in float64.
-_UP = 1 + 2.0**-36
+_UP = 1 + 2.0**-34
 
 
 class _Axis(NamedTuple):
@@ -97,6 +97,8 @@ def prove_yun(weights: Weights, formula: Formula, derivation: Any, evidence: Evi
 
 
 def _axes(box: Box, evidence: Evidence) -> list[_Axis]:
+    if box.dimension > MAX_AXES:
+        raise RefutedError(f"there are cells in more than {MAX_AXES} variables at once")
     given, pieces = [evidence.grid(name) for name in box.variables], 1
     for cells in given:
         listed = (
@@ -138,7 +140,8 @@ def _ranges(expr: Expr, facts: Facts, axes: list[_Axis]) -> tuple[Floats, Floats
     stops = [np.append(axis.starts[1:], high) for high, axis in zip(region.floats[1], axes, strict=True)]
     lower, upper = products(starts), products(stops)
     low, high = enclose_ranges(expr, region.names, lower, upper, order_for(len(region.names)))
+    seen = facts.seen(expr)
     for k in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist():
-        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], facts.seen(expr))
+        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], seen)
         low[k], high[k] = -float_above(-a), float_above(b)
     return low, high
