@@ -30,7 +30,7 @@ class _Block:
         return cls(np.ascontiguousarray(step.directions[tokens]), tuple(terms))
 
 
-def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, int], None]:
+def powers_work(step: Powers, width: int) -> Callable[[FloatArray, int, bool], None]:
     """What adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
     starts = range(0, len(step.directions), BLOCK_TOKENS)
     blocks = [_Block.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
@@ -38,7 +38,7 @@ def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, in
     buffers = [np.empty((height, width), dtype=step.directions.dtype) for _ in range(2)]
     inputs = slice(int(step.reads[0]), int(step.reads[-1]) + 1)  # they stand together
 
-    def work(rows: FloatArray, first: int) -> None:
+    def work(rows: FloatArray, first: int, inside: bool) -> None:
         out = rows[first : first + step.width]
         out[:] = 0
         for block in blocks:
