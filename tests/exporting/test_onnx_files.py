@@ -99,7 +99,7 @@ MUTATIONS = {
     "an operator": (lambda m: setattr(m.graph.node[-1], "op_type", "Sub"), "node y .* is changed"),
     "inputs of a node": (_swap_inputs, r"\(Div\) is changed"),
     "an attribute": (
-        lambda m: setattr(next(n for n in m.graph.node if n.attribute).attribute[0], "i", 7),
+        lambda m: setattr(next(n for n in m.graph.node if n.op_type == "Gemm").attribute.add(), "name", "transB"),
         r"\(Gemm\) is changed",
     ),
     "a domain": (lambda m: setattr(m.graph.node[3], "domain", "com.evil"), "is changed"),

@@ -1,10 +1,8 @@
 """A program as an ONNX graph of opset 17: what is exported by default.
 
-Arrays are rows × batch. A layer of tables is a product for its arguments, Max and Min where they may lie outside of
-what is safe, a product for the scores, Exp, two products for the sums and a quotient. A product is a Gemm that adds to
-what came before it, so none is followed by an Add or by a scalar factor: onnxruntime's default optimiser has nothing to
-rewrite (it would move a scalar factor of a product into a float32 attribute). float64 Exp is what takes most of the
-time there (4 to 5 ns a number on one core, NumPy's takes 1), so no exponential is taken of an anchor.
+A layer of tables is a product for its arguments, Clip (or Max and Min) where they may lie outside of what is safe, a
+product for the scores, Exp, two products for the sums and a quotient. Exp is what takes most of the time: 4 to 5 ns a
+float64 number on one core, where NumPy's takes 1, and none is taken of an anchor.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ import numpy as np
 from transformula.kernel.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.numpy_backend import scores_kept
-from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
-from transformula.transformers.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter, file_bytes
+from transformula.program.onnx_rows import RowsWriter
+from transformula.program.steps import Affine, Grid, Powers, Program, Step, Tables
+from transformula.transformers.onnx_graph import BATCH, INPUT, OUTPUT, file_bytes
 
 _INT64 = 7  # of onnx.TensorProto, without importing it
 
@@ -37,14 +36,7 @@ def _size(step: Step) -> int:
     return sum(int(part.size) for part in vars(step).values() if isinstance(part, np.ndarray))
 
 
-class _Writer(GraphWriter):
-    def __init__(self, program: Program, sequence: tuple[int, int] | None) -> None:
-        super().__init__(program.dtype)
-        self.program, self.sequence = program, sequence
-        self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
-        self.made: dict[int, str] = {}
-        self.joined: dict[tuple[int, ...], str] = {}
-
+class _Writer(RowsWriter):
     def graph(self, onnx: Any) -> Any:
         program = self.program
         self.made[1] = INPUT
@@ -68,19 +60,6 @@ class _Writer(GraphWriter):
         else:
             self.node(OUTPUT, "Reshape", source, self.constant("y.shape", [-1, *(self.sequence or [1])]))
 
-    # Where rows are
-
-    def owner(self, row: int) -> int:
-        """Who made a row: 0 is the constant, 1 the inputs, then the steps."""
-        return int(np.searchsorted(self.starts, row, side="right")) - 1
-
-    def array(self, owner: int) -> str:
-        """What a step made, written when it is first asked for: what is only read through `arguments` never is."""
-        if owner not in self.made:
-            step = self.program.steps[owner - 2]
-            self.made[owner] = _WRITERS[type(step)](self, f"steps.{owner - 2}", step)
-        return self.made[owner]
-
     def expanded(self, row: int) -> dict[int, float]:
         """A row as a linear form of earlier rows: itself, if it is none."""
         owner = self.owner(row)
@@ -96,86 +75,62 @@ class _Writer(GraphWriter):
         base = np.array(sorted({r for form in forms for r in form}))
         matrix = np.array([[form.get(int(r), 0.0) for r in base] for form in forms])
         rows = self.product(f"{name}.arguments", matrix, base)
-        if step.clamps is not None:
-            for operator, ends in zip(("Max", "Min"), step.clamps, strict=True):
-                if np.isfinite(ends).any():
-                    end = self.constant(f"{name}.{operator}.end", ends[:, None])
-                    rows = self.node(f"{name}.{operator}", operator, rows, end)
+        return rows if step.clamps is None else self.clamped(name, rows, step.clamps)
+
+    def clamped(self, name: str, rows: str, clamps: FloatArray) -> str:
+        """Rows, the constant first, between their ends: by Clip if these are the same for all."""
+        if (clamps[:, 1:] == clamps[:, 1:2]).all():
+            ends = [
+                self.constant(f"{name}.{end}", np.array(at)) if np.isfinite(at) else ""
+                for end, at in zip(("low", "high"), clamps[:, 1], strict=True)
+            ]
+            return self.node(f"{name}.clamped", "Clip", rows, *ends)
+        for operator, at in zip(("Max", "Min"), clamps, strict=True):
+            if np.isfinite(at).any():
+                end = self.constant(f"{name}.{operator}.end", at[:, None])
+                rows = self.node(f"{name}.{operator}", operator, rows, end)
         return rows
 
-    def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
-        """matrix @ rows[reads]; a form that reads a row twice keeps both its numbers, in two products."""
-        source, columns, turned = self.source(reads[reads != ONE])
-        total: FloatArray = matrix[:, reads == ONE]
-        added = [self.constant(f"{name}.constant", total)] if total.any() else []
-        times: dict[int, int] = {}
-        parts: list[FloatArray] = []
-        for column, factors in zip(columns.tolist(), matrix[:, reads != ONE].T, strict=True):
-            again = times[column] = times.get(column, -1) + 1
-            if again == len(parts):
-                parts.append(np.zeros((len(matrix), self.count(reads))))
-            parts[again][:, column] = factors
-        for k, part in enumerate(parts or [np.zeros((len(matrix), self.program.inputs))]):
-            own = name if k == len(parts) - 1 or not parts else f"{name}.{k}"
-            added = [self.node(own, "Gemm", self.constant(f"{own}.matrix", part), source, *added, **turned)]
-        return added[0]
+    def all_scores(self, name: str, step: Tables) -> str:
+        """The scores of a layer of tables."""
+        same = step.clamps is None or (step.clamps[:, 1:] == step.clamps[:, 1:2]).all()
+        if not same or not np.array_equal(step.reads, np.arange(1 + self.program.inputs)):
+            return self.scores(name, step.slopes, self.arguments(name, step))
+        rows, turned = self.rows((1,))  # read as they are
+        if step.clamps is not None:
+            rows = self.clamped(name, rows, step.clamps)
+        return self.added(f"{name}.scores", step.slopes[:, 1:], rows, step.slopes[:, :1], turned)
 
-    def count(self, reads: Rows) -> int:
-        """How many rows the owners of some rows have."""
-        owners = {self.owner(row) for row in reads.tolist()} - {0}
-        return int(sum(self.starts[k + 1] - self.starts[k] for k in owners))
-
-    def source(self, reads: Rows) -> tuple[str, Rows, dict[str, int]]:
-        """An array that holds some rows, where they are in it, and how a product is told that it is batch × rows."""
-        owners = tuple(sorted({self.owner(row) for row in reads.tolist()})) or (1,)
-        held = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in owners])
-        columns = np.searchsorted(held, reads)
-        if owners == (1,):
-            return self.made[1], columns, {"transB": 1}
-        if owners not in self.joined:
-            names = [self.turned() if k == 1 else self.array(k) for k in owners]
-            joined = "rows." + ".".join(map(str, owners))
-            self.joined[owners] = names[0] if len(names) == 1 else self.node(joined, "Concat", *names, axis=0)
-        return self.joined[owners], columns, {}
-
-    def turned(self) -> str:
-        """The inputs as rows."""
-        if (1,) not in self.joined:
-            self.joined[1,] = self.node("inputs", "Transpose", self.made[1], perm=[1, 0])
-        return self.joined[1,]
-
-    # The steps
+    def written(self, name: str, step: Step) -> str:
+        return _WRITERS[type(step)](self, name, step)
 
     def affine(self, name: str, step: Affine) -> str:
         made = self.product(name if not step.bend else f"{name}.inside", step.matrix, step.reads)
         return self.node(name, "Relu", made) if step.bend else made
 
     def tables(self, name: str, step: Tables) -> str:
-        rows = self.arguments(name, step)
         if not step.shifted:
-            scores = self.scores(name, step.slopes, rows)
+            scores = self.all_scores(name, step)
             if step.sinks:
                 scores = self.node(f"{name}.kept", "Max", scores, self.lowest())
             above, below = step.sums
             powers = self.node(f"{name}.exp", "Exp", scores)
             return self.quotient(name, powers, (above[:, :-1], above[:, -1:]), (below[:, :-1], below[:, -1:]))
-        parts = []
+        rows, parts = self.arguments(name, step), []
         for g, (start, stop, values) in enumerate(zip(step.starts[:-1], step.starts[1:], step.values, strict=True)):
             powers = self.shifted(f"{name}.{g}", self.scores(f"{name}.{g}", step.slopes[start:stop], rows))
-            parts.append(self.quotient(f"{name}.{g}", powers, (values,), (np.ones_like(values),)))
+            parts.append(self.quotient(f"{name}.{g}", powers, (values, ""), (np.ones_like(values), "")))
         return parts[0] if len(parts) == 1 else self.node(name, "Concat", *parts, axis=0)
 
     def scores(self, name: str, slopes: FloatArray, rows: str) -> str:
         return self.node(f"{name}.scores", "MatMul", self.constant(f"{name}.slopes", slopes), rows)
 
-    def quotient(self, name: str, powers: str, above: tuple[FloatArray, ...], below: tuple[FloatArray, ...]) -> str:
+    def quotient(self, name: str, powers: str, above: tuple[FloatArray, Any], below: tuple[FloatArray, Any]) -> str:
         """The quotient of two sums; each has its factors, and what anchors add to it."""
-        sums = []
-        for side, (factors, *anchors) in (("above", above), ("below", below)):
-            more = [self.constant(f"{name}.{side}.anchors", part) for part in anchors]
-            sums.append(
-                self.node(f"{name}.{side}", "Gemm", self.constant(f"{name}.{side}.values", factors), powers, *more)
-            )
+        sums = [
+            self.added(f"{name}.{side}", factors, powers, anchors)
+            for side, (factors, anchors) in (("above", above), ("below", below))
+        ]
         return self.node(f"{name}.table", "Div", *sums)
 
     def lowest(self) -> str:
