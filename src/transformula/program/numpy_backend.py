@@ -66,6 +66,10 @@ class _Runner:
         self.program = weakref.proxy(program)
         self.buffer = np.empty((program.rows, width), dtype=program.dtype)
         self.buffer[ONE] = 1
+        ends = program.outputs
+        self.outputs = (
+            slice(ends[0], ends[-1] + 1) if (np.diff(ends) == 1).all() else ends
+        )  # a slice is not copied twice
         first, self.works = 1 + program.inputs, []
         for step in program.steps:
             self.works.append((_RUNNERS[type(step)](step, width), first))
@@ -80,7 +84,7 @@ class _Runner:
         inside = box is not None and bool((inputs.min(axis=1) >= box[0]).all() and (inputs.max(axis=1) <= box[1]).all())
         for work, first in self.works:
             work(rows, first, inside)
-        np.take(rows, self.program.outputs, axis=0, out=out)
+        out[:] = rows[self.outputs]
 
 
 #: Runners for a few samples, which take longer to make than to run. They go with their programs.

@@ -123,7 +123,7 @@ class _Writer(RowsWriter):
         return parts[0] if len(parts) == 1 else self.node(name, "Concat", *parts, axis=0)
 
     def scores(self, name: str, slopes: FloatArray, rows: str) -> str:
-        return self.node(f"{name}.scores", "MatMul", self.constant(f"{name}.slopes", slopes), rows)
+        return self.added(f"{name}.scores", slopes, rows, "")
 
     def quotient(self, name: str, powers: str, above: tuple[FloatArray, Any], below: tuple[FloatArray, Any]) -> str:
         """The quotient of two sums; each has its factors, and what anchors add to it."""
@@ -155,8 +155,7 @@ class _Writer(RowsWriter):
             scores = self.product(f"{name}.{axis}.scores", np.stack([b, a], axis=1), np.array([0, row]))
             weights = self.softmax(f"{name}.{axis}", scores)
             if not result:
-                flat = self.constant(f"{name}.values", step.values.reshape(shape[0], -1).T)
-                result = self.node(f"{name}.{axis}.mixed", "MatMul", flat, weights)
+                result = self.added(f"{name}.{axis}.mixed", step.values.reshape(shape[0], -1).T, weights, "")
                 continue
             rest = int(np.prod(shape[axis + 1 :]))
             sizes = [self.constant(f"{name}.{axis}.shape{k}", [shape[axis], n, -1]) for k, n in enumerate((rest, 1))]

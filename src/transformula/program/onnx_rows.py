@@ -1,8 +1,7 @@
 """Where the rows of a program are in an ONNX graph, and linear forms of them.
 
-Arrays are rows × batch. A product is a Gemm that adds to what came before it, so none is followed by an Add or by a
-scalar factor: onnxruntime's default optimiser has nothing to rewrite (it would move a scalar factor of a product into a
-float32 attribute).
+Arrays are rows × batch. A product is a Gemm that adds to what came before it. There is no MatMul, so that onnxruntime's
+default optimiser has nothing to rewrite: it would move a scalar factor of one into a float32 attribute.
 """
 
 from __future__ import annotations
@@ -42,9 +41,14 @@ class RowsWriter(GraphWriter):
         raise NotImplementedError
 
     def added(self, name: str, matrix: FloatArray, rows: str, more: FloatArray | str, turned: bool = False) -> str:
-        """matrix @ rows + more: one Gemm."""
+        """matrix @ rows + more: one Gemm; a matrix of one number is Mul and Add, which take half the time."""
         if isinstance(more, np.ndarray):
             more = self.constant(f"{name}.constant", more) if more.any() else ""
+        if matrix.shape == (1, 1) and not turned:
+            if matrix[0, 0] != 1:
+                factor = self.constant(f"{name}.matrix", matrix)
+                rows = self.node(f"{name}.scaled" if more else name, "Mul", rows, factor)
+            return self.node(name, "Add", rows, more) if more else rows
         parts = [self.constant(f"{name}.matrix", matrix), rows, *([more] if more else [])]
         return self.node(name, "Gemm", *parts, **({"transB": 1} if turned else {}))
 
