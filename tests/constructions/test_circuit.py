@@ -31,6 +31,16 @@ SIZES = {
 SINGLE = ("I.9.18", "I.12.2", "I.18.4", "test_5", "friedman1")
 
 
+def test_a_steep_table_of_a_distance_is_rounded_like_the_distance():
+    """|x| has the relative error of x; an absolute one, times the slope of the root at 0, would be four times eps."""
+    model = tf.compile("abs(x)**(1/3)", on="x=-1..1", eps=2e-3, dtype="float32")
+    assert model.memory_tokens <= 10 and model.certificate.rounding < 1e-4
+    assert tf.verify(model).verified
+    x = np.concatenate([sign * np.float32(10.0) ** -np.linspace(0, 44, 4001, dtype=np.float32) for sign in (1, -1)])
+    exact = np.abs(x.astype(float)) ** (1 / 3)
+    assert np.abs(np.ravel(model(x[:, None])) - exact).max() <= model.certificate.bound
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_named_cases(name, circuits):
     model, (layers, tokens) = circuits(name), SIZES[name]

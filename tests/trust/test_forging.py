@@ -11,7 +11,7 @@ from transformula.transformers import reference
 
 BASES = [
     "sine", "kinks", "cells", "anchors", "local", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32",
-    "lasso", "attention",
+    "lasso", "attention", "contexts",
 ]  # fmt: skip
 COUNT = 60
 
