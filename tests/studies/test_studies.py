@@ -49,6 +49,8 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "rates": _rates,
         "distillation": _distillation,
         "sine-sum": _sine_sum,
+        "attention-only": _attention_only,
+        "local-polynomials": _local_polynomials,
         "in-context": _in_context,
         "compact-memory": _compact_memory,
         "yun": _yun,
@@ -56,6 +58,16 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "prune": _prune,
         "coupling-rank": _coupling_rank,
     }[name](report)
+
+
+def _attention_only(report):
+    assert all(abs(slope * d + 1) < 0.3 for d, slope in report.facts["slopes"].items())
+    assert all(soft < nearest / 5 for _, soft, nearest in report.facts["lines"])
+
+
+def _local_polynomials(report):
+    assert len(report.facts["fits"]) >= 3
+    assert all(abs(slope / theory - 1) < 0.15 for _, _, slope, theory in report.facts["fits"])
 
 
 def _compact_memory(report):
