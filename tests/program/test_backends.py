@@ -265,3 +265,23 @@ def test_one_layer_models_without_tables_are_programs_too():
     assert model.program.tokens == 0
     x = rows_of(model, 100)
     assert np.abs(run_numpy(model.program, x) - reference.run(model.weights, x)).max() <= model.certificate.rounding
+
+
+def test_fused_kernels_are_given_anchors_as_tokens(circuits):
+    """What a kernel for CUDA reads, table by table, in plain torch: columns, slopes and values of all tokens."""
+    model = circuits("kinks")
+    module, x = model.to_torch().requires_grad_(False), torch.from_numpy(rows_of(model, 60))
+    made, compared = [torch.cat([x.new_ones(1, len(x)), x.T])], 0
+    for step in module.steps:
+        made.append(step(made))
+        if not isinstance(step, torch_backend.TablesModule):
+            continue
+        rows, (slopes, values) = step.gather(made), step.whole()
+        packed = slopes.gather(1, step.chosen) * step.kept
+        assert len(slopes) > len(step.slopes) and not step.shifted
+        for new, (first, last, softmax) in enumerate(step.tables.tolist()):
+            scores = packed[first:last] @ rows[step.columns[softmax].long()] + slopes[first:last, :1]
+            wanted = values[new, first:last] @ torch.softmax(scores, dim=0)
+            assert (made[-1][new] - wanted).abs().max() <= 1e-11 * values[new].abs().max()
+            compared += 1
+    assert compared
