@@ -144,6 +144,7 @@ def test_a_table_is_the_same_beyond_its_reach():
 def test_a_table_without_anchor_or_with_large_scores_is_shifted():
     slopes, offsets, values = np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.array([1.0, 2.0])
     assert bounds.anchor(slopes, offsets) == 1 and bounds.anchor(slopes + 1, offsets) is None
+    assert bounds.anchor(slopes[1:], offsets[1:]) is None  # nothing would be left
     line = slopes[:, 0], offsets[:, 0], values
     assert bounds.reach(*line, (0.0, 10.0), (0.0, 20.0), "float64") == (-np.inf, np.inf)
     assert bounds.reach(*line, (0.0, 1000.0), (0.0, 2000.0), "float64") is None
