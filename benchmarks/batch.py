@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import transformula as tf
+import uncached  # noqa: F401
 
 TARGETS = {"batch": 1.7, "proof": 1.6, "heads": 1.4}
 SHAPES = (

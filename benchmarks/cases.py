@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import transformula as tf
+import uncached  # noqa: F401
 from ladder import MARK
 from transformula.sweeps.attacking import attacked_error
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import transformula as tf
+import uncached  # noqa: F401
 from transformula.errors import TransformulaError
 from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, POLYNOMIALS, known
 from transformula.kernel.functions import FUNCTIONS

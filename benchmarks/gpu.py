@@ -18,10 +18,9 @@ import torch
 
 import transformula as tf
 from compiling import dense_text
+from samples import GRAVITY, GRAVITY_BOX
 
 POINTS, CHECKED = 1_000_000, 2_000
-GRAVITY = "G*m1*m2/((x2-x1)**2+(y2-y1)**2+(z2-z1)**2)"
-GRAVITY_BOX = "G=1..2, m1=1..2, m2=1..2, x1=3..4, x2=1..2, y1=3..4, y2=1..2, z1=3..4, z2=1..2"
 F2 = "x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4 + 3*x5**2 + 2*x6*x7*x8 + 2*x9"
 QUINTIC = "dense quintic, 10 variables"
 MODELS = {

@@ -25,6 +25,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import transformula as tf
+import uncached  # noqa: F401
 from transformula.errors import NotProvenError
 from yardstick import errors_by_tokens, tokens_for
 

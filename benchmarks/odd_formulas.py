@@ -14,6 +14,7 @@ from typing import Any
 
 import transformula as tf
 import transformula.compiling
+import uncached  # noqa: F401
 from transformula.errors import TransformulaError
 
 CPU_SECONDS, MAX_BYTES = 20, 2**31

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import transformula as tf
+import uncached  # noqa: F401
 from transformula.sweeps.jobs import Job, work
 from transformula.sweeps.journal import Journal
 from transformula.sweeps.requests import Request

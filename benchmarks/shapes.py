@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import transformula as tf
+import uncached  # noqa: F401
 from transformula.errors import NotProvenError
 
 PAGE = Path(__file__).parent.parent / "docs" / "shapes.md"

@@ -19,6 +19,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("repeatable")
+os.environ["TRANSFORMULA_CACHE"] = "off"  # a test must not depend on what an earlier one has left
 torch.backends.mkldnn.set_flags(False)  # its AMX kernels end the process on machines that only announce AMX
 torch.set_num_threads(1)  # the workers of pytest-xdist are the parallelism
 

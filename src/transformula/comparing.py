@@ -9,7 +9,16 @@ from typing import Any
 
 from transformula.compiling import compile
 from transformula.constructions.chooser import DEFAULT_EPS
-from transformula.constructions.registry import CIRCUIT, LOOKUP, PARTITION, POLYNOMIAL, Construction
+from transformula.constructions.registry import (
+    ATTENTION_ONLY,
+    CIRCUIT,
+    LOCAL,
+    LOOKUP,
+    PARTITION,
+    POLYNOMIAL,
+    YUN,
+    Construction,
+)
 from transformula.errors import InputError, NotProvenError, TransformulaError
 
 #: What is tried: a construction, and whether its blocks may have several heads.
@@ -19,12 +28,18 @@ TRIED: tuple[tuple[Construction, bool], ...] = (
     (LOOKUP, False),
     (PARTITION, False),
     (CIRCUIT, False),
+    (ATTENTION_ONLY, False),
+    (LOCAL, False),
+    (YUN, False),
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One construction: the size of its model and its proven bound, or the sentence of its refusal."""
+    """One construction: the size of its model and its proven bound, or the sentence of its refusal.
+
+    The bound is of the error at every point of the box (``norm`` is "sup") or of its mean ("mean").
+    """
 
     name: str
     title: str
@@ -34,6 +49,7 @@ class Entry:
     memory_tokens: int | None = None
     parameters: int | None = None
     bound: float | None = None
+    norm: str = "sup"
     refusal: str | None = None
 
     @property
@@ -44,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All constructions for one formula; ``smallest`` is the one with the fewest parameters."""
+    """All constructions for one formula; ``smallest`` has the fewest parameters of those close at every point."""
 
     formula: str
     on: str
@@ -53,8 +69,9 @@ class Comparison:
 
     @property
     def smallest(self) -> Entry | None:
-        """The proven model with the fewest parameters, if there is any."""
-        return min((e for e in self.entries if e.proven), key=lambda e: e.parameters or 0, default=None)
+        """The model with the fewest parameters whose error is bounded at every point, if there is any."""
+        everywhere = (e for e in self.entries if e.proven and e.norm == "sup")
+        return min(everywhere, key=lambda e: e.parameters or 0, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -120,6 +137,7 @@ def entries(
             yield Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)), error
             continue
         # an approximating polynomial is a construction of its own, though asked for by the same name
-        name = model.construction + (", several heads" if multi_head else "")
+        title, name = model.made_by.title, model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
-        yield Entry(name, construction.title, time.perf_counter() - start, *sizes), None
+        norm = "sup" if model.certificate.mean is None else "mean"
+        yield Entry(name, title, time.perf_counter() - start, *sizes, norm), None

@@ -27,6 +27,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.meanings import Meanings
 from transformula.kernel.weights import FloatArray, Weights
 from transformula.kernel.wire_ranges import WireRanges
+from transformula.kernel.wires import HeadTable
 from transformula.rewriting.additive import decompose
 from transformula.searching.box_ranges import function_range, inside_domain
 from transformula.transformers.reference import Trace
@@ -141,7 +142,8 @@ class Table:
     def __repr__(self) -> str:
         place = f"block {self.block}, head {self.head}"
         axes = " and ".join(
-            f"{text} in {low:.4g}..{high:.4g}" for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
+            f"{text} in {low:.4g}..{high:.4g}" if math.isfinite(high - low) else text
+            for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
         )
         what = f" {self.function} of" if self.function else ""
         return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
@@ -211,12 +213,34 @@ def _circuit_tables(model: Model) -> Iterator[Table]:
             )  # fmt: skip
 
 
+def _head_tables(model: Model) -> Iterator[Table]:
+    """Heads of any block, axes and columns; what their tables stand for is not said."""
+    slots = model.weights.slots
+    held: dict[tuple[int, int], list[HeadTable]] = {}
+    for wire in model.reading.wires:
+        held.setdefault(wire.place[:2], []).append(wire.table)
+    for (b, h), columns in held.items():
+        head = model.weights.blocks[b].attention.heads[h]
+        rows: list[dict[int, fmpq]] = [{} for _ in range(head.query.shape[0])]
+        for row, slot, value in head.query.entries():
+            rows[row][slot] = value
+        forms, table = rows[:-1:2], columns[0]
+        yield Table(
+            b, h, "", tuple(_text(form, slots) for form in forms), (_ANYWHERE,) * len(forms),
+            tuple(slots[k] for k in head.value.rows.tolist()),
+            table.slopes, table.offsets, np.stack([column.values for column in columns], axis=1),
+        )  # fmt: skip
+
+
 _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "ridge": lambda model: iter(()),
     "prompts": lambda model: iter(()),
+    "heads": lambda model: iter(()),
     "words": lambda model: iter(()),
+    "stages": lambda model: iter(()),
     "tables": _layer_tables,
     "circuit": _circuit_tables,
+    "layers": _head_tables,
 }
 
 

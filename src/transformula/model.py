@@ -104,6 +104,14 @@ class Model:
         return "proven" if self.proven else "claimed"
 
     @property
+    def pointwise(self) -> tuple[float, str]:
+        """What bounds the error at a point, and what is said of that: of a mean it holds outside the seams only."""
+        mean = self.certificate.mean
+        if mean is None:
+            return self.certificate.bound, self.status
+        return mean.outside, f"{self.status} outside seams"
+
+    @property
     def layers(self) -> int:
         """Number of Transformer blocks."""
         return len(self.weights.blocks)
@@ -184,8 +192,14 @@ class Model:
 
         rows, single = self._rows(x)
         rows = rows.to(getattr(torch, self.weights.dtype))
-        values = self._module(str(rows.device))(rows)
-        return as_asked(values, single, self.sequence)
+        module = self._module(str(rows.device))
+        if self.family.program is not None:
+            from transformula.program.tensors import only_numbers
+
+            if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
+                array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())
+                return as_asked(torch.from_numpy(array), single, self.sequence)
+        return as_asked(module(rows), single, self.sequence)
 
     @cached_property
     def _modules(self) -> dict[str, torch.nn.Module]:
@@ -342,5 +356,6 @@ class Model:
         return (
             f"<transformula model: {shown} on {self.where} | {self.construction}, {self.layers} layer"
             f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
-            f"| {self.status} error <= {self.certificate.bound:.3g} ({self.weights.dtype})>"
+            f"| {self.status} {'' if self.certificate.mean is None else 'mean '}error <= "
+            f"{self.certificate.bound:.3g} ({self.weights.dtype})>"
         )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from transformula.errors import NotProvenError
-from transformula.kernel.claim import Certificate, Proof
+from transformula.kernel.claim import Certificate, Mean, Proof
 from transformula.kernel.description import Description
 from transformula.kernel.files import Packed
 from transformula.kernel.rounding import describe
@@ -39,14 +39,14 @@ def pack(weights: Weights, description: Description, evidence: Mapping[str, Any]
 
 def outlined(weights: Weights, description: Description) -> Description:
     """The description with the outline of its weights filled in."""
-    matrices = dict(named_matrices(weights))
+    matrices, places = dict(named_matrices(weights)), enumerate(weights.first_places)
     return replace(
         description,
         inputs=list(weights.inputs),
         slots=list(weights.slots),
         tokens=weights.tokens,
         dtype=weights.dtype,
-        blocks=[_block_outline(block) for block in weights.blocks],
+        blocks=[first if first < b else _block_outline(weights.blocks[b]) for b, first in places],
         shapes={name: list(matrix.shape) for name, matrix in matrices.items()},
         exact={name: [str(v) for v in m.exact] for name, m in matrices.items() if m.exact is not None},
     )
@@ -74,13 +74,15 @@ def certify(packed: Packed, description: Description, dtype: str, proof: Proof, 
         eps=claimed.bound if eps is None else float(eps),
         dtype=dtype,
         rounding_model=describe(dtype),
+        mean=claimed.mean,
         **packed.hashes,  # type: ignore[arg-type]
     )
 
 
 def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
     """What may be claimed of a proof; refused if it does not meet the tolerance."""
-    claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN)
+    mean = proof.mean and Mean(*(getattr(proof.mean, f.name) * CLAIM_MARGIN for f in fields(Mean)))
+    claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN, mean=mean)
     if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
         message = _shortfall(claimed, eps, dtype)
         raise NotProvenError(message, best_bound=claimed.bound, rounding=claimed.rounding)
@@ -89,6 +91,7 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
 
 def _shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
     parts = f"approximation {proof.approximation:.3g} + rounding {proof.rounding:.3g}"
+    parts += ", means over the box" if proof.mean else ""
     if eps is None:
         return f"no finite bound is proven: the best bound is {proof.bound:.3g} ({parts})"
     advice = f"ask for eps >= {proof.bound:.2g}"

@@ -7,6 +7,7 @@ kept for contents that the kernel's rules have passed here, known by their finge
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
 
 from transformula.errors import ModelFileError, NotProvenError
@@ -53,6 +54,22 @@ def verify_folder(folder: str | Path) -> Verification:
     except ModelFileError:
         return check.verify_folder(folder)  # which says what is wrong with it
     return verify_files(packed, claim)
+
+
+def stated(claim: Certificate | Verification) -> dict[str, float | None]:
+    """The numbers of a claim by name; those of a mean have names of their own, so that none is taken for a bound of the
+    error at every point.
+
+    Examples
+    --------
+    >>> list(stated(Verification(True, 0.1, 0.0, 0.1, 0.2)))
+    ['approximation', 'rounding', 'bound', 'eps']
+    """
+    facts = {name: getattr(claim, name) for name in ("approximation", "rounding", "bound", "eps")}
+    if claim.mean is None:
+        return facts
+    beside = {f"{name}_seams" if name == "outside" else name: value for name, value in asdict(claim.mean).items()}
+    return {f"mean_{name}": value for name, value in facts.items()} | beside
 
 
 def require_proof(packed: Packed, certificate: Certificate) -> None:

@@ -100,8 +100,8 @@ def test_equal_parts_are_solved_once(monkeypatch):
     from transformula.constructions import lookup
 
     calls = []
-    real = lookup.fit_table
-    monkeypatch.setattr(lookup, "fit_table", lambda *a, **k: calls.append(1) or real(*a, **k))
+    real = lookup.fit_expression
+    monkeypatch.setattr(lookup, "fit_expression", lambda *a, **k: calls.append(1) or real(*a, **k))
     tf.compile(["sin(x) + y", "sin(x) - y"], on="x=0..1, y=0..1", eps=1e-3, construction="lookup")
     assert len(calls) == 1
 

@@ -1,6 +1,5 @@
 """One registry of constructions: whoever lists them lists the same ones."""
 
-import json
 import re
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from transformula.kernel.description import SOFTMAX
 
 def test_the_checker_has_a_rule_for_every_construction_and_no_other():
     assert set(CONSTRUCTIONS) == set(CHECKED)
-    tables = {name for name, made in CONSTRUCTIONS.items() if made.family.name in ("tables", "circuit")}
+    tables = {name for name, made in CONSTRUCTIONS.items() if made.family.name in ("tables", "circuit", "layers")}
     assert tables == {*SOFTMAX, "memorize"}
     assert all(name == made.name and made.title and made.proof.endswith(".") for name, made in CONSTRUCTIONS.items())
 
@@ -27,8 +26,11 @@ def test_the_checker_has_a_rule_for_every_construction_and_no_other():
 def test_what_is_offered_can_be_built():
     assert {made.name for made in _ATTEMPTS} == set(OFFERED) and get_args(Choice) == ("auto", *OFFERED)
     script = files("transformula.viewing.explorer").joinpath("static/state.js").read_text()
-    listed = re.search(r"CONSTRUCTIONS = (\[.*?\])", script)[1]
-    assert json.loads(listed) == list(get_args(Choice))
+    listed = re.search(r"CONSTRUCTIONS = \[(.*?)\]", script, re.DOTALL)[1]
+    assert re.findall(r'"(.*?)"', listed) == list(get_args(Choice))
+    page = files("transformula.viewing.explorer").joinpath("static/index.html").read_text()
+    choices = re.search(r'<select id="construction".*?</select>', page, re.DOTALL)[0]
+    assert re.findall(r'<option value="(.*?)"', choices) == list(get_args(Choice))
 
 
 def test_names_are_looked_up():

@@ -173,6 +173,15 @@ def test_constants_of_wires_on_wires_do_not_explode():
             form = algebra.of(parse("u**2 + 3"), {"u": form or algebra.of(parse("7/3"))})
 
 
+def test_polynomials_with_long_coefficients_are_not_factored():
+    """FLINT takes seconds for one such factorisation, far more than is counted."""
+    r, algebra = random.Random(0), Algebra(NAMES)
+    for bits, parts in ((30, 2), (4000, 1)):
+        numbers = [r.getrandbits(bits) | 1 for _ in range(6)]
+        text = "({}*x**9*y + {}*y**2 - {})*({}*x**7 + {}*x*y**5 + {})".format(*numbers)
+        assert len(algebra.factors(algebra.of(parse(text, NAMES)).num)[1]) == parts
+
+
 _ENDS = {"x": ("1/2", "2"), "y": ("-1", "1"), "z": ("-2", "-1/2"), "w": ("0", "1")}
 
 

@@ -15,6 +15,7 @@ import transformula as tf
 from support.circuit_models import SMALL
 from support.folders import open_model
 from support.judging import Judge
+from support.layer_models import layered
 from support.one_layer_models import SAMPLES, model_named
 from transformula.kernel.check import verify_files
 
@@ -27,6 +28,8 @@ KINDS = {
 CIRCUITS = {"kinks": "float64", "power": "float32", "two outputs": "float64", "root": "float64", "quotient": "float64",
             "distance": "float32"}  # fmt: skip
 
+LAYERS = {"attention only": "float64", "local lines": "float64", "local polynomials": "float32"}
+
 CHANGES = {
     "a thousandth": lambda v: v * 1.001,
     "half as much again": lambda v: v * 1.5,
@@ -38,11 +41,14 @@ CHANGES = {
 }
 
 
-@pytest.fixture(params=[*KINDS, *(f"circuit: {name}" for name in CIRCUITS)])
+@pytest.fixture(params=[*KINDS, *(f"circuit: {name}" for name in CIRCUITS), *(f"layers: {name}" for name in LAYERS)])
 def opened(request, circuits):
     """(model, its files as plain data, numbers of each matrix to be changed)."""
     kind, _, name = request.param.rpartition(": ")
-    model = circuits(name, CIRCUITS[name]) if kind else model_named(name, KINDS[name])
+    if kind == "layers":
+        model = layered(name, LAYERS[name])
+    else:
+        model = circuits(name, CIRCUITS[name]) if kind else model_named(name, KINDS[name])
     return model, open_model(model), 2 if kind else 3
 
 

@@ -5,7 +5,9 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
+from support.attention_models import attention_model
 from support.in_context_models import learner
+from support.layer_models import layered
 from support.one_layer_models import model_named
 
 POLYNOMIALS = {
@@ -23,14 +25,20 @@ ONE_LAYER = {
     "sequence": "wide sequence",
 }
 CIRCUITS = {"circuit": "kinks", "circuit, several outputs": "two outputs"}
+LAYERS = {"attention only": "attention only", "local polynomials": "local lines"}
 IN_CONTEXT = {
     "gradient steps": "descent",
     "ridge": "mild ridge",
     "lasso": "lasso",
+    "looped lasso": "looped lasso",
     "kernel": "kernel",
     "recurrence": "recurrence",
 }
-NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *IN_CONTEXT)
+ATTENTION = {"linear attention": "one head", "linear attention, each token": "each token"}
+MEANS = ("yun",)
+#: Those that have no program beside their blocks.
+BLOCKS_ONLY = (*IN_CONTEXT, *ATTENTION, *MEANS)
+NAMES = (*POLYNOMIALS, *ONE_LAYER, *CIRCUITS, *LAYERS, *BLOCKS_ONLY)
 
 
 @cache
@@ -39,12 +47,23 @@ def _polynomial(name: str, dtype: str) -> tf.Model:
     return tf.compile(formulas, on="x=-1..2, y=0..3, z=-1/3..1/2", multi_head=multi_head, dtype=dtype)
 
 
+@cache
+def _mean(name: str, dtype: str) -> tf.Model:
+    return tf.compile(["x*y", "x - y"], on="x=0..1, y=-1..1", eps=0.2, construction=name, dtype=dtype)
+
+
 def exported(name: str, dtype: str, circuits) -> tf.Model:
     """The model; ``circuits`` is the shelf of the fixture with that name."""
     if name in POLYNOMIALS:
         return _polynomial(name, dtype)
+    if name in MEANS:
+        return _mean(name, dtype)
     if name in IN_CONTEXT:
         return learner(IN_CONTEXT[name], dtype)
+    if name in ATTENTION:
+        return attention_model(ATTENTION[name], dtype)
+    if name in LAYERS:
+        return layered(LAYERS[name], dtype)
     return circuits(CIRCUITS[name], dtype) if name in CIRCUITS else model_named(ONE_LAYER[name], dtype)
 
 

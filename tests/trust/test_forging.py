@@ -9,8 +9,11 @@ import forging
 from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
-BASES = ["sine", "kinks", "cells", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32", "lasso"]
-COUNT = 120
+BASES = [
+    "sine", "kinks", "cells", "anchors", "local", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32",
+    "lasso", "attention", "contexts",
+]  # fmt: skip
+COUNT = 60
 
 
 @pytest.fixture(scope="module")

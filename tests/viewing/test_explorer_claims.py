@@ -49,6 +49,18 @@ def test_after_cancelling_the_old_claim_says_whose_it_is(visit, server):
     assert page.locator("h2[data-earlier]").count() == 0
 
 
+def test_a_mean_is_not_shown_as_a_bound_at_every_point(visit):
+    page = visit({"formula": "x*y", "on": "x=0..1, y=0..1", "eps": "0.1", "construction": "yun", "show": "error"})
+    page.wait_for_selector("#picture-chart[data-drawn] .main-svg")
+    assert page.text_content("#claim-title").startswith("Proven on average over the box, not at every point")
+    assert page.is_visible("#mean") and "mean error ≤" in page.text_content("#status")
+    assert float(fact(page, "seams")) < 0.01 < float(fact(page, "outside seams"))
+    assert "proven outside seams ≤" in page.text_content("#picture-note")
+    change(page, lambda: page.select_option("#construction", "lookup"))
+    assert page.text_content("#claim-title") == PROVEN and not page.is_visible("#mean")
+    assert "proven outside seams" not in page.text_content("#picture-note")
+
+
 def test_it_compiles_while_somebody_types(visit, server):
     page = visit(CURVE)
     drawn(page)

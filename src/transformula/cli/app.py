@@ -96,7 +96,10 @@ def compile_command(
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
     construction: Annotated[
-        str, typer.Option(help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}.")
+        str,
+        typer.Option(
+            help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}; yun bounds the mean error."
+        ),
     ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
     multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
@@ -147,7 +150,7 @@ def verify(
 ) -> None:
     """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
     from transformula.cli.progress_bar import progress_bar
-    from transformula.proofs import verify_folder
+    from transformula.proofs import stated, verify_folder
 
     start = time.perf_counter()
     with lent_workers(jobs, scheduler), progress_bar(quiet=json):
@@ -159,10 +162,7 @@ def verify(
         result = replace(result, verified=not reasons, reasons=reasons)
     facts = {
         "verified": result.verified,
-        "approximation": result.approximation,
-        "rounding": result.rounding,
-        "bound": result.bound,
-        "eps": result.eps,
+        **stated(result),
         "onnx": None if onnx is None else str(onnx),
         "reasons": list(result.reasons),
         "seconds": round(time.perf_counter() - start, 4),
@@ -183,6 +183,7 @@ def eval_command(
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
     from transformula.learning.columns import read_columns
+    from transformula.proofs import stated
 
     if (at is None) == (csv is None):
         raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
@@ -200,7 +201,8 @@ def eval_command(
 
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, json, names)
-        facts = {"rows": rows, "out": str(out), "bound": model.certificate.bound, "status": model.status}
+        bound = {name: value for name, value in stated(model.certificate).items() if name.endswith("bound")}
+        facts = {"rows": rows, "out": str(out), **bound, "status": model.status}
         Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
 
 

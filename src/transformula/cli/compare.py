@@ -57,7 +57,7 @@ def compare_command(
 
 def _cells(entry: Entry) -> list[str]:
     sizes = entry.layers, entry.heads, entry.memory_tokens, entry.parameters
-    bound = "" if entry.bound is None else f"{entry.bound:.6g}"
+    bound = "" if entry.bound is None else f"{entry.bound:.6g}" + ("" if entry.norm == "sup" else " (mean)")
     return [entry.name, *("" if size is None else str(size) for size in sizes), bound, f"{round(entry.seconds, 2):g}"]
 
 

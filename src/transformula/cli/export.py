@@ -130,9 +130,10 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = _parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
+    mean = _mean(model)
     claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
-        "rounding": repr(rounding),
-        "bound": repr(bound),
+        f"{mean}rounding": repr(rounding),
+        f"{mean}bound": repr(bound),
     }
     contents = stock_files(model.weights, model.sequence, pad, claim)
     files.write_folder(path, contents)
@@ -145,9 +146,14 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
         "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
         "use": f"python {shlex.quote(str(path / files.LOADER_FILE))} {_centre(model)}",
         **parity,
-        "bound": bound,
+        f"{mean}bound": bound,
         **_losses(model, module, asking),
     }
+
+
+def _mean(model: Model) -> str:
+    """What the names of a claim's numbers begin with."""
+    return "" if model.certificate.mean is None else "mean_"
 
 
 def _centre(model: Model) -> str:
@@ -187,7 +193,7 @@ def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int |
         "runtime": runtime,
         "points": len(x),
         "parity": parity,
-        "rounding": rounding,
+        f"{_mean(model)}rounding": rounding,
         "within_rounding": parity <= rounding,
     }
 

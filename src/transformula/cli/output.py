@@ -58,8 +58,10 @@ class Output:
             return
         for value in facts["values"]:
             print(value)
+        if facts["bound"] is None and "seams" in facts["status"]:
+            self._beside("no bound at this point: it lies in a seam, and the claim is about the mean over the box")
         if facts["bound"] is not None:
-            status = facts["status"] + ("" if facts["status"] == "proven" else "; transformula verify proves it")
+            status = facts["status"] + ("; transformula verify proves it" if "claimed" in facts["status"] else "")
             self._beside(f"within {facts['bound']:.3g} of the formula ({status})")
 
     def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:

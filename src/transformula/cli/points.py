@@ -13,6 +13,8 @@ from transformula.formulas.boxes import exact_number
 from transformula.formulas.samples import Samples
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.boxes import Box, split_commas
+from transformula.kernel.description import EVIDENCE_FILE, parse_json
+from transformula.kernel.evidence import Evidence
 from transformula.kernel.expression import Expr
 from transformula.model import Model
 
@@ -76,13 +78,23 @@ def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str
         return {"values": [str(v) for v in values], "exact": True, "bound": None, "status": model.status}
     row = [float(b) for b in balls]
     result = np.atleast_1d(model([row])).ravel()
-    memorised = not isinstance(model.formula, Samples) or bool((model.formula.x == row).all(axis=1).any())
+    known = not isinstance(model.formula, Samples) or bool((model.formula.x == row).all(axis=1).any())
+    bound, status = model.pointwise
     return {
         "values": [float(v) for v in result],
         "exact": False,
-        "bound": model.certificate.bound if memorised else None,
-        "status": model.status,
+        "bound": bound if known and _outside_seams(model, balls) else None,
+        "status": status,
     }
+
+
+def _outside_seams(model: Model, point: list[arb]) -> bool:
+    """Whether a bound at every point is claimed of this one: a mean leaves seams out, which evidence.json places."""
+    if model.certificate.mean is None:
+        return True
+    evidence = Evidence(parse_json(model.packed.evidence, EVIDENCE_FILE))
+    sides = zip(point, model.box.variables, strict=True)
+    return all(any(edges[0] <= x <= edges[-1] for edges in evidence.grid(name)) for x, name in sides)
 
 
 def as_rational(value: Expr) -> fmpq:

@@ -12,7 +12,17 @@ import numpy as np
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.options import Options
 from transformula.constructions.parts import MAX_FORMS
-from transformula.constructions.registry import CIRCUIT, COROLLARY, LOOKUP, PARTITION, POLYNOMIAL, Construction
+from transformula.constructions.registry import (
+    ATTENTION_ONLY,
+    CIRCUIT,
+    COROLLARY,
+    LOCAL,
+    LOOKUP,
+    PARTITION,
+    POLYNOMIAL,
+    YUN,
+    Construction,
+)
 from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Box, Formula
@@ -119,6 +129,35 @@ def _circuits(formula: Formula, options: Options) -> Iterator[Attempt]:
     yield from circuit_attempts(formula, eps, options.dtype, positions, inputs)
 
 
+def _layered(formula: Formula, options: Options) -> float:
+    """The tolerance, for constructions of several layers that are for functions only."""
+    eps = _check_approximation(formula, options)
+    name = "" if options.construction is None else options.construction.name
+    if options.layers == 1:
+        raise InputError(f"{name} has several layers: use lookup or partition here")
+    if options.shape is not None:
+        raise InputError(f"{name} is for functions, not for sequences: use lookup, partition or circuit here")
+    return eps
+
+
+def _attention_only(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.attention_only import attention_only_attempts
+
+    yield from attention_only_attempts(formula, _layered(formula, options), options.dtype)
+
+
+def _local(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.local import local_attempts
+
+    yield from local_attempts(formula, _layered(formula, options), options.dtype)
+
+
+def _stages(formula: Formula, options: Options) -> Iterator[Attempt]:
+    from transformula.constructions.yun import yun_attempts
+
+    yield from yun_attempts(formula, _layered(formula, options), options.dtype)
+
+
 def _hardly_varies(formula: Formula, eps: float) -> bool:
     """Whether every output stays within a small part of the tolerance of one value: then no wire is needed."""
     ends = Region.of_box(formula.box).ends
@@ -211,6 +250,9 @@ _ATTEMPTS: dict[Construction, Callable[[Formula, Options], Iterator[Attempt]]] =
     LOOKUP: _lookups,
     PARTITION: _partitions,
     CIRCUIT: _circuits,
+    ATTENTION_ONLY: _attention_only,
+    LOCAL: _local,
+    YUN: _stages,
 }
 
 

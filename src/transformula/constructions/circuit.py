@@ -28,7 +28,8 @@ from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
-from transformula.constructions.tables.fitting import Allowance, CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit
+from transformula.constructions.tables.kept import fit_expression
 from transformula.constructions.tables.ready import ready_square
 from transformula.constructions.tables.sharing import fit_all
 from transformula.errors import NotProvenError, UnboundedError
@@ -448,15 +449,8 @@ def _fit(
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
     try:
         with one_thread():
-            table = fit_table(
-                lambda u: evaluate_accurately(function, ["u"], [u]),
-                low,
-                high,
-                goal,
-                dtype,
-                linear=False,
-                max_tokens=_MAX_TOKENS,
-                most=most,
+            table = fit_expression(
+                function, "u", low, high, goal, dtype, linear=False, max_tokens=_MAX_TOKENS, most=most
             )
     except CannotFit as failure:
         if failure.best is not None:

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
-from transformula.constructions.tables.fitting import Allowance, CannotFit, fit_table
+from transformula.constructions.tables.fitting import Allowance, CannotFit
 from transformula.constructions.tables.grids import MAX_GRID, Grid, fit_grid
+from transformula.constructions.tables.kept import fit_expression
 from transformula.constructions.tables.sharing import fit_all
 from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
-from transformula.formulas.numeric import evaluate, evaluate_accurately
+from transformula.formulas.numeric import evaluate
 from transformula.kernel.boxes import Formula
 from transformula.kernel.printing import short_text
 from transformula.rewriting.additive import Part
@@ -90,7 +91,7 @@ def _fit(
     try:
         with one_thread():
             if len(ranges) == 1:
-                return _from_table(_fit_one(part, names, ranges[0], eps, dtype, most)), fell_short
+                return _from_table(fit_expression(part.expr, names[0], *ranges[0], eps, dtype, most=most)), fell_short
             return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short
     except CannotFit as failure:
         if most_tokens < MAX_GRID:
@@ -105,12 +106,6 @@ def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, floa
     mesh = np.meshgrid(*(np.linspace(low, high, 9) for low, high in ranges), indexing="ij")
     sizes = np.abs(evaluate(part.expr, names, mesh))
     return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
-
-
-def _fit_one(
-    part: Part, names: Sequence[str], ends: tuple[float, float], eps: float, dtype: str, most: Allowance
-) -> Table:
-    return fit_table(lambda u: evaluate_accurately(part.expr, names, [u]), *ends, eps, dtype, most=most)
 
 
 def _from_table(table: Table) -> FittedPart:

@@ -43,13 +43,13 @@ _MESH = {1: 20_001, 2: 801, 3: 101, 4: 33}
 _MAX_MESH = 1_500_000
 _REFINEMENTS = 40
 #: How much finer each attempt is: the first aims at the covering number.
-_ATTEMPTS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
+ATTEMPTS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
 
 def partition_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
     ground = prepared(formula)
-    for finer in _ATTEMPTS:
+    for finer in ATTEMPTS:
 
         def build(finer: float = finer) -> Built:
             def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
@@ -69,9 +69,7 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
     cuts = [_equal_variation(axes[k], values, k, eps / dimension) for k in range(dimension)]
     tokens = math.prod(len(middles) for _, middles in cuts)
     _check_count(tokens)
-    scores = [
-        _sharp_scores(thresholds, ends, dtype, tokens) for (thresholds, _), ends in zip(cuts, ranges, strict=True)
-    ]
+    scores = [sharp_scores(thresholds, ends, dtype, tokens) for (thresholds, _), ends in zip(cuts, ranges, strict=True)]
     slopes = np.stack([m.ravel() for m in np.meshgrid(*(s for s, _ in scores), indexing="ij")], axis=1)
     offsets = np.stack([m.ravel() for m in np.meshgrid(*(o for _, o in scores), indexing="ij")], axis=1)
     centres = np.meshgrid(*(middles for _, middles in cuts), indexing="ij")
@@ -126,7 +124,7 @@ def _equal_variation(axis: Floats, values: Floats, k: int, eps: float) -> tuple[
     return points[2:-1:2], points[1::2]
 
 
-def _sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, tokens: int) -> tuple[Floats, Floats]:
+def sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, tokens: int) -> tuple[Floats, Floats]:
     """Slopes and offsets of one axis, in the dtype."""
     edges = np.concatenate([[ends[0]], thresholds, [ends[1]]])
     widths = np.diff(edges)

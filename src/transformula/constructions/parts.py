@@ -91,11 +91,12 @@ def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, ta
 
 
 def _wanted(part: Part, formula: Formula, share: float) -> Wanted:
-    _check_forms(part, formula)
+    check_forms(part, formula)
     return part, tuple(form_range(f, formula.box) for f in part.forms), share
 
 
-def _check_forms(part: Part, formula: Formula) -> None:
+def check_forms(part: Part, formula: Formula) -> None:
+    """Refuse a summand that no grid can serve."""
     if len(part.forms) > MAX_FORMS:
         names = [n for n, *f in zip(formula.box.variables, *part.forms, strict=True) if any(f)]
         raise InputError(

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from transformula.kernel.boxes import Box
     from transformula.kernel.ridge import Ridge
     from transformula.kernel.weights import Weights
+    from transformula.kernel.wires import Network
     from transformula.program.steps import Program
     from transformula.transformers.circuit import CircuitWeights
     from transformula.transformers.one_layer import TableHead
 
 #: What may be asked for.
-Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit"]
+Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Family:
     Attributes
     ----------
     name : str
-        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), words or prompts.
+        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), layers (several
+        of any heads), stages (Yun's), words, prompts or heads (of linear attention).
     data : str
         What a token that depends on the inputs is called.
     read : callable
@@ -80,6 +82,12 @@ def _read_circuit(weights: Weights) -> CircuitWeights:
     return read_circuit(weights)
 
 
+def _read_network(weights: Weights) -> Network:
+    from transformula.kernel.network import read_network
+
+    return read_network(weights)
+
+
 def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
     from transformula.program.reading import read_tables
 
@@ -94,9 +102,12 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
+HEAD_FAMILY = Family("heads", "position", lambda weights: None, None, _count_nonzeros)
 PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
+STAGE_FAMILY = Family("stages", "variable", lambda weights: None, None, _count_nonzeros)
 WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
 CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
+LAYER_FAMILY = Family("layers", "data", _read_network, _table_program, _count_nonzeros)
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,24 @@ CIRCUIT = Construction(
     "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
     "slopes.",
 )  # fmt: skip
+ATTENTION_ONLY = Construction(
+    "attention-only", "two softmax layers, no feed-forward layer (Hu et al.)", LAYER_FAMILY,
+    "How far the first layer is from a line was enclosed piece by piece; in each cell of the second, widened by that, "
+    "the formula's range was enclosed and compared with the values that the attention can mix there.",
+    sharp=True,
+)  # fmt: skip
+LOCAL = Construction(
+    "local-polynomials", "local polynomials under a softmax partition of unity (Shi and Liao)", LAYER_FAMILY,
+    "The local polynomials were read out of the weights and compared with the formula, cell by cell, by Taylor models; "
+    "what the layers do with them was bounded for every coefficient between the least and the largest.",
+    sharp=True,
+)  # fmt: skip
+YUN = Construction(
+    "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
+    "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
+    "cell that bounds the mean of the error over the box, and not the error at every point.",
+    sharp=True,
+)  # fmt: skip
 MEMORIZE = Construction(
     "memorize", "one layer that stores samples", TABLE_FAMILY,
     "At each sample the attention on all the other samples' tokens was bounded; what remains is the sample's own "
@@ -182,8 +211,21 @@ IN_CONTEXT = Construction(
     "Every entry of the weights is what the algorithm needs: in exact arithmetic the blocks carry out its steps, so "
     "the approximation error is zero, not small.",
 )  # fmt: skip
+LINEAR_ATTENTION = Construction(
+    "linear-attention", "heads of linear attention, learned from data", HEAD_FAMILY,
+    "What the heads compute was expanded from their weights in rational arithmetic, and compared with the formula, "
+    "coefficient by coefficient.",
+    "What the heads compute was expanded from their weights in rational arithmetic: it is the formula, so the "
+    "approximation error is zero, not small.",
+)  # fmt: skip
 
-CONSTRUCTIONS = {c.name: c for c in (POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, MEMORIZE, COMPACT, IN_CONTEXT)}
+CONSTRUCTIONS = {
+    c.name: c
+    for c in (
+        POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, ATTENTION_ONLY, LOCAL, YUN, MEMORIZE, COMPACT, IN_CONTEXT,
+        LINEAR_ATTENTION,
+    )
+}  # fmt: skip
 #: Those that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
 

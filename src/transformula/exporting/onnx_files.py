@@ -24,6 +24,7 @@ from transformula.kernel.claim import Certificate
 from transformula.kernel.description import CERTIFICATE_FILE
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.program.onnx_backend import program_bytes
+from transformula.proofs import stated
 from transformula.transformers.onnx_graph import MAX_BYTES, graph_bytes, import_onnx
 
 #: The metadata entry that says which of the two graphs a file holds.
@@ -71,8 +72,7 @@ def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *
         "inputs": json.dumps(list(weights.inputs)),
         "construction": certificate.construction,
         "dtype": certificate.dtype,
-        **{name: repr(float(getattr(certificate, name))) for name in ("approximation", "rounding")},
-        **{name: repr(float(getattr(certificate, name))) for name in ("bound", "eps")},
+        **{name: repr(value) for name, value in stated(certificate).items()},
         "status": status_entry(proven),
         **packed.hashes,
         "certificate_sha256": hashlib.sha256(certificate.to_json().encode()).hexdigest(),

@@ -45,9 +45,16 @@ def line(result: Verification) -> str:
     if not result.verified:
         text = " ".join(f"not verified: {'; '.join(result.reasons)}".split())
         return "".join(c if " " <= c <= "~" else "?" for c in text)  # names in a hostile folder may be anything
-    return (
-        f"verified: |computed - formula| <= {result.bound:.6g} (approximation {result.approximation:.6g} "
+    which = "" if result.mean is None else "the mean over the box of "
+    text = (
+        f"verified: {which}|computed - formula| <= {result.bound:.6g} (approximation {result.approximation:.6g} "
         f"+ rounding {result.rounding:.6g}), eps = {result.eps:.6g}"
+    )
+    if result.mean is None:
+        return text
+    return (
+        f"{text}; at every point outside seams, {result.mean.seams:.3g} of the box, it is <= "
+        f"{result.mean.outside:.6g}, and |computed| <= {result.mean.largest:.6g} everywhere"
     )
 
 

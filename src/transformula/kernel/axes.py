@@ -93,7 +93,7 @@ def axis_models(axis: Axis, centres: Floats, radii: Floats, order: int, cut: flo
 
 def _fill(frame: Frame, centre: arb, radius: arb, order: int, cut: float, terms: Floats, rest: Floats) -> None:
     """Models of all weights on one interval, written into the arrays."""
-    spend(100 + order * len(frame.tokens))
+    spend(100 + (15 + 3 * order) * len(frame.tokens))
     kept: dict[int, arb_series] = {}
     lost: dict[int, arb] = {}
     total = arb_series([0], order + 1)

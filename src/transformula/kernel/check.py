@@ -12,12 +12,12 @@ from pathlib import Path
 
 from transformula.kernel.balls import precision
 from transformula.kernel.boxes import Formula
-from transformula.kernel.claim import Certificate, Proof
+from transformula.kernel.claim import Certificate, Mean, Proof
 from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
 from transformula.kernel.errors import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.rounding import check_stored, describe
+from transformula.kernel.rounding import FORMATS, check_stored, describe
 from transformula.kernel.weights import Weights
 from transformula.kernel.work import limited
 
@@ -29,8 +29,8 @@ BITS = 128
 class Verification:
     """The checker's answer; truthy when the claim holds.
 
-    ``approximation`` and ``rounding`` are what the checker proved itself (None if it proved nothing);
-    ``reasons`` says why not.
+    ``approximation`` and ``rounding`` are what the checker proved itself (None if it proved nothing), at every point of
+    the box or, if there is a ``mean``, on average; ``reasons`` says why not.
     """
 
     verified: bool
@@ -38,6 +38,7 @@ class Verification:
     rounding: float | None = None
     bound: float | None = None
     eps: float | None = None
+    mean: Mean | None = None
     reasons: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -82,9 +83,19 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
         claimed, proven = getattr(certificate, name), getattr(proof, name)
         if not 0 <= proven <= claimed:
             reasons.append(f"{name}: {claimed:.6g} is claimed, only {proven:.6g} is proven")
+    reasons += _wrong_mean(certificate.mean, proof.mean)
     if not certificate.bound <= certificate.eps:
         reasons.append(f"the claimed bound {certificate.bound:.6g} is above eps {certificate.eps:.6g}")
-    return Verification(not reasons, proof.approximation, proof.rounding, proof.bound, certificate.eps, tuple(reasons))
+    proven = proof.approximation, proof.rounding, proof.bound
+    return Verification(not reasons, *proven, certificate.eps, proof.mean, tuple(reasons))
+
+
+def _wrong_mean(claimed: Mean | None, proven: Mean | None) -> list[str]:
+    """What is wrong with the numbers beside a mean; a mean proves nothing about every point."""
+    if claimed is None or proven is None:
+        return [] if claimed is proven else ["the certificate and the proof are not both about the mean over the box"]
+    pairs = ((name, getattr(claimed, name), getattr(proven, name)) for name in vars(claimed))
+    return [f"{name}: {a:.6g} is claimed, only {b:.6g} is proven" for name, a, b in pairs if not 0 <= b <= a]
 
 
 def _reason(error: Exception) -> str:
@@ -100,7 +111,9 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
     from transformula.kernel.compact import prove_compact
     from transformula.kernel.corollary import prove_corollary
+    from transformula.kernel.heads import check_size
     from transformula.kernel.in_context import prove_in_context
+    from transformula.kernel.linear_attention import prove_linear_attention
     from transformula.kernel.memorize import prove_memorize
     from transformula.kernel.polynomial import prove_polynomial
     from transformula.kernel.prompts import Task
@@ -118,16 +131,31 @@ def prove(weights: Weights, description: Description, evidence: Evidence) -> Pro
             raise RefutedError("the weights' inputs are not the box's variables")
         if weights.outputs != len(formula.outputs):
             raise RefutedError(f"the weights have {weights.outputs} outputs, not {len(formula.outputs)}")
+        for k in range(formula.box.dimension):  # used or not: a dense product multiplies infinity by 0
+            check_size(FORMATS[weights.dtype], formula.box.magnitude(k))
         if name in ("polynomial", "corollary"):
             check_stored(weights, ("readout", "bias"))
             if name == "corollary":
                 return prove_corollary(weights, formula, description.circuit or {}, evidence)
             return prove_polynomial(weights, formula)
+        if name == "yun":
+            from transformula.kernel.yun import prove_yun
+
+            check_stored(weights)
+            return prove_yun(weights, formula, description.circuit or {}, evidence)
+        from transformula.kernel.local import prove_local
         from transformula.kernel.softmax_rule import prove_softmax
 
         check_stored(weights)
+        if name == "linear-attention":
+            return prove_linear_attention(weights, formula)
         check_shape(description, weights)
-        return prove_softmax(weights, formula, description.circuit, evidence, sharp=name == "partition")
+        if name in ("attention-only", "local-polynomials") and any(b.feed_forward is not None for b in weights.blocks):
+            raise RefutedError("a model without feed-forward layers has one")
+        if name == "local-polynomials":
+            return prove_local(weights, formula, description.circuit, evidence)
+        sharp = name in ("partition", "attention-only")
+        return prove_softmax(weights, formula, description.circuit, evidence, sharp)
 
 
 def target(description: Description) -> Formula:

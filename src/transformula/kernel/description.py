@@ -17,8 +17,8 @@ CERTIFICATE_FILE = "certificate.json"
 MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}
 
 #: The constructions whose models are softmax tables, described by a circuit.
-SOFTMAX = ("lookup", "partition", "circuit")
-CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "memorize", "compact", "in-context")
+SOFTMAX = ("lookup", "partition", "circuit", "attention-only", "local-polynomials")
+CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "yun", "memorize", "compact", "in-context", "linear-attention")
 #: What a construction states where formulas on a box are not it.
 _STATES = {"memorize": {"samples"}, "compact": {"samples"}, "in-context": {"task"}}
 
@@ -97,7 +97,7 @@ class Description:
     slots: list[str] = field(default_factory=list)
     tokens: int = 0
     dtype: str = "float64"
-    blocks: list[dict[str, Any]] = field(default_factory=list)
+    blocks: list[Any] = field(default_factory=list)
     shapes: dict[str, list[int]] = field(default_factory=dict)
     exact: dict[str, list[str]] = field(default_factory=dict)
     format: str = "transformula"
@@ -121,7 +121,7 @@ class Description:
         wanted = known - {"formulas", "box", "samples", "task", "shape", "circuit"}
         wanted |= _STATES.get(str(construction), {"formulas", "box"})
         wanted |= {"circuit", *({"shape"} & set(body))} if construction in SOFTMAX else set()
-        wanted |= {"circuit"} & set(body) if construction == "corollary" else set()
+        wanted |= {"circuit"} & set(body) if construction in ("corollary", "yun") else set()
         wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
         require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
         for key, (fits, kind) in _KINDS.items():

@@ -27,9 +27,9 @@ class Effort:
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large."""
         self.charge(len(p) // 4)
-        bits = _bits(p)
-        if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
-            raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits")
+        height = bits(p)
+        if len(p) > MAX_TERMS or height > MAX_BITS or len(p) * height > MAX_SIZE or p.total_degree() > MAX_DEGREE:
+            raise RefutedError(f"a normal form is too long: {len(p)} terms, {height} bits")
         return p
 
     def charge(self, work: int) -> None:
@@ -43,7 +43,7 @@ class Effort:
         """Count the work of a product before it is done."""
         if len(a) * len(b) > 20 * MAX_TERMS:
             raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
-        self.charge(len(a) * len(b) * (1 + (_bits(a) + _bits(b) + len(self.gens)) // 64))
+        self.charge(len(a) * len(b) * (1 + (bits(a) + bits(b) + len(self.gens)) // 64))
 
     def convert(self, p: fmpq_mpoly) -> None:
         """Count the work of taking a polynomial apart: an exponent for each term and each atom there is."""
@@ -58,6 +58,6 @@ class Effort:
         return text
 
 
-def _bits(p: fmpq_mpoly) -> int:
+def bits(p: fmpq_mpoly) -> int:
     """The size of the largest coefficient."""
     return max((int(c.height_bits()) for c in p.coeffs()), default=0)

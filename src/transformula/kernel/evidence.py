@@ -96,7 +96,9 @@ class Evidence:
         """For each axis, edges of intervals on which the rounding of softmax is bounded."""
         return self._table(wire, "softmax")
 
-    def partition(self, wire: int, table: Table, function: Expr, ends: Sequence[tuple[arb, arb]]) -> Any:
+    def partition(
+        self, wire: int, table: Table, function: Expr, ends: Sequence[tuple[arb, arb]], shifts: Sequence[float]
+    ) -> Any:
         """[bits by which far tokens are below the largest, trees of the cells]."""
         return self._table(wire, "partition")
 
@@ -107,6 +109,10 @@ class Evidence:
     def corollary(self, output: int, difference: Expr, region: Region) -> Any:
         """Where to cut the box to bound polynomial − formula."""
         return self._item("corollary", output)
+
+    def grid(self, name: str) -> Any:
+        """Cells of one variable between the seams, each with the edges of its pieces: [[low, .., high], ..]."""
+        return self._item("grid", name)
 
     def is_ready(self, wire: int) -> bool:
         """Whether a wire's table can be bounded before its turn: nothing more is to be said about its argument."""

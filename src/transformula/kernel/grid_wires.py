@@ -1,7 +1,8 @@
-"""Tables of several axes, and sharp ones: they read exact linear forms of the inputs.
+"""Tables of several axes, and sharp ones: they are meant to read exact linear forms of the inputs.
 
-Their arguments are off by rounding only, which `softmax` takes as an error of the scores. What they are meant
-to be is bounded on the pieces that bound their error.
+Their arguments are off by rounding only, which `softmax` takes as an error of the scores; those of sharp tables may
+also come through tables of u, which interpolate a line, with the errors of these (`partition`). What they are
+meant to be is bounded on the pieces that bound their error.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import arb
 
+from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, round_up
 from transformula.kernel.boxes import Box
 from transformula.kernel.carrying import Argument, Value
-from transformula.kernel.circuits import Linear, Wire
+from transformula.kernel.circuits import Circuit, Linear, Wire, single
 from transformula.kernel.coverings import checked_edges, products
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.flow import Fuzz
 from transformula.kernel.heads import leak
 from transformula.kernel.modelling import enclose_ranges
 from transformula.kernel.partition import partition_bound
+from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.softmax import Arithmetic, rounding_bound
 from transformula.kernel.tables import MAX_PIECES, Table, table_error
 from transformula.kernel.wires import NetworkWire
@@ -30,23 +33,24 @@ if TYPE_CHECKING:
     from transformula.kernel.softmax_rule import Walk
 
 Ends = tuple[arb, arb]
+LINE = ex.variable("u")
 
 
 def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Sequence[Argument]) -> Value:
     """What a table of several axes, or a sharp one, is known to hold."""
     function, head, form = wire.function, found.table, walk.form
     assert function is not None and head is not None
-    if any(not argument.error <= 0 for argument in arguments):
+    if not walk.sharp and any(not argument.error <= 0 for argument in arguments):
         raise RefutedError("a table of several axes does not read exact linear forms of the inputs")
-    ends = [_ends(linear, walk.meanings.formula.box) for linear in wire.arguments]
-    wrong = [round_up(argument.rounding) for argument in arguments]
-    reach = [round_up(abs(a).max(abs(b)) + w) for (a, b), w in zip(ends, wrong, strict=True)]
+    ends = [_ends(_straight(walk.circuit, linear), walk.meanings.formula.box) for linear in wire.arguments]
+    wrong, shifts = ([round_up(getattr(argument, of)) for argument in arguments] for of in ("rounding", "error"))
+    reach = [round_up(abs(a).max(abs(b)) + h + w) for (a, b), h, w in zip(ends, shifts, wrong, strict=True)]
     lost = leak(head, reach, form)
     table = walk.heads.table(head)
     if walk.sharp:
-        bits, trees = _partition(walk.evidence.partition(k, table, function, ends))
-        score = _score_error(walk, table, reach, wrong)
-        error, rounding = partition_bound(table, function, wire.names, ends, bits, trees, score, form, lost)
+        bits, trees = _partition(walk.evidence.partition(k, table, function, ends, shifts))
+        score = score_error(form, table, reach, wrong)
+        error, rounding = partition_bound(table, function, wire.names, ends, bits, trees, score, form, lost, shifts)
         size = arb(float(np.max(np.abs(table.values)))) + error
     else:
         pieces = walk.evidence.pieces(k, table, function, wire.names, ends)
@@ -65,6 +69,17 @@ def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Se
     held = (size + error).upper()
     made, rounded = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounding))
     return Value(size.upper(), error.upper(), rounding.upper(), (-held, held), made, rounded)
+
+
+def _straight(circuit: Circuit, linear: Linear) -> Linear:
+    """The form with each table of u replaced by what it reads, which is what it means."""
+    while any(circuit.wires[k].function == LINE for k, _ in linear.terms):
+        parts = [(ex.number(1), Linear((), linear.constant))]
+        for k, c in linear.terms:
+            wire = circuit.wires[k]
+            parts.append((c, wire.arguments[0] if wire.function == LINE else single(k)))
+        linear = Linear.sum(parts)
+    return linear
 
 
 def _ends(linear: Linear, box: Box) -> Ends:
@@ -92,10 +107,10 @@ def _partition(item: Any) -> tuple[int, Any]:
     return item[0], item[1]
 
 
-def _score_error(walk: Walk, table: Table, reach: Sequence[float], wrong: Sequence[float]) -> arb:
+def score_error(form: FloatFormat, table: Table, reach: Sequence[float], wrong: Sequence[float]) -> arb:
     """Largest |computed − real| score: arguments are off, and 2d products and sums are rounded."""
     total = arb(0)
     for slopes, offsets, far, off in zip(table.slopes, table.offsets, reach, wrong, strict=True):
         steepest, largest = arb(float(np.max(np.abs(slopes)))), arb(float(np.max(np.abs(offsets))))
-        total += steepest * arb(off) + walk.form.gamma(2 * len(reach) + 2) * (steepest * arb(far) + largest)
+        total += steepest * arb(off) + form.gamma(2 * len(reach) + 2) * (steepest * arb(far) + largest)
     return total.upper()

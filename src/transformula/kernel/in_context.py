@@ -91,8 +91,9 @@ class _Sizes:
 
     def __init__(self, task: Task, form: FloatFormat, tokens: int) -> None:
         self.task, self.form, self.tokens = task, form, tokens
-        #: What an operation may lose that underflows, or is flushed to zero: twice the smallest normal number.
-        self.lost = arb(2) ** (3 - form.largest_exponent)
+        self.lost = form.lost
+        for reach in (task.a, task.b, task.x, task.y):
+            check_size(form, arb(reach))
         self.x, self.y = (arb(reach) + self.shift(reach) for reach in (task.x, task.y))
         n, self.root, x_off = task.pairs, arb(task.features).sqrt(), self.shift(task.x)
         exact, twice = arb(0 if task.algorithm == "lasso" else task.penalty), 2 * form.unit_roundoff

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from transformula.kernel.balls import round_up
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import InputError, ModelFileError, RefutedError
+from transformula.kernel.heads import check_size
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat
@@ -63,6 +64,7 @@ def read_samples(weights: Weights, samples: Mapping[str, Any]) -> tuple[Floats, 
         raise ModelFileError("model.json states samples that are not x and y with as many rows")
     if (x.shape[1], y.shape[1]) != (len(weights.inputs), weights.outputs):
         raise RefutedError("the samples have not the weights' numbers of inputs and outputs")
+    check_size(FORMATS[weights.dtype], arb(float(np.abs(x).max())))  # of inputs that nobody reads too
     return x, y
 
 

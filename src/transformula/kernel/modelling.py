@@ -92,13 +92,16 @@ def _steps(expr: Expr, variables: Sequence[str], boxes: int, order: int) -> list
     return [slice(start, start + step) for start in range(0, boxes, step)]
 
 
-def model_range(model: Model) -> tuple[Floats, Floats]:
-    """The ranges of a model on its boxes, rounded outward; infinite where it is not finite."""
+def model_range(model: Model, parts: int = 1) -> tuple[Floats, Floats]:
+    """The ranges of a model on its boxes, rounded outward; infinite where it is not finite.
+
+    More ``parts`` of each side make them tighter.
+    """
     shape = model.layout
     if shape.order**shape.dimension > _MAX_TENSOR:
         return model.range()
     with np.errstate(all="ignore"):
-        values = bernstein.coefficients(to_tensor(model), 1).reshape(model.terms.shape[1], -1)
+        values = bernstein.coefficients(to_tensor(model), parts).reshape(model.terms.shape[1], -1)
         size = np.abs(model.terms).sum(axis=0)
         wrong = (model.rest + size * bernstein.ROUNDING) * UP + TINY
         low, high = values.min(axis=1) - wrong, values.max(axis=1) + wrong

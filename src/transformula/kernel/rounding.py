@@ -46,6 +46,11 @@ class FloatFormat:
         return arb(2) ** (2 - self.largest_exponent - self.digits)
 
     @property
+    def lost(self) -> arb:
+        """What an operation may lose that underflows, or is flushed to zero: twice the smallest normal number."""
+        return arb(2) ** (3 - self.largest_exponent)
+
+    @property
     def largest(self) -> arb:
         """Below this nothing overflows."""
         return arb(2) ** (self.largest_exponent - 1)

@@ -15,17 +15,18 @@ is not strict, that holds if the rest is known never to vanish.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
+from math import isqrt, prod
 
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.algebra import Atom, Form, Ring
+from transformula.kernel.effort import bits
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.functions import find
 from transformula.kernel.work import spend
 
 #: Longer polynomials are neither factored nor looked at term by term; the sum of the degrees is bounded, too, and
-#: terms * degrees * variables.
+#: terms * degrees * variables * words of coefficients (of 256 bits: FLINT takes seconds where they are long).
 MAX_FACTORED, MAX_DEGREES, MAX_DIFFICULTY = 400, 200, 8_000
 #: An argument with more H than this is not split into cases.
 MAX_SPLIT = 4
@@ -50,11 +51,13 @@ class SignedRing(Ring):
         c, used = primitive(rest), self.used(rest)
         degrees = rest.degrees()
         high = sum(int(degrees[k]) for k in used)
-        difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or len(rest) * len(used) * high > MAX_DIFFICULTY
+        words = 1 + bits(rest) // 256
+        difficulty = len(rest) * len(used) * high * words
+        difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or difficulty > MAX_DIFFICULTY
         if rest.is_constant() or difficult:
             return c, found if rest.is_constant() else [*found, (rest / c, 1)]
         self.spend(rest, rest)
-        self.charge(high**4 // 200)
+        self.charge(high**4 // 200 + 60 * high**2 * (words * isqrt(words) - 1))
         small = fmpq_mpoly_ctx.get([f"b{k}" for k in range(len(used))], Ordering.lex)  # faster with few
         c, parts = small.from_dict({tuple(m[k] for k in used): v for m, v in rest.to_dict().items()}).factor()
         for part, e in parts:

@@ -46,7 +46,7 @@ BITS = 128
 def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Evidence, sharp: bool = False) -> Proof:
     """Prove a softmax model, or raise `RefutedError` or `NotProvenError` with the place where it fails.
 
-    ``sharp`` takes the tables as Gumaan's sharp cells instead of smooth ones.
+    ``sharp`` takes the last block's tables as Gumaan's sharp cells instead of smooth ones.
     """
     network = read_network(weights)
     if network.repeated:
@@ -125,7 +125,9 @@ class Walk(Carrier):
         return grid_value(self, k, wire, found, arguments)
 
     def _is_table(self, wire: Wire) -> bool:
-        return wire.function is not None and len(wire.arguments) == 1 and not self.sharp
+        if wire.function is None or wire.place is None or len(wire.arguments) != 1:
+            return False
+        return not (self.sharp and wire.place[0] == self.network.blocks - 1)
 
     def _relu(self, k: int, argument: Argument) -> Value:
         low, high = self.ranges.values[k]
@@ -134,16 +136,8 @@ class Walk(Carrier):
             return Value(zero, zero, zero, (zero, zero), nonnegative=True)
         ends = argument.ends[0].max(zero).min(arb(low)), argument.ends[1].max(zero).max(arb(high))
         made, rounded = Fuzz(round_up(argument.made)), Fuzz(round_up(argument.rounded))
-        return Value(
-            arb(high),
-            argument.error,
-            argument.rounding,
-            ends,
-            made,
-            rounded,
-            nonnegative=True,
-            relative=argument.relative,
-        )
+        error, rounding = argument.error, argument.rounding
+        return Value(arb(high), error, rounding, ends, made, rounded, None, None, True, argument.relative)
 
     def _asked(self, k: int) -> _Asked:
         """The question about a table of one axis, now that the wires it reads are bounded."""

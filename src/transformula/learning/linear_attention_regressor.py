@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
+from transformula.compiling import package
+from transformula.constructions.attempts import Built
+from transformula.constructions.linear_attention import attention_weights
+from transformula.constructions.options import Options, check_dtype
+from transformula.constructions.registry import LINEAR_ATTENTION
+from transformula.errors import NotProvenError, RefutedError
+from transformula.kernel.boxes import Formula
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.linear_attention import AttentionFit, Heads, factor, features, missed, solve
 from transformula.learning.rows import Floats, Range, regression_rows
 from transformula.learning.solvers.lowrank import few_threads
+from transformula.model import Model
 
 
 class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
@@ -105,13 +113,51 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         self.values_, self.queries_, self.n_heads_ = heads.values, heads.queries, len(heads)
         self.residual_, self.ridge_ = missed(found.tensor, heads), found.ridge
         self.n_features_told_, self.n_cubic_features_ = found.told, phi.shape[1]
-        self.fitted_ = AttentionFit(Heads(self.values_, self.queries_, self.constant), self.positions, self.each)
+        heads = Heads(self.values_, self.queries_, self.constant)
+        self.fitted_ = AttentionFit(heads, found.tensor, self.positions, self.each)
         return self
 
     def predict(self, X: Any) -> Floats:
         """Attend with the heads: shaped as y was, three axes as two."""
         scores = self._scores(self._flat(X))
         return scores[:, 0] if self._single else scores
+
+    def to_formula(self, tolerance: float = 1e-9, box: Any = None) -> str | list[str]:
+        """The polynomials of degree 3 that least squares found, as text that `transformula.compile` reads back.
+
+        Parameters
+        ----------
+        tolerance : float
+            How far the text may be from them on the box, in standard deviations of the targets. `predict` attends with
+            the heads, which miss `residual_` of the map.
+        box : str, mapping or Box, optional
+            The training range by default.
+        """
+        return super().to_formula(tolerance, box)
+
+    def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
+        """The heads themselves as one layer of linear attention, which saves, verifies and exports.
+
+        Parameters
+        ----------
+        box : str, mapping or Box, optional
+            Where the certificate is to hold; the training range by default. Give every input an interval.
+        tolerance : float
+            As for `to_formula`: the certificate says how far the heads are from that text, on the whole box, with
+            what the factorisation missed, the text's own rounding and that of the arithmetic.
+        dtype : {"float64", "float32"}
+            Format of the weights and of the claim.
+        """
+        full = self._box(box)
+        texts, _ = self._written(tolerance, full)
+        check_dtype(dtype)
+        weights = attention_weights(self.values_, self.queries_, full.variables, self.positions, self.each, dtype)
+        try:
+            return package(LINEAR_ATTENTION, Built(weights), Formula.of(texts, full), Options(dtype=dtype))
+        except RefutedError as error:
+            raise NotProvenError(
+                f"the heads cannot be proven: {error}; take fewer tokens, or fewer numbers in each"
+            ) from None
 
     def _check_options(self) -> None:
         if not self.positions >= 1:

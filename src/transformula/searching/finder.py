@@ -157,12 +157,12 @@ class Finder(Evidence):
             item["softmax"] = [tables.with_ends(item["softmax"][0], *wanted)]
         return item["softmax"]
 
-    def partition(self, wire: int, table: Table, function: Expr, ends: Ends) -> Any:
+    def partition(self, wire: int, table: Table, function: Expr, ends: Ends, shifts: Sequence[float]) -> Any:
         """Search for the subdivision of sharp cells."""
         item = self._item_of(wire, table, function, None)
         if "partition" not in item:
             names = argument_names(len(ends))
-            trees = partition.find_cells(table, function, names, ends, self.far_bits)
+            trees = partition.find_cells(table, function, names, ends, self.far_bits, shifts)
             item["partition"] = [self.far_bits, trees]
         return item["partition"]
 

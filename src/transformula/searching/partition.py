@@ -29,11 +29,16 @@ _CLOSE = 0.98
 
 
 def find_cells(
-    table: Table, function: Expr, names: Sequence[str], ends: Sequence[Ends], far_bits: int
+    table: Table,
+    function: Expr,
+    names: Sequence[str],
+    ends: Sequence[Ends],
+    far_bits: int,
+    shifts: Sequence[float] = (),
 ) -> list[list[int]] | None:
     """Trees for `kernel.partition.partition_bound`; None if no cell needs to be cut."""
     with precision(BITS):
-        lower, upper, values = used_cells(table, ends, far_of(int(np.size(table.values)), far_bits))
+        lower, upper, values = used_cells(table, ends, far_of(int(np.size(table.values)), far_bits), shifts)
     levels: list[Any] = []
     settled = 0.0
     while True:

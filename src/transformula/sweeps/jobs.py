@@ -79,6 +79,7 @@ def _work(job: Job, done: Done) -> None:
         "layers": model.layers,
         "tokens": model.tokens,
         "parameters": model.parameter_count,
+        "norm": "sup" if certificate.mean is None else "mean",
         "eps": certificate.eps,
         "bound": certificate.bound,
         "attacked": attacked if math.isfinite(attacked) else None,

@@ -30,6 +30,7 @@ class Row:
     layers: int | None = None
     tokens: int | None = None
     parameters: int | None = None
+    norm: str | None = None
     eps: float | None = None
     bound: float | None = None
     attacked: float | None = None
@@ -98,10 +99,14 @@ def write_summary(summary: Summary) -> None:
     write_file(summary.out / "summary.html", _page(summary))
 
 
+def _has_means(summary: Summary) -> bool:
+    return any(row.norm == "mean" for row in summary.rows)
+
+
 def _page(summary: Summary) -> str:
     facts = summary.facts
     said = f"{facts['proven']:,} of {facts['formulas']:,} formulas proven"
-    columns = ("name", "formula", "box", "construction", *_NUMBERS)
+    columns = ("name", "formula", "box", "construction", *(("norm",) if _has_means(summary) else ()), *_NUMBERS)
     proven = [row for row in summary.rows if row.proven]
     body = [f"<h1>{escape(str(summary.out.name))}</h1>", html.paragraph(said + ".")]
     if summary.failed:
@@ -113,4 +118,6 @@ def _page(summary: Summary) -> str:
     if max(len(cells), len(summary.failed)) > MAX_ROWS:
         body.append(html.paragraph(f"The first {MAX_ROWS:,} of each are shown; summary.csv has all."))
     body.append(html.paragraph("Bounds are proven on the whole box, rounding included; attacked errors were found."))
+    if _has_means(summary):
+        body.append(html.paragraph("Where the norm is mean, eps and bound are of the mean error over the box."))
     return html.page(f"{summary.out.name}: {said}", "\n".join(filter(None, body)))

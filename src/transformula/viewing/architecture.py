@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from transformula.constructions.compact_layout import stored_words
+from transformula.constructions.yun_layout import stages
+from transformula.inside import tables_of
 from transformula.kernel.weights import Block
 from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
@@ -21,6 +23,8 @@ MAX_SQUARES = 28
 MAX_DIRECTIONS = 12
 MAX_BLOCKS = 10
 _BOX, _GAP, _SQUARE = 150, 46, 11
+#: A box: its class, the title above it, and the lines in it.
+Step = tuple[str, str, list[str]]
 
 
 def architecture_svg(model: Model) -> str:
@@ -59,6 +63,15 @@ class _Drawing:
             left, top = x + (k % 14) * (_SQUARE + 2), y + (k // 14) * (_SQUARE + 2)
             place = f'x="{left:g}" y="{top:g}" width="{_SQUARE}" height="{_SQUARE}"'
             self.parts.append(f'<g class="memory"><rect {place} rx="2"/></g>')
+
+    def row(self, steps: Sequence[Step]) -> None:
+        """Boxes of one size with titles above them, one after the other."""
+        for k, (kind, title, lines) in enumerate(steps):
+            left = k * (_BOX + _GAP)
+            self.text(left + _BOX / 2, 12, title, bold=True)
+            self.box(left, 26, _BOX, 60, kind, lines)
+            if k:
+                self.line(left - _GAP, 56, left, 56)
 
     def svg(self, title: str) -> str:
         width, height = self.width + 8, self.height + 8
@@ -211,10 +224,63 @@ def _prompts(model: Model) -> str:
     return drawing.svg("an algorithm, layer by layer, on the tokens of a prompt")
 
 
+def _heads(model: Model) -> str:
+    """The tokens of a sequence, the heads that all of them feed, and the readout."""
+    weights, labels, drawing = model.weights, model.token_labels, _Drawing()
+    heads = weights.blocks[0].attention.heads
+    boxes = [(f"head {h + 1}", "V Z Zᵀ Q z") for h in range(min(len(heads), MAX_HEADS))]
+    more = f"and {len(heads) - MAX_HEADS} further heads" if len(heads) > MAX_HEADS else ""
+    shown = labels if len(labels) <= MAX_DIRECTIONS else (*labels[: MAX_DIRECTIONS - 3], "…", *labels[-2:])
+    middle = 26 + max(34.0 * len(shown), 60.0 * len(boxes) + 20 * bool(more), 80) / 2
+    left, right = _BOX + _GAP, 2 * (_BOX + _GAP)
+    titles = (f"{len(labels)} token{'s'[: len(labels) != 1]}", "linear attention", "readout")
+    for k, title in enumerate(titles):
+        drawing.text(k * left + _BOX / 2, 12, title, bold=True)
+    tops = [middle + 34 * (k - len(shown) / 2) for k in range(len(shown))]
+    for top, label in zip(tops, shown, strict=True):
+        drawing.box(0, top, _BOX, 28, "input", [label])
+        drawing.line(_BOX, top + 14, left, middle)
+    for k, lines in enumerate(boxes):
+        top = middle + 60 * (k - len(boxes) / 2)
+        drawing.box(left, top, _BOX, 48, "table", lines)
+        drawing.line(left + _BOX, top + 24, right, middle)
+    if more:
+        drawing.text(left + _BOX / 2, middle + 30 * len(boxes) + 14, more, small=True)
+    read = {labels[c // weights.width] for c in weights.readout.cols.tolist()}
+    said = f"of the token {next(iter(read))}" if len(read) == 1 else "of every token"
+    outputs = f"{weights.outputs} outputs" if weights.outputs > 1 else "1 output"
+    drawing.box(right, middle - 25, _BOX, 50, "output", [outputs, said])
+    drawing.height = max(drawing.height, 2 * middle - 26)
+    return drawing.svg("heads of linear attention")
+
+
+def _layers(model: Model) -> str:
+    """Softmax layers, the tables of each with their tokens, and the readout."""
+    drawing = _Drawing()
+    tables = list(tables_of(model))
+    columns = [("input", "data token", [[_listed(model.weights.inputs), "and a constant 1"]])]
+    for b in range(len(model.weights.blocks)):
+        own = [t for t in tables if t.block == b]
+        lines = [[f"{len(t.slopes)} tokens", f"writes {_listed(t.writes)}"] for t in own[:MAX_HEADS]]
+        more = [[f"and {len(own) - MAX_HEADS} more heads"]] if len(own) > MAX_HEADS else []
+        columns.append(("table", f"layer {b + 1}: softmax", lines + more))
+    columns.append(
+        ("output", "readout", [["1 output" if model.weights.outputs == 1 else f"{model.weights.outputs} outputs"]])
+    )
+    for k, (kind, title, boxes) in enumerate(columns):
+        left = k * (_BOX + _GAP)
+        drawing.text(left + _BOX / 2, 12, title, bold=True)
+        for i, said in enumerate(boxes):
+            drawing.box(left, 26 + 58 * i, _BOX, 48, kind, said)
+            for j in range(len(columns[k - 1][2]) if k else 0):
+                drawing.line(left - _GAP, 50 + 58 * j, left, 50 + 58 * i)
+    return drawing.svg("layers of softmax heads, without feed-forward layers")
+
+
 def _words(model: Model) -> str:
     """Two heads that find run and bucket, the layers that take a word apart, and the one that picks a bit."""
     (bits, runs, _), drawing = stored_words(model.weights), _Drawing()
-    steps = [
+    steps: list[Step] = [
         ("input", "data token", [_listed(model.weights.inputs), "and a constant 1"]),
         ("table", "which run", [f"softmax over {len(runs)} tokens", "reads word and offset"]),
         ("table", "which bucket", [f"softmax over {bits} tokens", "reads j and j²"]),
@@ -222,13 +288,18 @@ def _words(model: Model) -> str:
         ("table", "feed-forward", ["picks bit j"]),
         ("output", "readout", ["the label"]),
     ]
-    for k, (kind, title, lines) in enumerate(steps):
-        left = k * (_BOX + _GAP)
-        drawing.text(left + _BOX / 2, 12, title, bold=True)
-        drawing.box(left, 26, _BOX, 60, kind, lines)
-        if k:
-            drawing.line(left - _GAP, 56, left, 56)
+    drawing.row(steps)
     return drawing.svg("labels as bits of words")
+
+
+def _stages(model: Model) -> str:
+    """The stages of Yun's construction, one after the other."""
+    weights, drawing = model.weights, _Drawing()
+    count = f"{weights.tokens} token{'s'[: weights.tokens != 1]}"
+    steps = [("input", count, [_listed(weights.inputs), "and positional encodings"])]
+    steps += [("table", stage.name, [f"layers {stage.layers}", stage.what]) for stage in stages(weights)]
+    drawing.row([*steps, ("output", "readout", ["of the last token"])])
+    return drawing.svg("quantisation, contextual mapping and value mapping")
 
 
 _DRAWINGS: dict[str, Callable[[Model], str]] = {
@@ -237,4 +308,7 @@ _DRAWINGS: dict[str, Callable[[Model], str]] = {
     "circuit": circuit_element,
     "prompts": _prompts,
     "words": _words,
+    "stages": _stages,
+    "heads": _heads,
+    "layers": _layers,
 }

@@ -44,8 +44,12 @@ def card(model: Model) -> str:
     certificate = model.certificate
     where = "at every sample" if isinstance(model.formula, Samples) else "on the whole box"
     where = "for every prompt of the box" if isinstance(model.formula, Prompts) else where
+    error = "|error|"
+    if (mean := certificate.mean) is not None:
+        where = f"over the box; outside seams, {mean.seams:.2g} of it, |error| ≤ {mean.outside:.3g}"
+        error = "mean |error|"
     facts = [
-        f"<b>{model.status}: |error| ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
+        f"<b>{model.status}: {error} ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
         f"approximation {certificate.approximation:.3g}, rounding {certificate.rounding:.3g}, "
         f"eps {certificate.eps:.3g}",
         f"{escape(model.construction)}: {_count(model.layers, 'layer')}, {_count(model.heads, 'head')}, "
@@ -83,14 +87,14 @@ def _box(model: Model) -> str:
 
 
 def _plot(model: Model) -> str:
-    bound = model.certificate.bound
+    bound, status = model.pointwise
     if not isinstance(model.formula, Formula):
         figure = sample_drawing(model, PAGE).figure
     elif len(variables := default_variables(model)) == 1:
-        figure = error_figure(slice_through(model, 0, variables, points=201), bound, model.status, PAGE)
+        figure = error_figure(slice_through(model, 0, variables, points=201), bound, status, PAGE)
     else:
         cut = slice_through(model, 0, variables, points=41)
-        figure = surface_figure(cut, bound, model.status, PAGE, CARD_WIDTH)
+        figure = surface_figure(cut, bound, status, PAGE, CARD_WIDTH)
     # ids are made of the title, and a notebook shows many cards
     return inline_svg(figure, f"The error against the {model.status} bound, {model.certificate.weights_sha256[:8]}")
 

@@ -28,6 +28,7 @@ def comparison_figure(found: Comparison, palette: Palette = PRINT) -> Any:
             axes.minorticks_off()
             for place, value in zip(places, values, strict=True):
                 text = "refused" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2g}"
+                text += " (mean)" if axes is bounds and entries[place].norm == "mean" and value is not None else ""
                 axes.annotate(text, (value or 0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
         sizes.set_yticks(list(places), [entry.name for entry in entries])
         sizes.invert_yaxis()

@@ -9,20 +9,25 @@ from typing import Any
 import numpy as np
 
 from transformula.constructions.compact_layout import stored_words
+from transformula.constructions.yun_layout import stages
 from transformula.formulas.typed import shown
+from transformula.inside import tables_of
 from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import block_matrices
+from transformula.kernel.weights import Matrix, block_matrices
 from transformula.model import Model
+from transformula.proofs import stated
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.circuit_view import circuit_lines, table_lines
 
 MAX_WORDS = 12
+#: One-hot slots of Fang's tokens, and the steps of Yun's stages.
+_NUMBERED_SLOTS = ("e", "below", "before")
 THEOREM = "size against Fang et al."
 
 
 def summary(model: Model) -> dict[str, Any]:
     """The facts ``compile`` prints."""
-    certificate = model.certificate
+    claim = stated(model.certificate)
     return {
         "formula": shown(model.formula),
         "box": model.where,
@@ -35,10 +40,7 @@ def summary(model: Model) -> dict[str, Any]:
         "parameters": model.parameter_count,
         "nonzeros": nonzeros(model.weights),
         "dtype": model.weights.dtype,
-        "eps": certificate.eps,
-        "approximation": certificate.approximation,
-        "rounding": certificate.rounding,
-        "bound": certificate.bound,
+        **{name: claim[name] for name in sorted(claim, key=lambda name: not name.endswith("eps"))},
         "status": model.status,
     }
 
@@ -46,7 +48,7 @@ def summary(model: Model) -> dict[str, Any]:
 def describe(model: Model) -> dict[str, dict[str, Any]]:
     """The sections ``show`` prints."""
     facts = summary(model)
-    claim = ("approximation", "rounding", "bound", "eps", "dtype", "status")
+    claim = (*stated(model.certificate), "dtype", "status")
     sections = {
         "formula": {key: facts[key] for key in ("formula", "box", "unused") if facts[key]},
         model.status: {key: facts[key] for key in claim},
@@ -73,6 +75,29 @@ def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"layers": {"layers": layer_lines(model)}}
 
 
+def _head_sections(model: Model) -> dict[str, dict[str, Any]]:
+    return _size(model) | {"heads": {"heads": head_lines(model)}}
+
+
+def head_lines(model: Model) -> list[str]:
+    """What each head of linear attention asks with, answers with and adds, in the slots of a token."""
+    slots, lines = model.weights.slots, []
+    heads = [head for block in model.weights.blocks for head in block.attention.heads]
+    for h, head in enumerate(heads[:MAX_WORDS], 1):
+        asks, answers = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
+        adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
+        lines.append(f"{h}: asks with {asks}, answers with {answers}, adds {adds}")
+    return lines + ([f"and {len(heads) - MAX_WORDS} more"] if len(heads) > MAX_WORDS else [])
+
+
+def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
+    """Each row of a matrix as a linear form of the slots, to four digits."""
+    forms: dict[int, list[str]] = {}
+    for row, column, value in zip(matrix.rows.tolist(), matrix.cols.tolist(), matrix.values.tolist(), strict=True):
+        forms.setdefault(row, []).append(slots[column] if value == 1 else f"{value:.4g}*{slots[column]}")
+    return {row: " + ".join(form).replace("+ -", "- ") for row, form in forms.items()}
+
+
 def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
     lines, found = word_lines(model), stored_words(model.weights)
     shown = [f"{run}: {word}, from {place}" for run, word, place in lines[:MAX_WORDS]]
@@ -80,10 +105,28 @@ def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown + more}}
 
 
+def _layer_sections(model: Model) -> dict[str, dict[str, Any]]:
+    lines = [f"{layer}: {tokens} tokens at {of}, written to {to}" for layer, tokens, of, to in softmax_lines(model)]
+    more = [f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else []
+    return _size(model) | {"heads": {"heads": lines[:MAX_WORDS] + more}}
+
+
+def softmax_lines(model: Model) -> list[tuple[str, str, str, str]]:
+    """For each head of several layers: its layer, its tokens, what it reads and the slots it writes."""
+    return [
+        (str(t.block + 1), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)
+    ]
+
+
 def word_lines(model: Model) -> list[tuple[str, str, str]]:
     """For each run of a compact memory: its number, its word in bits, and the bucket at which it begins."""
     bits, words, offsets = stored_words(model.weights)
     return [(str(k), f"{word:0{bits}b}", f"{at:g}") for k, (word, at) in enumerate(zip(words, offsets, strict=True), 1)]
+
+
+def _stage_sections(model: Model) -> dict[str, dict[str, Any]]:
+    lines = [f"{stage.layers}: {stage.name}, {stage.what}" for stage in stages(model.weights)]
+    return _size(model) | {"stages": {"stages": lines}}
 
 
 def layer_lines(model: Model) -> list[str]:
@@ -122,25 +165,32 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "circuit": _circuit_sections,
     "prompts": _prompt_sections,
     "words": _word_sections,
+    "stages": _stage_sections,
+    "heads": _head_sections,
+    "layers": _layer_sections,
 }
 
 
 def _slots(model: Model) -> str:
-    slots = model.weights.slots
-    hot = [s for s in slots if s[0] == "e" and s[1:].isdigit()]
-    if len(hot) > 4:
-        slots = tuple(s for s in slots if s not in hot[1:-1])
-        return " ".join(f"{s} .." if s == hot[0] else s for s in slots)
+    """The slots by name; of a long row of numbered ones the first and the last."""
+    slots = list(model.weights.slots)
+    for name in _NUMBERED_SLOTS:
+        row = [s for s in slots if s.startswith(name) and s.removeprefix(name).isdigit()]
+        if len(row) > 4:
+            first = slots.index(row[0])
+            slots[first : first + len(row)] = [f"{row[0]} .. {row[-1]}"]
     return " ".join(slots)
 
 
 def _blocks(model: Model) -> list[str]:
-    lines = []
-    for k, block in enumerate(model.weights.blocks):
+    lines, places = [], model.weights.first_places
+    for k in sorted(set(places)):
+        block = model.weights.blocks[k]
         count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
         heads = len(block.attention.heads)
         plural = "s" if heads != 1 else ""
-        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros")
+        again = f", applied {places.count(k)} times" if places.count(k) > 1 else ""
+        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros{again}")
     return lines
 
 

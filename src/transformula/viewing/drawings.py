@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from transformula.constructions.registry import TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
@@ -57,7 +58,7 @@ class Followed:
 def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Drawing]:
     """Value and error of one output along and across its first variables, against the bound."""
     assert isinstance(model.formula, Formula)
-    bound, status = model.certificate.bound, model.status
+    bound, status = model.pointwise
     prefix = f"output{output + 1}_" if model.weights.outputs > 1 else ""
     used = [v for v in model.box.variables if v in variables_of(model.formula.outputs[output])]
     used = used or list(model.box.variables[:1])
@@ -101,8 +102,8 @@ def _named(point: dict[str, float]) -> str:
 
 
 def _seen(worst: float, model: Model) -> str:
-    bound = model.certificate.bound
-    share = f" ({100 * worst / bound:.2g} % of the {model.status} bound)" if bound > 0 and worst <= bound else ""
+    bound, status = model.pointwise
+    share = f" ({100 * worst / bound:.2g} % of the bound that is {status})" if bound > 0 and worst <= bound else ""
     return f"Largest |error| at the points drawn: {worst:.3g}{share}."
 
 
@@ -134,7 +135,10 @@ _HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "tables": _form_variables,
     "circuit": _wire_variables,
     "prompts": lambda model: {},
+    "heads": lambda model: {},
     "words": lambda model: {},
+    "stages": lambda model: {},
+    "layers": lambda model: {},
 }
 
 
@@ -165,7 +169,7 @@ def _cut(text: str, most: int = 120) -> str:
 
 def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
     """Cells of a partition or of memorised samples, where a head reads one or two variables."""
-    if not model.made_by.sharp:
+    if not model.made_by.sharp or model.family is not TABLE_FAMILY:
         return
     heads = [h for h in model.reading if _drawable(h, model)]
     for k, head in enumerate(heads[:2]):

@@ -20,7 +20,7 @@ from transformula.kernel.check import Verification
 from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
 from transformula.optional import require
-from transformula.proofs import verify_folder
+from transformula.proofs import stated, verify_folder
 from transformula.saving import write_file
 from transformula.transformers import files
 from transformula.viewing import page as html
@@ -38,6 +38,12 @@ _WORDS: dict[type, tuple[str, str]] = {
     Samples: ("every sample", "target"),
     Prompts: ("every prompt of the box", "exact answer"),
 }
+#: What is said beside a mean.
+_SEAMS = (
+    "A continuous function cannot jump: between its cells the model has seams, a part “seams” of the box, where its "
+    "error may be as large as the values. At every point outside them |computed − formula| is at most “outside seams”, "
+    "and at every point of the box |computed| is at most “largest”."
+)
 
 
 @dataclass(frozen=True)
@@ -183,10 +189,12 @@ def _box(model: Model) -> str:
 
 def _badge(model: Model) -> str:
     where, target = _WORDS[type(model.formula)]
-    bound = html.number(model.certificate.bound, "bound")
+    bound, mean = html.number(model.certificate.bound, "bound"), model.certificate.mean
+    which = "" if mean is None else "mean of "
+    place = f"at {where}" if mean is None else "over the box, not at every point"
     return (
-        f'<div class="badge"><p><strong>|computed − {target}| ≤ {bound}</strong></p>'
-        f"<p>claimed at {where}, rounding included, in {escape(model.weights.dtype)}: {_size(model)}</p></div>"
+        f'<div class="badge"><p><strong>{which}|computed − {target}| ≤ {bound}</strong></p>'
+        f"<p>claimed {place}, rounding included, in {escape(model.weights.dtype)}: {_size(model)}</p></div>"
     )
 
 
@@ -214,26 +222,30 @@ def _verdict(verification: Verification | None) -> str:
     return (
         '<div class="badge good" data-verified="yes"><p><strong>Verified.</strong> When this page was '
         f"written ({when}) the checker proved the claim again from the files alone: "
-        f"approximation {proven[0]}, rounding {proven[1]}.</p></div>"
+        f"approximation {proven[0]}, rounding {proven[1]}"
+        f"{'' if verification.mean is None else ', means over the box'}.</p></div>"
     )
 
 
 def _claim(model: Model, name: str) -> str:
     certificate = model.certificate
     where, target = _WORDS[type(model.formula)]
+    mean = certificate.mean
     words = [
-        f"Let T be the function that the stored weights compute in exact real arithmetic. At {where}, T is "
-        f"within “approximation” of the {target}; and a computer that works in {certificate.dtype}, adding up in "
-        "any order, comes within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
+        "Let T be the function that the stored weights compute in exact real arithmetic. "
+        + (f"At {where}, " if mean is None else "On average over the box (and not at every point), ")
+        + f"T is within “approximation” of the {target}; and a computer that works in {certificate.dtype}, adding up "
+        "in any order, comes within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
         + (" for every output." if model.weights.outputs > 1 else "."),
+        *([] if mean is None else [_SEAMS]),
         _how(model),
         "No part of the proof is a sample. The figures below are samples, to look at; they prove nothing.",
     ]
+    marks = {"approximation", "rounding", "eps"}
     rows = [
-        ("approximation", html.number(certificate.approximation, "approximation")),
-        ("rounding", html.number(certificate.rounding, "rounding")),
-        ("bound", html.number(certificate.bound)),
-        ("eps", html.number(certificate.eps, "eps")),
+        (name.replace("_", " "), html.number(value, name) if name in marks else html.number(value))
+        for name, value in stated(certificate).items()
+        if value is not None
     ]
     model_of = [(k.replace("_", " "), html.short(v)) for k, v in certificate.rounding_model.items()]
     hashes = (certificate.weights_sha256, certificate.model_sha256, certificate.evidence_sha256)

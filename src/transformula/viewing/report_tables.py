@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 from flint import fmpq
 
+from transformula.constructions.yun_layout import stages
 from transformula.formulas import parse
 from transformula.kernel.ridge import Ridge
 from transformula.kernel.weights import FloatArray
@@ -16,7 +17,7 @@ from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html
 from transformula.viewing.circuit_view import Item, circuit_items, linear_text
-from transformula.viewing.describe import layer_lines, word_lines
+from transformula.viewing.describe import head_lines, layer_lines, softmax_lines, word_lines
 from transformula.viewing.drawings import MAX_OUTPUTS
 from transformula.viewing.slices import head_names
 from transformula.viewing.typeset import typeset
@@ -28,7 +29,7 @@ _LONGEST_MATH = 160
 
 
 def tables_section(model: Model) -> str:
-    """What the memory tokens hold, by head or wire; a polynomial's directions; what the layers of prompts do."""
+    """What the memory tokens hold, by head or wire; a polynomial's directions; what layers or heads do."""
     return _SECTIONS[model.family.name](model)
 
 
@@ -146,6 +147,11 @@ def _prompt_layers(model: Model) -> str:
     return html.section("Layers", html.table(("layer", "what it does at every token"), rows))
 
 
+def _heads(model: Model) -> str:
+    rows = [[*map(escape, f"{line}: ".split(": ")[:2])] for line in head_lines(model)]
+    return html.section("Heads", html.table(("head", "what it does at every token z"), rows))
+
+
 def _words(model: Model) -> str:
     lines = word_lines(model)
     rows = [[run, f"<code>{word}</code>", place] for run, word, place in lines[:MAX_ROWS]]
@@ -153,6 +159,16 @@ def _words(model: Model) -> str:
         f"{len(lines)} runs of neighbouring samples, {len(lines[0][1])} buckets each; a bit is the label of a bucket."
     )
     return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
+
+
+def _stages(model: Model) -> str:
+    rows = [[stage.layers, escape(stage.name), escape(stage.what)] for stage in stages(model.weights)]
+    return html.section("Stages", html.table(("layers", "stage", "size"), rows))
+
+
+def _layers(model: Model) -> str:
+    rows = [list(map(escape, line)) for line in softmax_lines(model)[:MAX_ROWS]]
+    return html.section("Heads", html.table(("layer", "tokens", "reads", "writes"), rows, (0, 1)))
 
 
 def _rational(value: fmpq) -> str:
@@ -166,6 +182,9 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "circuit": _circuit_tables,
     "prompts": _prompt_layers,
     "words": _words,
+    "stages": _stages,
+    "heads": _heads,
+    "layers": _layers,
 }
 
 

@@ -291,13 +291,13 @@ def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[
     plans: list[tuple[HeadAttention, IntArray, FloatArray]] = []  # heads still without numbers
     for b, block in enumerate(weights.blocks):
         for h, head in enumerate(block.attention.heads):
-            gated = block.attention.kind == "softmax"
+            gated = block.attention.kind == "softmax" and len(data) < weights.tokens
             own = own_tokens(head, weights) if gated else np.arange(weights.tokens, dtype=np.int32)
-            row = _written(head, weights, output)
+            row, slot = _written(head, weights, output)
             empty = np.zeros((0, len(own)))
             blank = HeadAttention(
                 b, h, names.get((b, h), ""), labels[int(data[query])], tuple(labels[t] for t in own.tolist()),
-                empty, empty, weights.slots[row], block.attention.kind,
+                empty, empty, slot, block.attention.kind,
             )  # fmt: skip
             plans.append((blank, own, head.value.dense(weights.dtype)[row]))
     found: list[tuple[list[FloatArray], list[FloatArray]]] = [([], []) for _ in plans]
@@ -327,10 +327,14 @@ def own_tokens(head: Head, weights: Weights) -> IntArray:
     return np.setdiff1d(np.arange(weights.tokens), np.union1d(shut, weights.data_tokens)).astype(np.int32)
 
 
-def _written(head: Head, weights: Weights, output: int) -> int:
+def _written(head: Head, weights: Weights, output: int) -> tuple[int, str]:
+    """A row of a head's values, that of the output if there is one, and the slot that it is written to."""
+    if head.output is not None:
+        return int(head.output.cols[0]), weights.slots[int(head.output.rows[0])]
     rows = np.unique(head.value.rows).tolist()
     wanted = [r for r in rows if weights.slots[r] == f"y{output + 1}"]
-    return int((wanted or rows)[0])
+    row = int((wanted or rows)[0])
+    return row, weights.slots[row]
 
 
 def head_names(model: Model) -> dict[tuple[int, int], str]:
@@ -351,8 +355,11 @@ def _wire_names(model: Model) -> dict[tuple[int, int], str]:
 
 _HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
     "ridge": lambda model: {},
+    "heads": lambda model: {},
     "tables": _part_names,
     "circuit": _wire_names,
+    "stages": lambda model: {},
+    "layers": lambda model: {},
 }
 
 

@@ -281,16 +281,23 @@ def _mesh(axes: Sequence[_Axis], count: int) -> list[Array]:
 
 def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int, ...] | None:
     """Sizes with the smallest product whose errors add up to at most ``goal``."""
-    options: list[list[tuple[int, float]]] = []
-    for axis in axes:
-        ladder: list[tuple[int, float]] = []
-        for size in range(1, min(MAX_AXIS_TOKENS, limit) + 1):
+    ladders: list[list[tuple[int, float]]] = [[] for _ in axes]
+    least = [1] * len(axes)  # what an axis takes, as far as is known
+    growing = set(range(len(axes)))
+    for size in range(1, min(MAX_AXIS_TOKENS, limit) + 1):
+        for k in sorted(growing):
+            axis, ladder = axes[k], ladders[k]
+            if size * math.prod(least[:k] + least[k + 1 :]) > limit:
+                growing.remove(k)
+                continue
             error = axis.reach(size, goal)
             if not ladder or error < ladder[-1][1]:
                 ladder.append((size, error))
+            if min(error, ladder[-1][1]) > goal:
+                least[k] = size + 1
             if error < 0.1 * goal / len(axes) or axis.work > axis.budget or axis.stalled(size):
-                break
-        options.append([entry for entry in ladder if entry[1] <= goal])
+                growing.remove(k)
+    options = [[entry for entry in ladder if entry[1] <= goal] for ladder in ladders]
     best: tuple[int, tuple[int, ...]] | None = None
     for combination in product(*options):
         sizes = tuple(size for size, _ in combination)

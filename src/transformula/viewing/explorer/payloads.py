@@ -50,7 +50,8 @@ def slice_payload(
         "error": numbers(cut.error),
         "worst": worst if math.isfinite(worst) else None,
         "accurate": cut.accurate,
-        "bound": model.certificate.bound,
+        "bound": model.pointwise[0],
+        "seams": model.certificate.mean is not None,
         "cells": cells(model, cut),
     }
 
@@ -171,7 +172,8 @@ def attention_payload(model: Model, point: Mapping[str, float], output: int, que
         "point": place,
         "model": answer if math.isfinite(answer) else None,
         "formula": float(exact) if math.isfinite(exact) else None,
-        "bound": model.certificate.bound,
+        "bound": model.pointwise[0],
+        "seams": model.certificate.mean is not None,
         "heads": shown,
         "total_heads": len(heads),
     }

@@ -170,7 +170,7 @@ export function errorLine(id, cut, state) {
   const [x] = cut.axes;
   const ends = [x[0], x[x.length - 1]];
   const bound = (sign, legend) => ({
-    x: ends, y: [sign * cut.bound, sign * cut.bound], mode: "lines", name: "± proven bound", showlegend: legend,
+    x: ends, y: [sign * cut.bound, sign * cut.bound], mode: "lines", name: cut.seams ? "± proven outside seams" : "± proven bound", showlegend: legend,
     legendgroup: "bound", line: { color: css("--bound"), dash: "dash", width: 1.5 }, hoverinfo: "y",
   });
   return draw(id, [

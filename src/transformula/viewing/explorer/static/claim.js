@@ -2,9 +2,10 @@
 
 import { pretty } from "/static/charts.js";
 import { asked, complain, difference, pointAt } from "/static/fields.js";
-import { $, session } from "/static/session.js";
+import { $, isMean, session, stated } from "/static/session.js";
 
 const PROVEN = "Proven on the whole box, rounding included";
+const PROVEN_MEAN = "Proven on average over the box, not at every point, rounding included";
 const ANY = { eps: null, construction: "auto" }; // a comparison tries several of these
 const TITLES = { "not proven": "Not proven", time: "Out of time", memory: "Out of memory", busy: "Busy", stopped: "Stopped" };
 
@@ -23,7 +24,9 @@ export function markStale() {
   const { model } = session;
   const changed = model ? difference(asked(), model.asked) : "";
   $("results").classList.toggle("stale", changed !== "");
-  $("claim-title").textContent = changed ? `Proven for the earlier ${changed}` : PROVEN;
+  const facts = session.model?.facts;
+  const proven = facts && isMean(facts) ? PROVEN_MEAN : PROVEN;
+  $("claim-title").textContent = changed ? `Proven for the earlier ${changed}` : proven;
   for (const title of $("results").querySelectorAll(".of-model h2:not(#claim-title)")) label(title, changed);
   const other = session.compared ? difference({ ...asked(), ...ANY }, { ...session.compared, ...ANY }) : "";
   $("compare-card").classList.toggle("stale", other !== "");
@@ -68,13 +71,15 @@ export function refused(problem, retry, typing) {
 export function showClaim() {
   const { id, facts } = session.model;
   $("claim").hidden = false;
-  $("bound").textContent = pretty(facts.bound);
-  $("claimed").textContent = `${facts.outputs.join("; ")} on ${facts.box}, ε = ${pretty(facts.eps)}`;
+  $("mean").hidden = !isMean(facts);
+  $("bound").textContent = pretty(stated(facts, "bound"));
+  $("claimed").textContent = `${facts.outputs.join("; ")} on ${facts.box}, ε = ${pretty(stated(facts, "eps"))}`;
   const rows = {
     construction: facts.construction, layers: facts.layers, heads: facts.heads, tokens: facts.tokens,
-    "memory tokens": facts.memory_tokens, parameters: facts.parameters, approximation: pretty(facts.approximation),
-    rounding: pretty(facts.rounding), floats: facts.dtype, time: `${pretty(facts.seconds)} s`,
+    "memory tokens": facts.memory_tokens, parameters: facts.parameters, approximation: pretty(stated(facts, "approximation")),
+    rounding: pretty(stated(facts, "rounding")), floats: facts.dtype, time: `${pretty(facts.seconds)} s`,
   };
+  if (isMean(facts)) Object.assign(rows, { seams: pretty(facts.seams), "outside seams": pretty(facts.outside_seams) });
   $("facts").replaceChildren(...Object.entries(rows).map(([name, value]) => {
     const [group, term, data] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
     term.textContent = name;

@@ -34,7 +34,7 @@ function row(entry) {
     Object.assign(add(entry.refusal), { colSpan: 5, className: "refusal" });
   } else {
     for (const size of [entry.layers, entry.heads, entry.memory_tokens, entry.parameters]) add(String(size));
-    add(entry.bound.toPrecision(3));
+    add(entry.bound.toPrecision(3) + (entry.norm === "mean" ? " (mean)" : ""));
   }
   add(entry.seconds.toFixed(2));
   return made;

@@ -6,7 +6,7 @@ import { markStale, refused, setState, showClaim } from "/static/claim.js";
 import { compare, stopComparing } from "/static/comparing.js";
 import { stopTrying, tryAll } from "/static/constructions.js";
 import { asked, check, clearComplaints, difference, readFields, showFields, showSlider } from "/static/fields.js";
-import { $, aborted, later, notLater, session, waiting } from "/static/session.js";
+import { $, aborted, isMean, later, notLater, session, stated, waiting } from "/static/session.js";
 import { blank, fromHash, named, toHash } from "/static/state.js";
 import { changeLook, changeView, paintAttention, repaint, showModel } from "/static/views.js";
 
@@ -95,7 +95,7 @@ function finished({ model: id, facts }, of) {
   session.model = { id, facts, asked: of };
   $("refusal").hidden = true;
   const tokens = facts.tokens === 1 ? "1 token" : `${facts.tokens.toLocaleString("en")} tokens`;
-  setState("done", `Done in ${pretty(facts.seconds)} s: ${tokens}, error ≤ ${pretty(facts.bound)}.`);
+  setState("done", `Done in ${pretty(facts.seconds)} s: ${tokens}, ${isMean(facts) ? "mean error" : "error"} ≤ ${pretty(stated(facts, "bound"))}.`);
   document.body.dataset.model = id;
   showClaim();
   showModel(compile);

@@ -23,6 +23,10 @@ export function notLater(...names) {
   return names.filter((name) => timers.delete(name)).length > 0;
 }
 
+// A claim is about every point of the box, or about the mean: then its numbers have names of their own.
+export const isMean = (facts) => facts.mean_bound !== undefined;
+export const stated = (facts, name) => facts[isMean(facts) ? `mean_${name}` : name];
+
 export const aborted = (error) => error?.name === "AbortError";
 
 export function options(select, entries, chosen) {

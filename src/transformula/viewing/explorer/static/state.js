@@ -1,6 +1,8 @@
 // What the page shows, and how that travels in an address.
 
-export const CONSTRUCTIONS = ["auto", "polynomial", "lookup", "partition", "circuit"];
+export const CONSTRUCTIONS = [
+  "auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun",
+];
 const SHOWN = ["model", "formula", "error"];
 const VIEWS = ["map", "surface"];
 

@@ -112,6 +112,9 @@ function drawPicture() {
   });
 }
 
+// a bound of the mean has one at every point outside the seams beside it
+const proven = ({ seams }) => (seams ? "proven outside seams" : "proven");
+
 function held(cut) {
   const all = Object.entries(cut.held).map(([name, value]) => `${name} = ${pretty(value)}`);
   return all.length > 6 ? `${all.slice(0, 5).join(", ")} and ${all.length - 5} more` : all.join(", ");
@@ -121,7 +124,7 @@ function paintPicture() {
   const cut = drawn.picture;
   if (!cut) return;
   const others = held(cut);
-  const notes = [`largest error drawn ${pretty(cut.worst)}, proven ≤ ${pretty(cut.bound)}`];
+  const notes = [`largest error drawn ${pretty(cut.worst)}, ${proven(cut)} ≤ ${pretty(cut.bound)}`];
   if (session.state.show === "error" && plane()) notes.unshift("red: the Transformer is above the formula, blue: below");
   if (others) notes.push(`held at ${others}`);
   if (cut.cells?.total > cut.cells?.lines.length) notes.push(`${cut.cells.total} cell borders: too many to draw`);
@@ -181,7 +184,7 @@ export function paintAttention() {
   const heads = answer.heads.slice(first, first + HEADS_SHOWN);
   const gap = answer.formula === null ? null : Math.abs(answer.model - answer.formula);
   $("answer").textContent =
-    `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, proven ≤ ${pretty(answer.bound)}`;
+    `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, ${proven(answer)} ≤ ${pretty(answer.bound)}`;
   charts.attention("attention-chart", heads);
   const cut = heads.filter((head) => head.total > head.tokens.length);
   const notes = ["colour: the value a token offers, red above 0 and blue below"];
