@@ -62,6 +62,7 @@ from transformula.kernel.rounding import FORMATS, FloatFormat
 from transformula.kernel.softmax_rule import BITS, Walk
 from transformula.kernel.weights import Weights
 from transformula.kernel.wires import ONE, Form, HeadTable, Network, wire_form
+from transformula.kernel.work import spend
 
 #: By the number of axes: orders of the Taylor models, and parts of a side on which they are bounded.
 ORDERS, PARTS = {1: 12, 2: 8, 3: 6, 4: 5}, {1: 4, 2: 2, 3: 2, 4: 1}
@@ -210,10 +211,11 @@ def local_error(
     """The largest |p_j − f| over cells (d, cells) where f is defined; ``held`` has their c_j, cells × columns."""
     order, errors = ORDERS[len(names)], []
     for part, model in models_on(function, names, lower, upper, order):
-        boxes = boxes_of(lower[:, part], upper[:, part])
+        boxes, parts = boxes_of(lower[:, part], upper[:, part]), PARTS[len(names)]
+        spend(0.06 * boxes[0].shape[1] * (parts * order) ** len(names))
         factors = np.vstack([np.ones(len(held[part])), held[part].T])
         with np.errstate(all="ignore"):
             for q, c in zip(local, factors, strict=True):
                 model = model - model_of(q, names, *boxes, order).times_constant(c)
-        errors.append(np.max(np.abs(model_range(model, PARTS[len(names)]))))
+        errors.append(np.max(np.abs(model_range(model, parts))))
     return float(np.max(errors))
