@@ -455,10 +455,10 @@ def _fit(
     except CannotFit as failure:
         if failure.best is not None:
             return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), False
-        raise NotProvenError(
-            f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
-            f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
-            measured=failure.best_error,
+        raise UnboundedError(  # not one of so few tokens, whatever they are to reach
+            f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
+            "take a smaller box",
+            place=str(function),
         ) from None
     return NodeTable(table.slopes, table.offsets, table.values), True
 
