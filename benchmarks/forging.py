@@ -70,6 +70,19 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "cubic32": ("x**2*y - pi*x", "x=-1..1, y=0..1", {"dtype": "float32"}),
     "heads": ("x**4 - y**3", "x=-1..1, y=0..1", {"multi_head": True}),
     "corollary": ("exp(x)", "x=-1..1", {"eps": 0.01, "construction": "polynomial"}),
+    "layers": ("x*sin(y) + abs(x - 1/3)", "x=0..1, y=0..2", {"eps": 0.5, "construction": "attention-only"}),
+    "layers32": ("sqrt(x) + pi", "x=0..1", {"eps": 0.1, "construction": "attention-only", "dtype": "float32"}),
+    "local": ("1/(1 + 25*x**2)", "x=-1..1", {"eps": 1e-3, "construction": "local-polynomials"}),
+    "local2": (
+        ["sin(2*x + y)", "x*y - 1/3"],
+        "x=-1..1, y=0..1",
+        {"eps": 0.05, "construction": "local-polynomials"},
+    ),
+    "local32": (
+        "x*exp(-y)",
+        "x=-1..1, y=0..1",
+        {"eps": 0.04, "construction": "local-polynomials", "dtype": "float32"},
+    ),
     "memory": ("memorize", "", {}),
     "words": ("memorize", "", {"compact": True}),
     "words32": ("memorize", "", {"compact": True, "dtype": "float32"}),
@@ -764,6 +777,9 @@ def outline(folder: Folder, rng: random.Random) -> None:
                 "compact",
                 "in-context",
                 "linear-attention",
+                "attention-only",
+                "local-polynomials",
+                "yun",
                 "magic",
             )
         )
