@@ -18,6 +18,7 @@ def test_each_entry_is_the_model_that_compile_makes(found):
         "corollary", "corollary, several heads", "lookup", "partition", "circuit", "attention-only", "local-polynomials",
         "yun",
     ]  # fmt: skip
+    assert ["Corollary 3.7" in e.title for e in found.entries] == [True, True, *[False] * (len(found.entries) - 2)]
     lookup = tf.compile("sin(x)*y", on="x=0..2, y=0..1", eps=0.05, construction="lookup")
     entry = found.entries[2]
     assert entry.bound == lookup.certificate.bound and entry.parameters == lookup.parameter_count

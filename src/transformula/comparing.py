@@ -137,7 +137,7 @@ def entries(
             yield Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)), error
             continue
         # an approximating polynomial is a construction of its own, though asked for by the same name
-        name = model.construction + (", several heads" if multi_head else "")
+        title, name = model.made_by.title, model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
         norm = "sup" if model.certificate.mean is None else "mean"
-        yield Entry(name, construction.title, time.perf_counter() - start, *sizes, norm), None
+        yield Entry(name, title, time.perf_counter() - start, *sizes, norm), None

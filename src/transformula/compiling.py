@@ -84,9 +84,10 @@ def compile(
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
-        construction claims what it can prove, and the others aim at 1e-6.
-    construction : {"auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials"}
-        Which theorem to use.
+        construction claims what it can prove, and the others aim at 1e-6. For ``yun`` it is a tolerance for the
+        *mean* of that over the box.
+    construction : str
+        Which theorem to use: auto, polynomial, lookup, partition, circuit, attention-only, local-polynomials or yun.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     multi_head : bool

@@ -142,7 +142,8 @@ class Table:
     def __repr__(self) -> str:
         place = f"block {self.block}, head {self.head}"
         axes = " and ".join(
-            f"{text} in {low:.4g}..{high:.4g}" for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
+            f"{text} in {low:.4g}..{high:.4g}" if math.isfinite(high - low) else text
+            for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
         )
         what = f" {self.function} of" if self.function else ""
         return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"

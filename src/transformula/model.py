@@ -192,8 +192,14 @@ class Model:
 
         rows, single = self._rows(x)
         rows = rows.to(getattr(torch, self.weights.dtype))
-        values = self._module(str(rows.device))(rows)
-        return as_asked(values, single, self.sequence)
+        module = self._module(str(rows.device))
+        if self.family.program is not None:
+            from transformula.program.tensors import only_numbers
+
+            if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
+                array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())
+                return as_asked(torch.from_numpy(array), single, self.sequence)
+        return as_asked(module(rows), single, self.sequence)
 
     @cached_property
     def _modules(self) -> dict[str, torch.nn.Module]:

@@ -39,14 +39,14 @@ def pack(weights: Weights, description: Description, evidence: Mapping[str, Any]
 
 def outlined(weights: Weights, description: Description) -> Description:
     """The description with the outline of its weights filled in."""
-    matrices = dict(named_matrices(weights))
+    matrices, places = dict(named_matrices(weights)), enumerate(weights.first_places)
     return replace(
         description,
         inputs=list(weights.inputs),
         slots=list(weights.slots),
         tokens=weights.tokens,
         dtype=weights.dtype,
-        blocks=[_block_outline(block) for block in weights.blocks],
+        blocks=[first if first < b else _block_outline(weights.blocks[b]) for b, first in places],
         shapes={name: list(matrix.shape) for name, matrix in matrices.items()},
         exact={name: [str(v) for v in m.exact] for name, m in matrices.items() if m.exact is not None},
     )

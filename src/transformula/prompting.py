@@ -27,6 +27,8 @@ from transformula.threads import one_thread
 
 #: What may be asked for; ridge with steps is gradient descent.
 ALGORITHMS = ("ridge", "lasso", "kernel", "recurrence")
+#: The tasks all of whose steps are carried out by the same layers.
+LOOPS = ("descent", "lasso")
 #: What is taken where nothing is said.
 _DEFAULTS: dict[str, Any] = {"penalty": 1, "bandwidth": 1, "a": 1, "b": 1, "x": 1, "y": 1}
 _MAX_DIGITS = 60
@@ -47,6 +49,7 @@ def in_context(
     y: Any = None,
     eps: float | None = None,
     dtype: str = "float64",
+    looped: bool = False,
 ) -> Model:
     """A Transformer that learns from the pairs of its prompt, with a proof over a box of prompts.
 
@@ -75,12 +78,18 @@ def in_context(
         is solved exactly; the others claim what is proven.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
+    looped : bool
+        Whether all steps share one set of weights, which is stored once and applied again and again. For gradient
+        steps and the lasso, whose steps are equal.
 
     Examples
     --------
     >>> model = in_context("ridge", pairs=16, features=3, steps=8)
     >>> model.layers, model.certificate.approximation
     (8, 0.0)
+    >>> loop = in_context("ridge", pairs=16, features=3, steps=8, looped=True)
+    >>> loop.certificate.bound == model.certificate.bound, model.parameter_count - loop.parameter_count
+    (True, 63)
     >>> model = in_context("recurrence", steps=3)
     >>> model([0.5, 1, 1]).tolist()  # a, b, x
     [1.5, 1.75, 1.875]
@@ -90,10 +99,14 @@ def in_context(
     named = {"pairs": pairs, "features": features, "steps": steps}
     numbers = {"penalty": penalty, "rate": rate, "bandwidth": bandwidth, "a": a, "b": b, "x": x, "y": y}
     task = _task(algorithm, {key: value for key, value in (named | numbers).items() if value is not None})
+    if looped and task.algorithm not in LOOPS:
+        raise InputError(
+            f"the layers of {algorithm} are not equal, so they cannot be looped: give ridge or lasso steps"
+        )
     target, options = Prompts(task), Options(eps=None if eps is None else float(eps), dtype=dtype)
     with one_thread():
         if task.algorithm != "ridge":
-            return package(IN_CONTEXT, Built(construct_in_context(task, dtype)), target, options)
+            return package(IN_CONTEXT, Built(construct_in_context(task, dtype, looped=looped)), target, options)
         tolerance = options.eps or DEFAULT_EPS
         rounds = _rounds(task, tolerance, dtype)
         built = Built(construct_in_context(task, dtype, rounds))

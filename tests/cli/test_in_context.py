@@ -33,7 +33,13 @@ def test_the_issues_own_command(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "asked", [("lasso", *RIDGE, "--steps", "3"), ("kernel", *RIDGE), ("recurrence", "--steps", "4"), ("ridge", *RIDGE)]
+    "asked",
+    [
+        ("lasso", *RIDGE, "--steps", "3", "--looped"),
+        ("kernel", *RIDGE),
+        ("recurrence", "--steps", "4"),
+        ("ridge", *RIDGE),
+    ],
 )
 def test_every_algorithm_goes_through_every_verb(cli, tmp_path, asked):
     folder = str(tmp_path / "model")
@@ -70,6 +76,8 @@ def test_a_point_and_exact_rationals(cli, tmp_path):
         (("ridge", *RIDGE, "--steps", "1001"), 2, "1001 steps are too many: at most 1000"),
         (("lasso", *RIDGE, "--steps", "501"), 2, "501 steps are too many: at most 500"),
         (("lasso", *RIDGE), 2, "give the number of steps"),
+        (("ridge", *RIDGE, "--looped"), 2, "the layers of ridge are not equal, so they cannot be looped"),
+        (("recurrence", "--steps", "3", "--looped"), 2, "the layers of recurrence are not equal"),
         (("kernel", *RIDGE, "--steps", "3"), 2, "kernel takes no steps"),
         (("svm", *RIDGE), 2, "unknown algorithm 'svm': choose ridge, lasso, kernel, recurrence"),
         (("ridge", *RIDGE, "--dtype", "float16"), 2, "unknown dtype"),

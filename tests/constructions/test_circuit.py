@@ -31,6 +31,16 @@ SIZES = {
 SINGLE = ("I.9.18", "I.12.2", "I.18.4", "test_5", "friedman1")
 
 
+def test_a_steep_table_of_a_distance_is_rounded_like_the_distance():
+    """|x| has the relative error of x; an absolute one, times the slope of the root at 0, would be four times eps."""
+    model = tf.compile("abs(x)**(1/3)", on="x=-1..1", eps=2e-3, dtype="float32")
+    assert model.memory_tokens <= 10 and model.certificate.rounding < 1e-4
+    assert tf.verify(model).verified
+    x = np.concatenate([sign * np.float32(10.0) ** -np.linspace(0, 44, 4001, dtype=np.float32) for sign in (1, -1)])
+    exact = np.abs(x.astype(float)) ** (1 / 3)
+    assert np.abs(np.ravel(model(x[:, None])) - exact).max() <= model.certificate.bound
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_named_cases(name, circuits):
     model, (layers, tokens) = circuits(name), SIZES[name]
@@ -82,6 +92,15 @@ def test_kinks_are_bent_before_they_are_looked_up(formula, box, tokens, dtype, r
     """A table of sqrt(|u|) across zero needs more tokens than there are; |u| is two ReLUs."""
     model = tf.compile(formula, on=box, rel=rel, construction="circuit", dtype=dtype)
     assert model.certificate.bound <= model.certificate.eps and model.memory_tokens <= tokens
+
+
+def test_a_cube_root_through_zero_is_one_table_read_twice():
+    """Scores that rise steeply on both sides of 0 are rounded too much at the ends of the box."""
+    model = tf.compile("2 + cbrt(x)", on="x=-1..1", eps=1e-4)
+    assert (model.construction, model.layers) == ("circuit", 2) and model.memory_tokens <= 26
+    assert tf.verify(model).verified
+    x = np.concatenate([sign * 10.0 ** -np.linspace(0, 40, 4001) for sign in (1, -1)])
+    assert np.abs(np.ravel(model(x[:, None])) - 2 - np.cbrt(x)).max() <= model.certificate.bound
 
 
 def test_values_far_from_zero_are_held_around_zero(monkeypatch):

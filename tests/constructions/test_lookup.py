@@ -7,6 +7,7 @@ import transformula as tf
 from support.one_layer_models import model_named
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.progress import listening
+from transformula.searching.finder import Finder
 from transformula.transformers.one_layer import read_heads
 
 FRANKE = (
@@ -24,6 +25,7 @@ PINNED = [
     ("tanh(50*x)", "x=-1..1", 1e-9, 2, 4),
     ("sin(20*pi*x)", "x=0..1", 1e-6, 27, 128),
     ("sqrt(x)", "x=0..1", 1e-4, 10, 24),
+    ("sqrt(x)", "x=0..1", 1e-6, 20, 24),
     ("log(x)", "x=0.01..1", 1e-6, 9, 24),
     ("abs(x)**(1/3)", "x=-1..1", 1e-2, 10, 32),
     ("abs(x - 1/3)", "x=-1..1", 1e-9, 0, 0),
@@ -43,6 +45,17 @@ def test_sizes_do_not_get_worse(formula, box, eps, reached, limit):
     assert model.construction == "lookup" and model.layers == 1
     assert model.certificate.bound <= eps and model.certificate.rounding < 0.1 * eps
     assert tf.verify(model).verified
+
+
+@pytest.mark.parametrize(("box", "reaches"), [("x=0..1", 0.0), ("x=-1/3..1", -1 / 3 - 1e-15)])
+def test_rounding_keeps_the_sign_of_an_input(monkeypatch, box, reaches):
+    """A table that is steep at 0 is not charged for arguments below it, where no input comes to lie."""
+    asked = []
+    pieces = Finder.pieces
+    monkeypatch.setattr(Finder, "pieces", lambda self, *args: asked.append(args[4][0]) or pieces(self, *args))
+    assert tf.verify(tf.compile("exp(x)", on=box, eps=1e-3, layers=1)).verified
+    low, high = (float(end) for end in asked[0])
+    assert reaches <= low <= min(float(reaches + 1e-15), 0.0) and 1 < high < 1 + 1e-14
 
 
 def test_bends_need_no_table_and_no_approximation():

@@ -28,6 +28,9 @@ def test_what_is_offered_can_be_built():
     script = files("transformula.viewing.explorer").joinpath("static/state.js").read_text()
     listed = re.search(r"CONSTRUCTIONS = \[(.*?)\]", script, re.DOTALL)[1]
     assert re.findall(r'"(.*?)"', listed) == list(get_args(Choice))
+    page = files("transformula.viewing.explorer").joinpath("static/index.html").read_text()
+    choices = re.search(r'<select id="construction".*?</select>', page, re.DOTALL)[0]
+    assert re.findall(r'<option value="(.*?)"', choices) == list(get_args(Choice))
 
 
 def test_names_are_looked_up():

@@ -24,25 +24,31 @@ def test_sizes(model):
     finer = tf.compile("x*y", on="x=0..1, y=0..1", eps=0.025, construction="yun")
     assert model.layers == finer.layers == 8 and model.heads == 2 and model.tokens == 2 and model.memory_tokens == 0
     found = {one: [stage.what for stage in stages(one.weights)] for one in (model, finer)}
-    assert found[model] == ["11 steps", "2 selective shifts", "36 contexts", "smallest and largest value"]
+    assert found[model] == ["11 steps", "selective shifts", "36 contexts", "smallest and largest value"]
     assert found[finer][2] == "121 contexts"
     assert (model.parameter_count, finer.parameter_count) == (310, 880)
 
 
+@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("counts", [(2, 2), (3, 5), (4, 1, 3), (1, 1), (2, 2, 2, 2)])
-def test_contexts_are_told_apart_by_attention(counts):
+def test_contexts_are_told_apart_by_attention(counts, narrow):
     """At the middle of every cell the last token's z is the number that the plan gives this context, no other has it."""
     values = np.random.default_rng(0).uniform(-1, 1, (*counts, 1))
     names = tuple(f"x{k}" for k in range(len(counts)))
     limits = values.min(axis=tuple(range(len(counts)))), values.max(axis=tuple(range(len(counts))))
-    plan = Plan(names, ((0.0, 1.0),) * len(counts), counts, values, limits, 1024.0, "float64")
-    weights, shifts = assemble(plan), Shifts.of(counts)
+    plan = Plan(names, ((0.0, 1.0),) * len(counts), counts, values, limits, 1024.0, "float64", narrow)
+    weights, shifts = assemble(plan), Shifts.of(plan)
     grid = np.meshgrid(*((np.arange(c) + 0.5) / c for c in counts), indexing="ij")
     x = np.stack([axis.ravel() for axis in grid], axis=1)
-    after = 2 + len(counts)  # two layers of quantisation, a shift for each token
+    found = {stage.name: stage for stage in stages(weights)}
+    after = found["contextual mapping"].last
     z = reference.trace(weights, x).residuals[after][:, -1, weights.slot("z")]
     assert len(set(shifts.ids)) == len(x) and np.abs(z - np.array(shifts.ids, dtype=float)).max() < 1e-3
     assert np.abs(reference.run(weights, x) - values.reshape(-1, 1)).max() < 1e-12
+    steps, contexts = sum(counts) - 1, len(x)
+    shifted = after - found["contextual mapping"].first + 1
+    assert shifted == (sum(counts) if narrow else len(counts))
+    assert len(weights.blocks) == (2 * steps + shifted + 2 * contexts if narrow else 4 + shifted + 2 * (contexts > 1))
 
 
 def test_one_variable_needs_no_attention():
@@ -73,7 +79,7 @@ def test_auto_never_takes_it():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"eps": 1e-4}, NotProvenError, "contexts, more than 1024: ask for a larger eps"),
+        ({"eps": 1e-4}, NotProvenError, r"more than 1024 contexts \(about 6\.\de\+06\): ask for a larger eps"),
         ({}, NotProvenError, "contexts"),
         ({"eps": 0.1, "layers": 1}, InputError, "several layers"),
         ({"eps": 0.1, "multi_head": True}, InputError, "polynomial"),

@@ -74,7 +74,7 @@ def _external(m):
 
 
 def _swap_inputs(m):
-    node = next(n for n in m.graph.node if n.op_type == "Concat")
+    node = next(n for n in m.graph.node if n.op_type == "Div")
     node.input[0], node.input[1] = node.input[1], node.input[0]
 
 
@@ -97,10 +97,10 @@ MUTATIONS = {
     "a weight by one ulp": (_nudge, "initializer .*scores.matrix is not that"),
     "external data": (_external, "another file, which is not read"),
     "an operator": (lambda m: setattr(m.graph.node[-1], "op_type", "Sub"), "node y .* is changed"),
-    "inputs of a node": (_swap_inputs, r"\(Concat\) is changed"),
+    "inputs of a node": (_swap_inputs, r"\(Div\) is changed"),
     "an attribute": (
-        lambda m: setattr(next(n for n in m.graph.node if n.op_type == "Concat").attribute[0], "i", 1),
-        r"\(Concat\) is changed",
+        lambda m: setattr(next(n for n in m.graph.node if n.op_type == "Gemm").attribute.add(), "name", "transB"),
+        r"\(Gemm\) is changed",
     ),
     "a domain": (lambda m: setattr(m.graph.node[3], "domain", "com.evil"), "is changed"),
     "one node less": (lambda m: m.graph.node.pop(), "nodes, not"),

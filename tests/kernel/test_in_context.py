@@ -50,6 +50,33 @@ def test_any_number_of_steps_is_exact(steps):
     assert _exact(model, given) == exact_answer(model, given)
 
 
+@pytest.mark.parametrize(("algorithm", "steps"), [("ridge", 40), ("lasso", 20)])
+def test_a_loop_is_the_same_model_with_the_weights_of_one_step(algorithm, steps, tmp_path):
+    one, unrolled, loop = (
+        tf.in_context(algorithm, pairs=4, features=2, steps=k, looped=again)
+        for k, again in ((1, False), (steps, False), (steps, True))
+    )
+    assert loop.layers == unrolled.layers == steps * one.layers
+    assert loop.parameter_count == one.parameter_count < unrolled.parameter_count / 5
+    assert len(loop.packed.arrays) == len(one.packed.arrays) and loop.certificate.bound == unrolled.certificate.bound
+    rows = prompts(loop, 10)
+    np.testing.assert_array_equal(loop(rows), unrolled(rows))
+    again = tf.load(loop.save(tmp_path / "loop"))
+    assert len({id(block) for block in again.weights.blocks}) == one.layers and tf.verify(tmp_path / "loop").verified
+    np.testing.assert_array_equal(again(rows), loop(rows))
+    module = loop.to_torch()
+    assert sum(p.numel() for p in module.parameters()) == sum(p.numel() for p in one.to_torch().parameters())
+
+
+@pytest.mark.parametrize("number", [1, 6, -1, True, 0.0, "0", None])
+def test_a_loop_goes_back_to_an_earlier_block(number):
+    data = open_model(learner("loop"))
+    assert data.body["blocks"][1:] == [0] * 5
+    data.body["blocks"][1] = number
+    result = verify_files(*data.forged())
+    assert not result.verified and "malformed" in " ".join(result.reasons)
+
+
 def test_a_thousand_steps_are_proven_and_their_rounding_adds_up():
     short, long = (tf.in_context("ridge", pairs=8, features=2, steps=k) for k in (100, 1000))
     assert long.layers == 1000 and short.certificate.rounding < long.certificate.rounding < 1e-7
@@ -224,6 +251,8 @@ SAID = [
     ("descent", {"penalty": "1/4"}),
     ("descent", {"rate": "1/10"}),
     ("descent", {"steps": 5}),
+    ("loop", {"steps": 5}),
+    ("loop", {"rate": "1/10"}),
     ("descent", {"pairs": 4}),
     ("descent", {"algorithm": "lasso"}),
     ("descent", {"x": "2"}),

@@ -10,7 +10,7 @@ from support.kernel_tables import ends_of, exact_error
 from support.prover import numpy_function
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.parsing import parse
-from transformula.kernel.partition import cell_error, far_of, partition_bound, used_cells
+from transformula.kernel.partition import cell_error, far_of, partition_bound, sum_error, used_cells
 from transformula.kernel.rounding import FORMATS
 from transformula.kernel.tables import Table
 from transformula.searching.partition import find_cells
@@ -76,6 +76,29 @@ def test_the_bounds_hold_and_are_tight(case, dtype):
     assert worst <= float(error) <= 2 * worst
     if dtype == "float64":
         assert float(rounding) < 1e-6
+
+
+def test_arguments_that_are_off_widen_the_cells():
+    """Whatever is read instead of x, as long as it is within the shifts."""
+    text, box, cells = CASES[2]
+    expr, names, table = sharp(text, box, cells, "float64")
+    form, rng, ends, shifts = FORMATS["float64"], np.random.default_rng(9), ends_of(box), (0.03, 0.01)
+    trees = find_cells(table, expr, names, ends, 40, shifts)
+    scores = score_error(table, [(-0.1, 1.1)] * 2, form)
+    bound, _ = partition_bound(table, expr, names, ends, 40, trees, scores, form, shifts=shifts)
+    unmoved, _ = partition_bound(table, expr, names, ends, 40, None, scores, form)
+    worst, function = 0.0, numpy_function(expr, names)
+    for x in rng.random((200, 2)):
+        read = x + shifts * rng.choice((-1.0, 1.0), 2)
+        worst = max(worst, abs(float(exact_error(None, names, table, read)) - float(function(*x))))
+    assert float(unmoved) < worst <= float(bound) <= 2 * worst
+
+
+def test_few_cells_on_several_axes_count_every_quotient():
+    """Axis by axis even one cell takes a quotient and a product for each axis."""
+    form = FORMATS["float64"]
+    for axes in (1, 2, 3, 4):
+        assert sum_error(form, 1, arb(1), axes) >= form.gamma(2 * axes)
 
 
 def test_cutting_makes_the_bound_smaller():

@@ -1,21 +1,25 @@
 """One program, three runtimes: each is compared with the blocks as written over the shared table of models."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import transformula as tf
 from support.export_models import BLOCKS_ONLY, exported, rows_of
 from support.export_models import NAMES as MODELS
 from support.one_layer_models import model_named
 from transformula.exporting.onnx_files import onnx_bytes
-from transformula.program import bounds, numpy_backend, torch_backend
+from transformula.program import bounds, torch_backend
 from transformula.program.numpy_backend import run_numpy
 from transformula.program.onnx_backend import program_bytes
 from transformula.program.reading import read_tables
 from transformula.program.steps import Affine, Grid, Program, Tables
+from transformula.program.tensors import only_numbers
 from transformula.transformers import reference
 from transformula.transformers.onnx_graph import onnx_executor
 
@@ -98,18 +102,69 @@ def test_scores_are_shifted_only_where_they_must_be(circuits):
     )
 
 
-def test_in_the_box_the_guards_are_zero(circuits, monkeypatch):
-    """Shown by what they say, not by what the fast check of their ends says."""
-    model = circuits("kinks")
-    seen = []
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["lookup", "circuit"])
+def test_in_the_box_nothing_is_clamped(name, dtype, circuits):
+    """NumPy asks once whether the inputs are in the box: its shortcut must change nothing, not even a last bit."""
+    model = _model(name, dtype, circuits)
+    tables = [s for s in model.program.steps if isinstance(s, Tables)]
+    assert any(s.clamps is not None for s in tables)
+    x = _points(model, 2000)
+    np.testing.assert_array_equal(run_numpy(model.program, x), run_numpy(replace(model.program, box=None), x))
 
-    def look(step, work, quiet, rows, first):
-        work(rows, first)
-        seen.append(rows[first : first + step.width].copy())
 
-    monkeypatch.setattr(numpy_backend, "_guarded", look)
-    model(rows_of(model, 2000))
-    assert seen and all(out.size and not out.any() for out in seen)
+def test_anchors_take_no_exponential():
+    model = tf.compile("tanh(50*x)", on="x=-1..1", eps=1e-3, construction="lookup")
+    (table,) = (s for s in model.program.steps if isinstance(s, Tables))
+    assert table.tokens == model.program.tokens == len(table.slopes) + 1 and not table.shifted
+
+
+def test_a_table_is_the_same_beyond_its_reach():
+    rng = np.random.default_rng(2)
+    found = 0
+    for _ in range(200):
+        slopes, offsets, values = rng.normal(size=(3, 4)) * [[20], [5], [30]]
+        slopes[1] = offsets[1] = 0
+        for dtype, digits in (("float64", 1e-14), ("float32", 1e-6)):
+            reach = bounds.reach(slopes, offsets, values, (-0.1, 0.2), (-np.inf, np.inf), dtype)
+            if reach is None:
+                continue
+            found += 1
+            low, high = reach
+            assert low < -0.1 and high > 0.2
+            for end in filter(np.isfinite, reach):
+                u = end * np.array([1, 1.001, 3, 1000])
+                assert np.exp(slopes * end + offsets).max() * np.abs(values).max() < np.finfo(dtype).max
+                at = reference.softmax(np.outer(u, slopes) + offsets) @ values
+                assert np.ptp(at) <= digits * np.abs(values).max()
+    assert found > 100
+
+
+def test_a_table_without_anchor_or_with_large_scores_is_shifted():
+    slopes, offsets, values = np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.array([1.0, 2.0])
+    assert bounds.anchor(slopes, offsets) == 1 and bounds.anchor(slopes + 1, offsets) is None
+    assert bounds.anchor(slopes[1:], offsets[1:]) is None  # nothing would be left
+    line = slopes[:, 0], offsets[:, 0], values
+    assert bounds.reach(*line, (0.0, 10.0), (0.0, 20.0), "float64") == (-np.inf, np.inf)
+    assert bounds.reach(*line, (0.0, 1000.0), (0.0, 2000.0), "float64") is None
+    assert bounds.reach(*line, (0.0, 100.0), (0.0, 200.0), "float32") is None
+
+
+def test_a_tensor_of_numbers_is_evaluated_by_numpy_and_nothing_else_is():
+    model = tf.compile("sin(x)*y", on="x=-1..1, y=-1..1", eps=1e-4)
+    x = torch.rand(7, 2, dtype=torch.float64)
+    wanted = torch.from_numpy(model(x.numpy()))
+    assert only_numbers(x) and torch.equal(model(x), wanted)
+    assert not only_numbers(x.clone().requires_grad_())
+    rows, near = torch.func.vmap(lambda row: model(row[None])[0])(x), 2 * model.certificate.rounding
+    assert torch.allclose(rows, wanted, rtol=0, atol=near)
+    slope = torch.func.jvp(model, (x,), (torch.ones_like(x),))[1]
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(model(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
+    true = torch.cos(x[:, 0]) * x[:, 1] + torch.sin(x[:, 0])
+    assert (slope - true).abs().max() < 0.01 and torch.allclose(slope, dual)
+    graph = make_fx(model)(x)  # a recorded calculation holds for other points
+    assert torch.allclose(graph(x / 2), model(x / 2), rtol=0, atol=near)
 
 
 def test_a_table_lies_where_it_is_said_to_lie():
@@ -210,3 +265,23 @@ def test_one_layer_models_without_tables_are_programs_too():
     assert model.program.tokens == 0
     x = rows_of(model, 100)
     assert np.abs(run_numpy(model.program, x) - reference.run(model.weights, x)).max() <= model.certificate.rounding
+
+
+def test_fused_kernels_are_given_anchors_as_tokens(circuits):
+    """What a kernel for CUDA reads, table by table, in plain torch: columns, slopes and values of all tokens."""
+    model = circuits("kinks")
+    module, x = model.to_torch().requires_grad_(False), torch.from_numpy(rows_of(model, 60))
+    made, compared = [torch.cat([x.new_ones(1, len(x)), x.T])], 0
+    for step in module.steps:
+        made.append(step(made))
+        if not isinstance(step, torch_backend.TablesModule):
+            continue
+        rows, (slopes, values) = step.gather(made), step.whole()
+        packed = slopes.gather(1, step.chosen) * step.kept
+        assert len(slopes) > len(step.slopes) and not step.shifted
+        for new, (first, last, softmax) in enumerate(step.tables.tolist()):
+            scores = packed[first:last] @ rows[step.columns[softmax].long()] + slopes[first:last, :1]
+            wanted = values[new, first:last] @ torch.softmax(scores, dim=0)
+            assert (made[-1][new] - wanted).abs().max() <= 1e-11 * values[new].abs().max()
+            compared += 1
+    assert compared

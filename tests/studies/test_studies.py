@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import transformula as tf
 from transformula.cli.app import app
 from transformula.errors import InputError
-from transformula.studies import STUDIES, run_study
+from transformula.studies import STUDIES, prune, run_study
+from transformula.studies.report import Table
 
 runner = CliRunner()
 
@@ -47,21 +49,45 @@ def test_a_study_writes_its_numbers_figure_and_page(name, reports, tmp_path):
         "rates": _rates,
         "distillation": _distillation,
         "sine-sum": _sine_sum,
+        "attention-only": _attention_only,
+        "local-polynomials": _local_polynomials,
         "in-context": _in_context,
         "compact-memory": _compact_memory,
+        "yun": _yun,
         "linear-attention": _linear_attention,
         "prune": _prune,
         "coupling-rank": _coupling_rank,
     }[name](report)
 
 
+def _attention_only(report):
+    assert all(abs(slope * d + 1) < 0.3 for d, slope in report.facts["slopes"].items())
+    assert all(soft < nearest / 5 for _, soft, nearest in report.facts["lines"])
+
+
+def _local_polynomials(report):
+    assert len(report.facts["fits"]) >= 3
+    assert all(abs(slope / theory - 1) < 0.15 for _, _, slope, theory in report.facts["fits"])
+
+
 def _compact_memory(report):
     assert all(exact and small < plain for _, small, _, _, exact, plain in report.facts["rows"][1:])
 
 
+def _yun(report):
+    facts = report.facts
+    contexts = [row[2] for row in facts["rows"]]
+    assert contexts == sorted(contexts) and -2.6 < facts["slope"] < -1.6  # in two variables: eps**-2
+    assert all(row[5] <= row[0] < row[6] for row in facts["rows"])  # the mean, and the error outside the seams
+    for eps, n, contexts, wide, narrow, formula, bounds in facts["layouts"]:
+        assert wide < narrow == formula and all(0 < bound <= eps for bound in bounds), (n, contexts)
+    assert all(row[1] == 2 and row[3] == 0 for row in facts["fang"] if row[0] == "x*y")
+
+
 def _linear_attention(report):
     exact = [row for row in report.facts["rows"] if row[:2] == ["least squares", 0.0]]
-    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _ in exact)
+    assert all(found == planted and error < 1e-10 for _, _, planted, found, error, _, _ in exact)
+    assert all(0 < row[5] < 1e-7 for row in exact)
     noisy = [row[4] for row in report.facts["rows"] if row[1] > 0 and row[0] == "least squares"]
     assert all(1e-3 < error < 0.1 for error in noisy)
 
@@ -79,14 +105,18 @@ def _coupling_rank(report):
     for rows in report.facts["rows"].values():
         assert all(measured <= bound for _, _, bound, measured in rows)
         assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
-    powers = [float(measured.removeprefix("m^-")) for _, _, measured in report.facts["slopes"]]
+    powers = [float(measured.removeprefix("m^-")) for *_, measured in report.facts["slopes"]]
     assert 1.3 < powers[0] < 2 < powers[1] and powers[1] > 3
+    for _, dimension, parameters, certificate, bound, measured in report.facts["built"]:
+        assert parameters < 200 * dimension and certificate < 1e-12 < measured <= bound
 
 
 def _in_context(report):
     assert all(measured <= proven for *_, measured, proven in report.facts["rows"])
     assert report.facts["rows"][-1][4] <= 1e-6 < report.facts["rows"][-1][1]
     assert all(row[2] < row[4] for row in report.facts["sizes"])
+    assert [row[2] for row in report.facts["loops"]] == [report.facts["loops"][0][1]] * len(report.facts["loops"])
+    assert all(measured <= proven < 1e-10 for *_, measured, proven in report.facts["growth"])
 
 
 def _fang_f1(report):
@@ -146,3 +176,19 @@ def test_the_command_writes_a_folder(tmp_path):
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
     assert facts["size"] == "quick" and len(facts["files"]) == 4
+
+
+def test_a_bar_in_a_name_is_no_column():
+    table = Table("t", ["|a|", "b"], [["|x|", 1.0]])
+    assert table.markdown().splitlines()[2:] == [r"| \|a\| | b |", "| --- | --- |", r"| \|x\| | 1 |"]
+
+
+def test_a_pruned_model_is_verified_from_its_folder_and_attacked(tmp_path):
+    """Half of the directions of a quadratic form: the bound is proven again, and holds where it is attacked."""
+    matrix = prune._matrix(4, seed=1)
+    model = prune._low_rank(matrix, prune._quadratic(matrix), 2)
+    assert tf.verify(model.save(tmp_path / "pruned")).verified and model.tokens == 2
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, -1).T
+    points = np.concatenate([corners, np.random.default_rng(0).uniform(-1, 1, (500, 4))])
+    error = np.abs(model(points) - np.einsum("ri,ij,rj->r", points, matrix, points)).max()
+    assert 1e-3 < error <= model.certificate.bound < 3 * error

@@ -30,6 +30,7 @@ IN_CONTEXT = {
     "gradient steps": "descent",
     "ridge": "mild ridge",
     "lasso": "lasso",
+    "looped lasso": "looped lasso",
     "kernel": "kernel",
     "recurrence": "recurrence",
 }

@@ -7,6 +7,7 @@ uses that function, except in the kernel, which imports none of them.
 from __future__ import annotations
 import __future__
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 PACKAGE = "transformula"
 
@@ -501,6 +504,24 @@ CONSTRUCTIONS = [
           "cells", True),
     fault("a threshold is off", "constructions.partition:sharp_scores", "np.cumsum(np.diff(slopes) * thresholds)",
           "np.cumsum(np.diff(slopes) * (thresholds + 0.05))", "cells"),
+    wrapped("anchors hold what the next one should", "constructions.attention_only:anchors",
+            lambda t: dataclasses.replace(t, values=np.roll(t.values, 1)), "anchors"),
+    fault("a line is read with another scale", "constructions.attention_only:_unscaled", "to_fmpq(scale[1])",
+          "2 * to_fmpq(scale[1])", "anchors"),
+    fault("cells do not know where lines begin", "constructions.attention_only:_line", "to_fmpq(-middle / radius)",
+          "to_fmpq(middle / radius + 1)", "anchors"),
+    fault("a bend is somewhere else", "constructions.attention_only:_bend", 'ex.add(ex.variable("u1"), constant)',
+          'ex.variable("u1")', "bent_anchors"),
+    fault("a local model is that of the next cell", "constructions.local:_built", "cut.columns[:, cut.used]",
+          "__import__('numpy').roll(cut.columns[:, cut.used], 1, axis=0)", "local"),
+    fault("cells of local models are elsewhere", "constructions.local_layout:joined", "Tokens(slopes, offsets, columns",
+          "Tokens(slopes, -offsets, columns", "local"),
+    fault("terms of local models change places", "constructions.local:_built", "for q in cut.terms(o)",
+          "for q in cut.terms(o)[::-1]", "local"),
+    fault("a product is computed before its factors", "constructions.local_layout:joined", "dict.fromkeys(local, 1)",
+          "dict.fromkeys(local, 0)", "local"),
+    fault("a coefficient goes to another slot", "constructions.local_layout:joined", "reach, tuple(local)",
+          "reach, tuple(local[::-1])", "local"),
     fault("a polynomial's powers have the wrong sign", "constructions.polynomial:_Builder._power_slot",
           "fmpq((-1) ** s)", "fmpq(1)",
           "polynomial"),
@@ -590,6 +611,9 @@ CASES: dict[str, tuple[Any, str, str, float, dict[str, Any]]] = {
     "oblong_grid": ("sin(x*y)", "x=-2..2, y=0..1", "lookup", 0.1, {}),
     "cut_grid": ("exp(-8*(x*x + y*y))*x", "x=-1..1, y=-1..1", "lookup", 0.2, {}),
     "cells": ("sin(2*x)", "x=-1..1", "partition", 0.1, {}),
+    "anchors": ("sin(2*x)", "x=0..1", "attention-only", 0.1, {}),
+    "bent_anchors": ("abs(x - 1/3)", "x=-1..1", "attention-only", 0.1, {}),
+    "local": ("sin(3*x)", "x=-1..1", "local-polynomials", 0.01, {}),
     "cut_cells": ("sin(x)**2/(1 + x**2) - x*cos(x)", "x=-2..2", "partition", 0.3, {}),
     "followed": ("x*exp(-3*y)*z", "x=0..2, y=0..1, z=0..1", "circuit", 0.1, {}),
     "two_tables": ("sin(x*y) + exp(x)", "x=-1..1, y=0..1", "circuit", 0.1, {}),

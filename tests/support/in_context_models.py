@@ -16,11 +16,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "sixteen pairs": {"algorithm": "ridge", "pairs": 16, "features": 3, "eps": 1e-6},
     "mild ridge": {"algorithm": "ridge", "pairs": 4, "features": 2, "penalty": "8.1", "eps": 1e-2},
     "lasso": {"algorithm": "lasso", "pairs": 5, "features": 3, "steps": 4, "penalty": "0.3", "x": "3/2"},
+    "loop": {"algorithm": "ridge", "pairs": 3, "features": 2, "steps": 6, "penalty": "1/3", "looped": True},
+    "looped lasso": {"algorithm": "lasso", "pairs": 3, "features": 2, "steps": 3, "penalty": "0.3", "looped": True},
     "kernel": {"algorithm": "kernel", "pairs": 6, "features": 2, "bandwidth": "1/3"},
     "recurrence": {"algorithm": "recurrence", "steps": 5, "a": "5/4", "b": "1/3", "x": 2},
 }
 #: Those whose answers are rational, so that the blocks can be run without rounding, in little time.
-RATIONAL = ("descent", "least squares", "mild ridge", "lasso", "recurrence")
+RATIONAL = ("descent", "least squares", "mild ridge", "lasso", "loop", "looped lasso", "recurrence")
 
 
 @cache

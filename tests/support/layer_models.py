@@ -13,7 +13,7 @@ FORMULAS = {
     "local lines": ("x*exp(-y)", "x=-1..1, y=0..1", 0.02, 0.04, "local-polynomials"),
     "local polynomials": ("1/(1 + 25*x**2)", "x=-1..1", 1e-4, 3e-3, "local-polynomials"),
     "local polynomials, two outputs": (
-        ["sin(2*x + y)", "x*y - 1/3"], "x=-1..1, y=0..1", 3e-2, 5e-2, "local-polynomials",
+        ["sin(2*x)", "x**3 - 1/3"], "x=-1..1", 1e-2, 2e-2, "local-polynomials",
     ),
 }  # fmt: skip
 DTYPES = ("float64", "float32")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from support.table import hand_made, random_block
-from transformula.transformers.positional import learned, one_hot, sinusoidal
+from transformula.transformers.positional import learned, sinusoidal
 from transformula.transformers.torch_executor import TransformerModule
 
 
@@ -22,8 +22,7 @@ def test_sinusoidal_is_the_formula_of_vaswani(tokens, width):
             assert table[position, column] == pytest.approx(wave(angle), abs=1e-12)
 
 
-def test_one_hot_and_learned_starts():
-    assert np.array_equal(one_hot(4), np.eye(4))
+def test_learned_starts():
     start = learned(300, 20, np.random.default_rng(0), scale=0.5)
     assert start.shape == (300, 20) and start.std() == pytest.approx(0.5, rel=0.05)
     assert np.array_equal(start, learned(300, 20, np.random.default_rng(0), scale=0.5))

@@ -10,19 +10,9 @@ from transformula.kernel.files import Packed, unpack
 from transformula.transformers import reference
 
 BASES = [
-    "sine",
-    "kinks",
-    "cells",
-    "product",
-    "bent",
-    "cubic32",
-    "memory",
-    "sinc",
-    "words",
-    "ridge32",
-    "lasso",
-    "attention",
-]
+    "sine", "kinks", "cells", "anchors", "local", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32",
+    "lasso", "attention", "contexts",
+]  # fmt: skip
 COUNT = 60
 
 

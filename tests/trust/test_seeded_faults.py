@@ -16,7 +16,7 @@ import pytest
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
 from transformula import compiling
-from transformula.constructions import circuit, lookup, partition
+from transformula.constructions import attention_only, circuit, local, lookup, partition
 from transformula.constructions.circuit_guide import Mode
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.transformers import reference
@@ -95,7 +95,9 @@ def few(monkeypatch):
     """Fewer attempts than there are, and fewer directions of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(0, 3),), "float32": (Mode(8, 3),)})
-    monkeypatch.setattr(partition, "_ATTEMPTS", partition._ATTEMPTS[:2])
+    for module in (partition, attention_only):
+        monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
+    monkeypatch.setattr(local, "_FINER", local._FINER[:1])
     monkeypatch.setattr(lookup, "_SHARES", lookup._SHARES[:1])
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import transformula as tf
 from support.explorer import PATIENCE, QUICK, SLOW, parse_events, run_apart, running, wait_until
+from transformula.comparing import TRIED
 from transformula.viewing.explorer.gallery import EXAMPLES
 from transformula.viewing.explorer.jobs import Worker
 
@@ -154,7 +155,7 @@ def test_all_constructions_stream_as_rows(server):
     with server.client.stream("POST", "/api/constructions", json=body) as stream:
         events = list(parse_events(stream.iter_lines()))
     rows = {event["name"]: event for event in events if event["event"] == "entry"}
-    assert events[-1]["event"] == "done" and len(rows) == 5
+    assert events[-1]["event"] == "done" and len(rows) == len(TRIED)
     assert rows["polynomial"]["layers"] == 2 and rows["circuit"]["memory_tokens"] == 3
     assert all(row["bound"] <= 0.05 and row["parameters"] > 0 for row in rows.values() if row["refusal"] is None)
     harder = {"formula": "exp(x)*y*z", "box": "x=0..1, y=0..1, z=0..1", "eps": 1e-3}

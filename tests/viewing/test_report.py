@@ -37,6 +37,7 @@ MODELS = {
         "exp(-x*y)*sin(z + x)", on="x=0..1, y=0..1, z=0..1", eps=1e-3, construction="circuit"
     ),
     "sequence": lambda: tf.compile(["min(a, b)", "max(a, b) + exp(a)"], "a=0..1, b=0..1", 1e-3, shape=(2, 1)),
+    "layers": lambda: tf.compile("x*exp(-y)", on="x=-1..1, y=0..1", eps=0.3, construction="local-polynomials"),
     "memorize": _samples,
 }
 

@@ -96,7 +96,10 @@ def compile_command(
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
     construction: Annotated[
-        str, typer.Option(help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}.")
+        str,
+        typer.Option(
+            help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}; yun bounds the mean error."
+        ),
     ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
     multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,7 +13,7 @@ from transformula.cli.output import Output
 from transformula.cli.working import Scheduler
 
 if TYPE_CHECKING:
-    from transformula.sweeps.summary import Summary
+    from transformula.sweeps.summary import Row, Summary
 
 #: Rows that are printed; the files have all.
 _SHOWN = 60
@@ -87,7 +87,7 @@ def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
 def _print(summary: Summary) -> None:
     proven = [row for row in summary.rows if row.proven]
     if proven:
-        cells = [[_cell(getattr(row, name)) for name in _COLUMNS] for row in proven[:_SHOWN]]
+        cells = [[_cell(row, name) for name in _COLUMNS] for row in proven[:_SHOWN]]
         Output(False).table(_COLUMNS, cells, left=2)
     _print_rest(len(proven), summary)
     for row in summary.failed[:_SHOWN]:
@@ -102,7 +102,8 @@ def _print_rest(count: int, summary: Summary) -> None:
         print(f"and {count - _SHOWN:,} more in {summary.out / 'summary.csv'}")
 
 
-def _cell(value: Any) -> str:
+def _cell(row: Row, name: str) -> str:
+    value = getattr(row, name)
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:.3g}" + (" (mean)" if name == "bound" and row.norm == "mean" else "")
     return "" if value is None else str(value)

@@ -36,6 +36,9 @@ def in_context_command(
         typer.Option(help="Tolerance over all prompts; 1e-6 for the exact solution, else as little as can be proven."),
     ] = None,
     dtype: Annotated[str, typer.Option(help="Float format of weights and claim: float64 or float32.")] = "float64",
+    looped: Annotated[
+        bool, typer.Option("--looped", help="One set of weights for all steps, applied again and again.")
+    ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -48,7 +51,7 @@ def in_context_command(
         check_folder(out)
     model = in_context(
         algorithm, pairs=pairs, features=features, steps=steps, penalty=penalty, rate=rate, bandwidth=bandwidth,
-        a=a, b=b, x=x, y=y, eps=eps, dtype=dtype,
+        a=a, b=b, x=x, y=y, eps=eps, dtype=dtype, looped=looped,
     )  # fmt: skip
     if out is not None:
         model.save(out)

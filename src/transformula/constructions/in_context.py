@@ -10,6 +10,8 @@ free numbers and writes the matrices.
 - *Ridge in closed form* by Newton and Schulz's iteration, whose remainder squares in each layer: with condition number
   κ, about log₂(κ ln(1/eps)/2) layers, where gradient steps need κ ln(1/eps)/2 of them. It starts with start·I, start a
   short number just below 2/(2·penalty + n d x²), the best for the spectrum that the box allows.
+- *Loops.* Gradient steps are one layer, and ISTA's steps two, applied again and again: looped, a model of any number of
+  steps has the parameters of one step.
 - Limits: the bounds hold for *every* prompt of the box, so they go by the worst spectrum, n d x² + penalty, which few
   prompts have; and ridge in closed form needs a penalty above 0.
 """
@@ -44,23 +46,31 @@ def default_rate(task: Task) -> fmpq:
     return short_below(to_fraction(1 / most if task.algorithm == "lasso" else 2 / (2 * task.penalty + most)))
 
 
-def construct_in_context(task: Task, dtype: str, rounds: int = 0) -> Weights:
-    """The weights of a task; ``rounds`` is how many layers iterate where ridge is solved in closed form."""
-    return _written(task, plan_of(task, default_rate(task) if task.algorithm == "ridge" else fmpq(1), rounds), dtype)
+def construct_in_context(task: Task, dtype: str, rounds: int = 0, looped: bool = False) -> Weights:
+    """The weights of a task; ``rounds`` is how many layers iterate where ridge is solved in closed form.
+
+    With ``looped``, layers that are equal are one block, applied again and again.
+    """
+    start = default_rate(task) if task.algorithm == "ridge" else fmpq(1)
+    return _written(task, plan_of(task, start, rounds), dtype, looped)
 
 
-def _written(task: Task, plan: Plan, dtype: str) -> Weights:
+def _written(task: Task, plan: Plan, dtype: str, looped: bool = False) -> Weights:
     width = len(plan.slots)
     place = {slot: k for k, slot in enumerate(plan.slots)}
     given = [(t * width + place[s], i, v) for (t, s, i), v in plan.given.items()]
     reads = [(o, t * width + place[s], 1) for o, (t, s) in enumerate(plan.reads)]
+    blocks: list[Block] = []
+    for k, layer in enumerate(plan.layers):
+        first = plan.layers.index(layer) if looped else k
+        blocks.append(blocks[first] if first < k else _block(layer, place, dtype))
     return Weights(
         inputs=task.inputs,
         slots=plan.slots,
         tokens=plan.tokens,
         embedding=matrix_of((plan.tokens * width, task.size), given, dtype),
         memory=matrix_of((plan.tokens, width), [(t, place[s], v) for (t, s), v in plan.held.items()], dtype),
-        blocks=tuple(_block(layer, place, dtype) for layer in plan.layers),
+        blocks=tuple(blocks),
         readout=matrix_of((task.outputs, plan.tokens * width), reads, dtype),
         bias=matrix_of((task.outputs, 1), dtype=dtype),
         dtype=dtype,

@@ -32,7 +32,8 @@ from transformula.constructions.partition import FAR_BITS
 from transformula.constructions.registry import LOCAL
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.kernel.boxes import Formula
-from transformula.kernel.local import ORDERS
+from transformula.kernel.local import MAX_COLUMNS, ORDERS, column_names
+from transformula.searching.ground import prepared
 
 #: Degrees in the order they are tried: what would take more numbers than another is given up.
 DEGREES = (2, 3, 1)
@@ -46,6 +47,10 @@ _FINER, _CIRCUITS = (1.0, 1.5, 3.0), 3
 def local_attempts(formula: Formula, eps: float, dtype: str, degree: int | None = None) -> Iterator[Attempt]:
     """Models with ever finer cells, of the degree that takes the fewest numbers unless one is asked for."""
     names = _used(formula)
+    if taken := set(formula.box.variables) & set(column_names(MAX_COLUMNS)):
+        raise InputError(f"{min(taken)} is what a coefficient is called inside: give the variable another name")
+    if prepared(formula).steps:
+        raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
     plan = _planned(formula, names, eps, dtype, DEGREES if degree is None else (degree,))
     for group, finer in enumerate(_FINER):
         cut = plan if group == 0 else Plan.fine(formula, names, plan.degree, _CELLS * eps / finer, dtype)

@@ -30,13 +30,15 @@ proves it, and says beside it how large the error is outside the seams.
 Σ_k G_k / 4N_k or less, G_k the mean variation of f along axis k: of the order of eps^−n. The paper has one step, one
 grid value or one context in each layer: about Σ N_k layers of quantisation, as many of attention and N_1 ⋯ N_n of value
 mapping for each token that is read. Here the steps of a stage share two layers, and since positional encodings keep the
-tokens apart, one shift for each *token* does what the paper has one for each *grid value* do.
+tokens apart, one shift for each *token* does what the paper has one for each *grid value* do. The paper's layout is
+there too (``narrow``), with two ReLU layers for each of its activations.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +71,8 @@ _MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
 _PIECES, _MAX_PIECES = 8, 40_000
 
 
-def yun_attempts(formula: Formula, eps: float, dtype: str) -> Iterator[Attempt]:
-    """Models with ever finer cells, coarsest first."""
+def yun_attempts(formula: Formula, eps: float, dtype: str, narrow: bool = False) -> Iterator[Attempt]:
+    """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
     if formula.box.dimension > MAX_TOKENS:
         raise InputError(
             f"the construction yun has cells in all variables at once: at most {MAX_TOKENS} of them, "
@@ -81,7 +83,7 @@ def yun_attempts(formula: Formula, eps: float, dtype: str) -> Iterator[Attempt]:
     for share in _SHARES:
 
         def build(share: float = share) -> Built:
-            plan = _plan(ground.extended, eps, share, dtype)
+            plan = replace(_plan(ground.extended, eps, share, dtype), narrow=narrow)
             finder = Finder(trees=ground.signs)
             finder.written["grid"] = _grid(plan, formula.box)
             return Built(assemble(plan), derivation, finder)
@@ -99,10 +101,11 @@ def _plan(formula: Formula, eps: float, share: float, dtype: str) -> Plan:
         checkpoint()
         counts = tuple(max(1, math.ceil(finer * g)) for g in variation)
         if math.prod(counts) > MAX_CONTEXTS:
-            needed = math.prod(max(1.0, active / (4 * eps) * g) for g in variation)
+            needed = max(math.prod(counts), math.prod(max(1.0, active / (4 * eps) * g) for g in variation))
+            about = f" (about {needed:.2g})" if needed > 10 * MAX_CONTEXTS else ""
             raise NotProvenError(
-                f"the construction yun would need about {needed:.2g} contexts, more than {MAX_CONTEXTS}: "
-                "ask for a larger eps, or use another construction"
+                f"the construction yun would need more than {MAX_CONTEXTS} contexts{about}: ask for a larger eps, or "
+                "use another construction"
             )
         values, missed = _cells(formula, ends, counts)
         if missed <= share * eps:

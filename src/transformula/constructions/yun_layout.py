@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +29,7 @@ class Plan:
 
     ``counts`` are the cells of each variable, ``values`` has shape (cells, .., outputs), ``sharpness`` is the slope of
     the steps between cells, where a whole axis has length 1, and ``limits`` are the ends that outputs are kept between.
+    ``narrow`` is the paper's layout: one step, one grid value, one context at a time.
     """
 
     inputs: tuple[str, ...]
@@ -38,6 +39,7 @@ class Plan:
     limits: tuple[Floats, Floats]
     sharpness: float
     dtype: str
+    narrow: bool = False
 
     @property
     def contexts(self) -> int:
@@ -48,6 +50,14 @@ class Plan:
     def firsts(self) -> tuple[int, ...]:
         """The number of each token's first cell, and one past the last: cells of all tokens are numbered together."""
         return (0, *np.cumsum(self.counts).tolist())
+
+    @property
+    def bands(self) -> list[tuple[int, int]]:
+        """The numbers that each selective shift selects: those of a token's cells, or one at a time."""
+        if len(self.counts) == 1:
+            return []
+        edges = range(self.firsts[-1] + 1) if self.narrow else self.firsts
+        return list(pairwise(edges))
 
     @property
     def thresholds(self) -> list[float]:
@@ -69,17 +79,16 @@ class Shifts:
     largest: int
 
     @classmethod
-    def of(cls, counts: Sequence[int]) -> Shifts:
+    def of(cls, plan: Plan) -> Shifts:
         """The smallest whole factor that gives every context a number of its own."""
-        firsts = np.concatenate([[0], np.cumsum(counts)])
-        grid = np.meshgrid(*(np.arange(count) for count in counts), indexing="ij")
-        start = np.stack([axis.ravel() for axis in grid], axis=1) + firsts[:-1]
-        if len(counts) == 1:
-            return cls(0, tuple(start[:, 0].tolist()), int(firsts[-1]))
+        grid = np.meshgrid(*(np.arange(count) for count in plan.counts), indexing="ij")
+        start = np.stack([axis.ravel() for axis in grid], axis=1) + plan.firsts[:-1]
+        if len(plan.counts) == 1:
+            return cls(0, tuple(start[:, 0].tolist()), plan.firsts[-1])
         factor = 2
         while True:
             z = start.astype(object)  # whole numbers of any size
-            for first, last in pairwise(firsts):
+            for first, last in plan.bands:
                 selected = (z > first - 0.5) & (z < last - 0.5)
                 z = z + factor * selected * (z.max(axis=1) - z.min(axis=1))[:, None]
             if len(set(z[:, -1])) == len(z):
@@ -103,27 +112,32 @@ class Stage:
 
 
 def stages(weights: Weights) -> list[Stage]:
-    """What the layers of `assemble` are for."""
-    shifts = sum(bool(block.attention.heads) for block in weights.blocks)
-    steps, contexts = (sum(slot.startswith(name) for slot in weights.slots) for name in ("below", "before"))
-    named = [
-        ("quantisation", 2, f"{steps} steps"),
-        ("contextual mapping", shifts, f"{shifts} selective shifts"),
-        ("value mapping", 2, f"{contexts + 1} contexts"),
-        ("limits", 2, "smallest and largest value"),
-    ]
-    found, done = [], 0
-    for name, layers, what in named:
-        if layers:
-            found.append(Stage(name, done + 1, done + layers, what))
-        done += layers
+    """What the layers of `assemble` are for, by the slots that they write."""
+    found: list[Stage] = []
+    for number, block in enumerate(weights.blocks, 1):
+        layer = block.feed_forward
+        slot = "heads" if layer is None else weights.slots[int(layer.output.rows[0])].rstrip("0123456789")
+        name, counted, noun = _STAGES[slot]
+        if found and found[-1].name == name:
+            found[-1] = replace(found[-1], last=number)
+            continue
+        size = sum(one.startswith(counted) for one in weights.slots) if counted else 0
+        found.append(Stage(name, number, number, f"{size + (counted == 'before')} {noun}" if counted else noun))
     return found
+
+
+#: Slots that a stage writes: its name, the slots that tell its size, and what these are.
+_QUANTISATION, _VALUES = ("quantisation", "below", "steps"), ("value mapping", "before", "contexts")
+_LIMITS = ("limits", "", "smallest and largest value")
+_STAGES = {
+    "below": _QUANTISATION, "z": _QUANTISATION, "heads": ("contextual mapping", "", "selective shifts"),
+    "before": _VALUES, "value": _VALUES, "above": _LIMITS, "y": _LIMITS,
+}  # fmt: skip
 
 
 def assemble(plan: Plan) -> Weights:
     """The weights of a plan."""
-    shifts = Shifts.of(plan.counts)
-    return _Builder(plan, shifts).weights()
+    return _Builder(plan, Shifts.of(plan)).weights()
 
 
 class _Builder:
@@ -167,41 +181,40 @@ class _Builder:
         )
 
     def _blocks(self, ordered: Floats) -> Iterable[Block]:
-        sharp, rest = self.plan.sharpness, Attention(())
+        sharp = self.plan.sharpness
         steps = list(enumerate(self.plan.thresholds, 1))
-        yield Block(rest, self._layer([({"x": -sharp}, sharp * t, {f"below{k}": 1.0}) for k, t in steps]))
-        yield Block(rest, self._layer([({f"below{k}": -1.0}, 1.0, {"z": 1.0}) for k, _ in steps]))
-        for token in range(self.tokens) if self.tokens > 1 else ():
-            yield Block(self._shift(token))
-        ids = [self.shifts.ids[k] for k in self.order]
-        far: list[Unit] = [
-            ({"z": -STEEP}, STEEP * (number - QUARTER), {f"before{k}": 1.0}) for k, number in enumerate(ids[1:], 1)
-        ]
-        yield Block(rest, self._layer(far))
-        rises = np.diff(ordered, axis=0)
-        yield Block(
-            rest,
-            self._layer(
-                [
-                    ({f"before{k}": -1.0}, 1.0, {f"value{o}": v for o, v in enumerate(rise, 1)})
-                    for k, rise in enumerate(rises.tolist(), 1)
-                ]
-            ),
+        yield from self._pairs(
+            [({"x": -sharp}, sharp * t, {f"below{k}": 1.0}) for k, t in steps],
+            [({f"below{k}": -1.0}, 1.0, {"z": 1.0}) for k, _ in steps],
         )
-        low, high = (ends.tolist() for ends in self.plan.limits)
-        numbered = range(1, self.outputs + 1)
-        yield Block(rest, self._layer([({f"value{o}": 1.0}, -low[o - 1], {f"above{o}": 1.0}) for o in numbered]))
-        span = [b - a for a, b in zip(low, high, strict=True)]
-        yield Block(rest, self._layer([({f"above{o}": -1.0}, span[o - 1], {f"y{o}": -1.0}) for o in numbered]))
+        yield from (Block(self._shift(*band)) for band in self.plan.bands)
+        ids = enumerate((self.shifts.ids[k] for k in self.order[1:]), 1)
+        rises = enumerate(np.diff(ordered, axis=0).tolist(), 1)
+        yield from self._pairs(
+            [({"z": -STEEP}, STEEP * (number - QUARTER), {f"before{k}": 1.0}) for k, number in ids],
+            [({f"before{k}": -1.0}, 1.0, {f"value{o}": v for o, v in enumerate(rise, 1)}) for k, rise in rises],
+        )
+        ends = list(enumerate(zip(*(ends.tolist() for ends in self.plan.limits), strict=True), 1))
+        yield from self._pairs(
+            [({f"value{o}": 1.0}, -low, {f"above{o}": 1.0}) for o, (low, _) in ends],
+            [({f"above{o}": -1.0}, high - low, {f"y{o}": -1.0}) for o, (low, high) in ends],
+        )
 
-    def _shift(self, token: int) -> Attention:
-        """Adds factor · (max z − min z) to the tokens whose z is one of the token's cells: two heads."""
-        firsts, width = self.plan.firsts, len(self.slots)
+    def _pairs(self, first: Sequence[Unit], second: Sequence[Unit]) -> Iterable[Block]:
+        """Two layers, units of the second after those of the first that they read; in the narrow layout two each."""
+        each: list[tuple[Sequence[Unit], Sequence[Unit]]] = [(first, second)] if first else []
+        if self.plan.narrow:
+            each = [([a], [b]) for a, b in zip(first, second, strict=True)]
+        return [Block(Attention(()), self._layer(units)) for pair in each for units in pair]
+
+    def _shift(self, start: int, stop: int) -> Attention:
+        """Two heads that add factor · (max z − min z) to the tokens whose z is a number from start up to stop."""
+        width = len(self.slots)
         # what the other tokens weigh, times all that it is multiplied by on the way, stays far below a quarter
         lead = math.log(64 * self.tokens * (self.shifts.factor + 1) ** self.tokens * self.shifts.largest)
         steep = 2.0 ** math.ceil(math.log2(2 * lead))  # half a unit between z and b, one unit between two z
         heads = []
-        for sign, first in ((1.0, firsts[token]), (-1.0, firsts[token + 1])):
+        for sign, first in ((1.0, start), (-1.0, stop)):
             query = [(0, self.at["z"], steep), (0, self.at["one"], -steep * (first - 0.5))]
             heads.append(
                 Head(

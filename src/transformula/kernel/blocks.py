@@ -19,7 +19,9 @@ Where nothing is written, in a slot or a unit, all executors add zero, which rou
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +33,8 @@ from transformula.kernel.rounding import EXP_ULPS, FORMATS
 from transformula.kernel.weights import Attention, FeedForward, Head, Matrix, Weights, named_matrices
 from transformula.kernel.work import spend
 
-#: Numbers that are held at once for a chunk of boxes, and at most for one box.
-_CHUNK, _MOST = 2_000_000, 20_000_000
+#: Numbers that are held at once for a chunk of boxes, and at most for one box: half a gigabyte.
+_CHUNK, _MOST = 6_000_000, 60_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,26 +80,29 @@ class Runner:
 
     def run(self, lower: Floats, upper: Floats) -> Near:
         """Outputs on boxes with ends (inputs, boxes): shape (boxes, outputs)."""
-        weights, boxes = self.weights, lower.shape[1]
-        layers = [block.feed_forward for block in weights.blocks if block.feed_forward is not None]
-        heads = [head for block in weights.blocks for head in block.attention.heads]
-        widest = max(
-            (layer.hidden.shape[0] + layer.hidden.nonzeros + layer.output.nonzeros for layer in layers), default=0
-        )
-        depth = max((h.value.shape[0] + h.query.shape[0] + h.value.nonzeros + h.key.nonzeros for h in heads), default=0)
-        tokens = weights.tokens
-        each = tokens * (4 * weights.width + widest) + tokens * (tokens + 1) * (depth + 4)
-        entries = weights.embedding.nonzeros + weights.readout.nonzeros
-        entries += tokens * sum(m.nonzeros + m.shape[0] for layer in layers for m in vars(layer).values())
-        entries += sum(tokens * (h.query.nonzeros + h.key.nonzeros + h.value.nonzeros) for h in heads)
-        entries += sum(tokens * (tokens + 1) * (h.query.shape[0] + h.value.shape[0] + 8) for h in heads)
-        entries += tokens * weights.width * len(weights.blocks)
-        if each > _MOST:
+        weights, boxes, parts = self.weights, lower.shape[1], self._parts()
+        stream = 16 * weights.tokens * weights.width
+        each = stream + max(parts)
+        if each > _MOST or 12 * boxes * weights.outputs > _MOST:
             raise RefutedError("the blocks hold too many numbers at once")
         step = max(1, _CHUNK // each)
-        spend(0.04 * entries * boxes + 1_000.0 * (len(heads) + len(layers) + 1) * (boxes // step + 1))
-        parts = [self._chunk(lower[:, k : k + step].T, upper[:, k : k + step].T) for k in range(0, boxes, step)]
-        return Near(*(np.concatenate(values) for values in zip(*(vars(p).values() for p in parts), strict=True)))
+        chunks, entries = boxes // step + 1, sum(m.nonzeros for _, m in named_matrices(weights))
+        steps = len(parts) + len(weights.blocks)
+        spend(0.006 * boxes * (sum(parts) + steps * stream) + chunks * (1_000.0 * steps + 0.2 * entries))
+        found = [self._chunk(lower[:, k : k + step].T, upper[:, k : k + step].T) for k in range(0, boxes, step)]
+        return Near(*(np.concatenate(values) for values in zip(*(vars(p).values() for p in found), strict=True)))
+
+    def _parts(self) -> list[int]:
+        """How many numbers embedding, readout, each head and each layer make of one box, beside the stream's."""
+        weights, tokens = self.weights, self.weights.tokens
+        parts = [3 * m.nonzeros + 8 * m.shape[0] for m in (weights.embedding, weights.readout)]
+        for block in weights.blocks:
+            for part in (*block.attention.heads, *((block.feed_forward,) if block.feed_forward else ())):
+                made = sum(tokens * (3 * m.nonzeros + 8 * m.shape[0]) for m in vars(part).values() if m is not None)
+                if isinstance(part, Head):
+                    made += tokens**2 * (part.query.shape[0] + 4 * part.value.shape[0] + 16)
+                parts.append(made)
+        return parts
 
     def _chunk(self, lower: Floats, upper: Floats) -> Near:
         weights, form = self.weights, self.form
@@ -127,20 +132,22 @@ class Runner:
         if not np.all(4 * size < self.largest):
             raise NotProvenError(f"the values on this box may leave {self.form.name}'s range")
 
-    def _total(self, products: list[tuple[Matrix, Near]], *plain: Near) -> Near:
+    def _total(self, products: Sequence[tuple[Matrix, Near]], *plain: Near) -> Near:
         """Matrices times the last axis and other terms, added up in any order."""
         terms = sum(_longest(matrix) for matrix, _ in products) + len(plain)
-        found = [*(self._product(matrix, z, terms) for matrix, z in products), *plain]
-        if len(found) == 1:
-            return found[0]
-        size = sum((one.size for one in found), np.zeros(()))
+        return self._added(terms, chain((self._product(matrix, z, terms) for matrix, z in products), plain))
+
+    def _added(self, terms: int, found: Iterable[Near]) -> Near:
+        """What makes up a sum of so many terms, added up; only one of it is held at a time."""
+        middle = real = computed = size = np.zeros(())
+        count = np.zeros((), np.int64)
+        for one in found:
+            middle, real, computed = middle + one.middle, real + one.real, computed + one.computed
+            size, count = size + one.size, count + (one.size != 0)
         self._check(size)
-        several = sum(((one.size != 0).astype(np.int64) for one in found), np.zeros((), np.int64)) > 1
-        lost = np.where(several, _lost(terms) * size + TINY, 0.0)
-        rounded = np.where(several, round_up(self.form.gamma(terms + 1)) * size, 0.0)
-        real = sum((one.real for one in found), lost) * (1 + _lost(terms))
-        computed = sum((one.computed for one in found), lost + rounded) * (1 + _lost(terms))
-        return Near(sum((one.middle for one in found), np.zeros(())), real, computed)
+        lost = np.where(count > 1, _lost(terms) * size + TINY, 0.0)
+        rounded = np.where(count > 1, round_up(self.form.gamma(terms + 1)) * size, 0.0)
+        return Near(middle, (real + lost) * (1 + _lost(terms)), (computed + lost + rounded) * (1 + _lost(terms)))
 
     def _product(self, matrix: Matrix, z: Near, terms: int) -> Near:
         """The matrix times the last axis, in a sum of so many terms; rows without entries are 0."""
@@ -173,9 +180,14 @@ class Runner:
         return self._total([(layer.output, hidden)], stream, self._column(layer.output_bias))
 
     def _attended(self, attention: Attention, stream: Near) -> Near:
-        mixed = [(head.output, self._mixed(head, stream)) for head in attention.heads]
-        products = [(output, near) for output, near in mixed if output is not None]
-        return self._total(products, stream, *(near for output, near in mixed if output is None))
+        heads = attention.heads
+        terms = 1 + sum(1 if head.output is None else _longest(head.output) for head in heads)
+
+        def written(head: Head) -> Near:
+            mixed = self._mixed(head, stream)
+            return mixed if head.output is None else self._product(head.output, mixed, terms)
+
+        return self._added(terms, chain((stream,), map(written, heads)))
 
     def _mixed(self, head: Head, stream: Near) -> Near:
         """The values that a head mixes for each token."""

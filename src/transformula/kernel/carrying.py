@@ -10,10 +10,10 @@ directions bring their own error along (`circuits`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
@@ -32,18 +32,30 @@ from transformula.kernel.pairs import Floats
 from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.wire_ranges import WireRanges
-from transformula.kernel.wires import ONE, Form
+from transformula.kernel.wires import ONE, Form, Term
 from transformula.kernel.work import spend
 
 #: Numbers in one chunk of parts of the box, some 50 ms of work.
 _TOGETHER = 300_000
 
 
+class Relative(NamedTuple):
+    """Computed with so many roundings of the whole, (1 + d)ⁿ with |d| ≤ u, but for what is ``lost`` to underflow.
+
+    An input is, with one. If û = u(1 + δ) + e, ReLU(û) is ReLU(u)(1 + δ) up to |e|. A sum of nonnegative terms
+    that are all such is within the largest of their factors; a multiple of one of them is such whatever its sign.
+    """
+
+    roundings: int
+    lost: arb
+
+
 @dataclass(frozen=True)
 class Value:
     """A wire: |M| ≤ size, held up to ``error``, computed up to ``rounding``.
 
-    ``ends`` enclose what it holds in exact arithmetic: a ReLU is never negative, whatever its error. ``made``
+    ``ends`` enclose what it holds in exact arithmetic. ``nonnegative``: never below 0, not even in floats, as a ReLU,
+    whatever its error, and an input that is meant to be so, for rounding to nearest keeps the sign. ``made``
     and ``rounded`` are what the wire itself adds to error and rounding, at its argument and at its value;
     ``cells`` bound a table's function on ``reach``, where its argument can be, exact or computed.
     """
@@ -56,15 +68,15 @@ class Value:
     rounded: Fuzz = NO_FUZZ
     cells: Cells | None = None
     reach: tuple[float, float] | None = None
-    is_relu: bool = False
+    nonnegative: bool = False
+    relative: Relative | None = None
 
 
 @dataclass(frozen=True)
 class Argument:
     """A linear form against what is meant: its error and rounding, and what part is not the wires'.
 
-    ``nonnegative`` if it adds up ReLUs with positive factors, on every path: then it is never negative, not even
-    in floats.
+    ``nonnegative`` if it adds up such wires with positive factors, on every path: then it is so too.
     """
 
     error: arb
@@ -73,6 +85,7 @@ class Argument:
     rounded: arb
     ends: tuple[arb, arb]
     nonnegative: bool = False
+    relative: Relative | None = None
 
 
 class Carrier:
@@ -84,10 +97,13 @@ class Carrier:
         self.values: dict[int, Value] = {}
         self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
         box = meanings.formula.box
+        #: Below the smallest normal number results may be flushed to zero.
+        self.flush = form.tiny / form.unit_roundoff
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
-            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, rounded=Fuzz(0.0, round_up(wrong)))
+            fuzz, sign, once = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0), Relative(1, self.flush)
+            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, NO_FUZZ, fuzz, None, None, sign, once)
         #: wire of the weights → wire of the circuit
         self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
 
@@ -122,9 +138,21 @@ class Carrier:
         rounded += 2 * arb(form.underflow) * self.form.tiny  # later roundings do not double what underflows
         self.check_overflow([form])
         ends = low.lower(), high.upper()
-        relus = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].is_relu) for k, t in terms.items())
+        signs = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].nonnegative) for k, t in terms.items())
         error, rounding = (error + made).upper(), (rounding + rounded).upper()
-        return Argument(error, rounding, made.upper(), rounded.upper(), ends, relus)
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs, self._relative(terms, form, signs))
+
+    def _relative(self, terms: Mapping[int, Term], form: Form, signs: bool) -> Relative | None:
+        """How a form is rounded whose terms do not cancel, if all its wires are of this kind."""
+        known = [(t, self.values[k].relative) for k, t in terms.items() if k != ONE]
+        alone = len(terms) == 1 and all(abs(t.coefficient) == t.size for t in terms.values())
+        roundings, lost = 0, arb(form.underflow) * self.flush
+        for term, of in known:
+            if of is None:
+                return None
+            roundings, lost = max(roundings, of.roundings + term.roundings), lost + arb(term.size) * of.lost
+        # later roundings do not double what is lost
+        return Relative(roundings, 2 * lost) if known and len(known) == len(terms) and (signs or alone) else None
 
     def reach(self, k: int) -> arb:
         """Bound of what a wire holds in floats."""

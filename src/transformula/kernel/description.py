@@ -97,7 +97,7 @@ class Description:
     slots: list[str] = field(default_factory=list)
     tokens: int = 0
     dtype: str = "float64"
-    blocks: list[dict[str, Any]] = field(default_factory=list)
+    blocks: list[Any] = field(default_factory=list)
     shapes: dict[str, list[int]] = field(default_factory=dict)
     exact: dict[str, list[str]] = field(default_factory=dict)
     format: str = "transformula"

@@ -113,12 +113,14 @@ class _Unpacker:
         outputs = self._rows("bias", MAX_NAMES)
         embedding = self._matrix("embedding", (everything, len(given.inputs)))
         memory = self._matrix("memory", (given.tokens, width))
-        blocks = tuple(self._block(f"blocks.{k}", outline) for k, outline in enumerate(given.blocks))
+        blocks: list[Block] = []
+        for k, outline in enumerate(given.blocks):  # a number is an earlier block, once more
+            blocks.append(blocks[outline] if is_count(outline, k - 1) else self._block(f"blocks.{k}", outline))
         readout, bias = self._matrix("readout", (outputs, everything)), self._matrix("bias", (outputs, 1))
         left = [*self.arrays, *self.shapes, *self.exact]
         require(not left, f"{WEIGHTS_FILE} or {MODEL_FILE} has an array too many: {str(left[:1])[:80]}")
         names = tuple(given.inputs), tuple(given.slots)
-        return Weights(*names, given.tokens, embedding, memory, blocks, readout, bias, given.dtype)
+        return Weights(*names, given.tokens, embedding, memory, tuple(blocks), readout, bias, given.dtype)
 
     def _rows(self, name: str, most: int, least: int = 1) -> int:
         """The rows of a matrix, where model.json has the choice."""

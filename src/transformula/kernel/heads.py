@@ -158,7 +158,7 @@ class HeadProofs:
 
     def _error(self, question: Question) -> tuple[float, float, Interval, Meant]:
         """As in `Found`."""
-        wire, table, function, reach, meant, _ = question
+        wire, table, function, reach, meant = question[:5]
         ends = [(arb(reach[0]), arb(reach[1]))]
         pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))
         whole = pieces[0], pieces[-1]
@@ -183,7 +183,7 @@ class HeadProofs:
 
     def _rounding(self, question: Question, steepest: float) -> tuple[float, tuple[float, float]]:
         """Gap and softmax, as in `Found`."""
-        wire, table, function, reach, _, plain = question
+        wire, table, function, reach = question[:4]
         known = math.isfinite(steepest)
         softmax = self.evidence.softmax(wire, table, [(arb(reach[0]), arb(reach[1]))])
         if not isinstance(softmax, list) or len(softmax) != 1:
@@ -193,12 +193,12 @@ class HeadProofs:
         steps = _met(_edges(self.evidence.slopes(wire, table, minus, *reach, enough), reach), reach)
         # u·slope + offset, each read as it is; behind the gate everything is zero in floats
         sums = len(table.values)
-        arithmetic = [Arithmetic(self.form, 2, sum_roundings=sums, input_roundings=n) for n in (0, 1)]
-        whole = [(arb(edges[0]), arb(edges[-1]))]
+        whole, exact = [(arb(edges[0]), arb(edges[-1]))], (0, 0.0)
         bound, both = (
-            self._once((table, edges, n), partial(rounding_bound, table, whole, [list(edges)], arithmetic[n]))
-            for n in (0, int(plain))
-        )
+            self._once((table, edges, n, lost), partial(rounding_bound, table, whole, [list(edges)], Arithmetic(
+                self.form, 2, sum_roundings=sums, argument_errors=(lost,), input_roundings=n)))
+            for n, lost in (exact, question.roundings(steepest) or exact)
+        )  # fmt: skip
         slopes = self._once((table, minus), lambda: SlopePieces(table, minus))
 
         def gap_on(a: float, b: float) -> float:

@@ -71,11 +71,11 @@ class _Polynomials:
         return {(): value}
 
     def times(self, left: Mapping[Monomial, fmpq], right: Mapping[Monomial, fmpq]) -> Mapping[Monomial, fmpq]:
-        spend(self.price * len(left) * len(right))
+        spend(1 + self.price * len(left) * len(right))
         return _collected((tuple(sorted(a + b)), v * w) for a, v in left.items() for b, w in right.items())
 
     def total(self, terms: Sequence[Mapping[Monomial, fmpq]]) -> Mapping[Monomial, fmpq]:
-        spend(self.price * sum(map(len, terms)))
+        spend(1 + len(terms) + self.price * sum(map(len, terms)))
         return _collected(item for term in terms for item in term.items())
 
 
@@ -134,7 +134,7 @@ def _attend(head: Head, stream: Sequence[Slots], gathered: Mapping[int, dict[int
     keys, values = ([_applied(matrix, token, ring) for token in stream] for matrix in (key, value))
     for j, slots in gathered.items():
         asks, mixed = _applied(query, stream[j], ring), defaultdict(list)
-        spend(len(stream) * (1 + len(asks)))
+        spend(len(stream) * (1 + len(asks)) + 0.2 * len(output))
         for answers, offered in zip(keys, values, strict=True):
             score = ring.total([ring.times(a, answers[r]) for r, a in asks.items() if r in answers])
             for r, v in offered.items():

@@ -219,10 +219,11 @@ def local_error(
     order, errors = ORDERS[len(names)], []
     spend(0.03 * lower.shape[1] * (order * PARTS[len(names)]) ** len(names))  # for the ranges
     for part, model in models_on(function, names, lower, upper, order):
-        boxes = boxes_of(lower[:, part], upper[:, part])
+        boxes, parts = boxes_of(lower[:, part], upper[:, part]), PARTS[len(names)]
+        spend(0.06 * boxes[0].shape[1] * (parts * order) ** len(names))
         factors = np.vstack([np.ones(len(held[part])), held[part].T])
         with np.errstate(all="ignore"):
             for q, c in zip(local, factors, strict=True):
                 model = model - model_of(q, names, *boxes, order).times_constant(c)
-        errors.append(np.max(np.abs(model_range(model, PARTS[len(names)]))))
+        errors.append(np.max(np.abs(model_range(model, parts))))
     return float(np.max(errors))

@@ -20,7 +20,8 @@ Interval = tuple[float, float]
 class Question(NamedTuple):
     """What is asked of a wire's table: how close it is to a function where its argument can be, ``reach``.
 
-    ``meant`` is where the argument is meant to be. If ``plain`` it is an input, off by its own rounding.
+    ``meant`` is where the argument is meant to be. If ``plain`` it is an input, off by its own rounding. ``relative``:
+    how often it is rounded as a whole, and what is lost to underflow, if that is all (`carrying.Relative`).
     """
 
     wire: int
@@ -29,6 +30,11 @@ class Question(NamedTuple):
     reach: Interval
     meant: Meant
     plain: bool
+    relative: tuple[int, float] | None = None
+
+    def roundings(self, steepest: float) -> tuple[int, float] | None:
+        """The same if softmax is to be bounded with them: for inputs, and where f' is unbounded."""
+        return self.relative if self.plain or not math.isfinite(steepest) else None
 
 
 class Found(NamedTuple):
@@ -57,10 +63,10 @@ class Found(NamedTuple):
         bound, both = map(arb, self.softmax)
         if not bound.is_finite():
             raise NotProvenError(f"the scores of a table are too large for {form.name}")
-        gap = arb(self.gap)
+        gap, whole = arb(self.gap), question.roundings(self.steepest) is not None and both.is_finite()
         if not math.isfinite(self.steepest):
-            if not gap.is_finite():
+            if not (whole or gap.is_finite()):
                 raise NotProvenError(f"the slope of a table of {question.function} could not be bounded")
-            return bound + 2 * error, both if question.plain else bound + gap * rounding
+            return bound + 2 * error, both if whole else bound + gap * rounding
         bent = (2 * error).min(gap * rounding) if gap.is_finite() else 2 * error
-        return bound + bent, both if question.plain else bound + bent + arb(self.steepest) * rounding
+        return bound + bent, both if whole else bound + bent + arb(self.steepest) * rounding

@@ -133,10 +133,11 @@ class Walk(Carrier):
         low, high = self.ranges.values[k]
         zero = arb(0)
         if high <= 0 and argument.ends[1] + argument.rounding <= 0:  # off: meant, in exact arithmetic and computed
-            return Value(zero, zero, zero, (zero, zero), is_relu=True)
+            return Value(zero, zero, zero, (zero, zero), nonnegative=True)
         ends = argument.ends[0].max(zero).min(arb(low)), argument.ends[1].max(zero).max(arb(high))
         made, rounded = Fuzz(round_up(argument.made)), Fuzz(round_up(argument.rounded))
-        return Value(arb(high), argument.error, argument.rounding, ends, made, rounded, is_relu=True)
+        error, rounding = argument.error, argument.rounding
+        return Value(arb(high), error, rounding, ends, made, rounded, None, None, True, argument.relative)
 
     def _asked(self, k: int) -> _Asked:
         """The question about a table of one axis, now that the wires it reads are bounded."""
@@ -157,7 +158,10 @@ class Walk(Carrier):
         first = next(iter(found.arguments[0].terms), -1)
         given = 0 <= first < self.network.inputs and found.arguments[0] == wire_form(first)
         plain = given and self.network.blocks == 1
-        question = Question(k, self.heads.table(found.table), wire.function, reach, self.ranges.meant(k), plain)
+        near = argument.relative
+        relative = None if near is None else (near.roundings, round_up(near.lost))
+        table = self.heads.table(found.table)
+        question = Question(k, table, wire.function, reach, self.ranges.meant(k), plain, relative)
         return _Asked(question, argument, rounding, shift, wide, lost)
 
     def _answer(self, k: int) -> tuple[_Asked, Found]:

@@ -111,7 +111,8 @@ class Weights:
 
     ``inputs`` are the variables in the order of the columns of X, ``slots`` the names of the stream's coordinates.
     ``embedding`` is (tokens · width) × inputs, what the inputs add to each token's slots; ``memory`` is tokens ×
-    width, the constant part of each token; ``readout`` is outputs × (tokens · width), ``bias`` outputs × 1.
+    width, the constant part of each token; ``readout`` is outputs × (tokens · width), ``bias`` outputs × 1. One
+    block at several places is a loop: its weights are stored once.
     """
 
     inputs: tuple[str, ...]
@@ -140,16 +141,22 @@ class Weights:
         tokens = np.sort(self.embedding.rows // self.width)
         return tokens[np.diff(tokens, prepend=-1) > 0].astype(np.int32)
 
+    @property
+    def first_places(self) -> list[int]:
+        """For each block, where it stands for the first time."""
+        first: dict[int, int] = {}
+        return [first.setdefault(id(block), b) for b, block in enumerate(self.blocks)]
+
     def slot(self, name: str) -> int:
         """Index of a named slot."""
         return self.slots.index(name)
 
 
 def named_matrices(weights: Weights) -> Iterator[tuple[str, Matrix]]:
-    """Every matrix with the name it has on disk."""
+    """Every matrix with the name it has on disk; those of a loop once."""
     yield from (("embedding", weights.embedding), ("memory", weights.memory))
-    for b, block in enumerate(weights.blocks):
-        yield from ((f"blocks.{b}.{name}", m) for name, m in block_matrices(block))
+    for b in sorted(set(weights.first_places)):
+        yield from ((f"blocks.{b}.{name}", m) for name, m in block_matrices(weights.blocks[b]))
     yield from (("readout", weights.readout), ("bias", weights.bias))
 
 

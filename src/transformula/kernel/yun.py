@@ -43,9 +43,9 @@ from transformula.kernel.ranges import leaf_range, order_for
 from transformula.kernel.weights import Weights
 from transformula.kernel.work import spend
 
-MAX_PIECES = 200_000
+MAX_PIECES, MAX_AXES = 200_000, 16
 #: More than a sum of so many terms, or a few operations, can lose in float64.
-_UP = 1 + 2.0**-36
+_UP = 1 + 2.0**-34
 
 
 class _Axis(NamedTuple):
@@ -97,6 +97,8 @@ def prove_yun(weights: Weights, formula: Formula, derivation: Any, evidence: Evi
 
 
 def _axes(box: Box, evidence: Evidence) -> list[_Axis]:
+    if box.dimension > MAX_AXES:
+        raise RefutedError(f"cells have at most {MAX_AXES} variables")
     given, pieces = [evidence.grid(name) for name in box.variables], 1
     for cells in given:
         listed = (
@@ -108,7 +110,7 @@ def _axes(box: Box, evidence: Evidence) -> list[_Axis]:
         pieces *= sum(len(edges) - 1 for edges in cells)
     if pieces > MAX_PIECES:
         raise RefutedError(f"the cells have more than {MAX_PIECES} pieces")
-    spend(1.0 * len(given) * pieces)
+    spend(4.0 * len(given) * pieces)
     return [
         _axis(cells, range_of(a, {}), range_of(b, {})) for cells, a, b in zip(given, box.lower, box.upper, strict=True)
     ]
@@ -138,7 +140,8 @@ def _ranges(expr: Expr, facts: Facts, axes: list[_Axis]) -> tuple[Floats, Floats
     stops = [np.append(axis.starts[1:], high) for high, axis in zip(region.floats[1], axes, strict=True)]
     lower, upper = products(starts), products(stops)
     low, high = enclose_ranges(expr, region.names, lower, upper, order_for(len(region.names)))
+    known = facts.seen(expr)
     for k in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist():
-        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], facts.seen(expr))
+        a, b = leaf_range(expr, region, lower[:, k], upper[:, k], known)
         low[k], high[k] = -float_above(-a), float_above(b)
     return low, high

@@ -1,19 +1,17 @@
-"""Where rows can lie, so that a softmax whose scores are small is not shifted.
+"""Where rows can lie, so that a softmax whose scores cannot overflow is not shifted.
 
 Inputs lie in the box, a table between its smallest and its largest value wherever its argument is (and closer,
 where that is known: `table_range`), and a linear form between the sums of its ends. The ends are floats, widened by
-`SLACK` of the largest term: rounding is far smaller. Nothing is proven here that the claim of a certificate rests
-on beyond one fact: if the scores of a table stay within `LIMIT` and its values within `SIZES`, then exponentials,
-their products with values and all sums stay a factor of 10 within the normal range, so nothing overflows or is
-flushed to zero.
+`SLACK` of the largest term: rounding is far smaller.
 
-Outside the box nothing is certified, but what the weights compute still has to come out. Let u be an argument, a_j
-the slopes, [low, high] where u lies if the inputs are in the box. The rows max(u - high, 0) and max(low - u, 0) are
-zero there. Else
+A table is *anchored* if one of its tokens has slope and offset zero: its exponential is 1 whatever the argument is.
+Then every sum of exponentials is at least 1, and what is flushed to zero costs no more than in a softmax that is
+shifted by its largest score (`kernel.softmax.flushed`). Only overflow is left, and `reach` says between which arguments
+the exponentials, their products with values and all sums stay a factor of 10 below it.
 
-    a_j u + b_j - max_i a_i max(u - high, 0) + min_i a_i max(low - u, 0)
-
-is each score less one and the same number, at most `LIMIT` for all tokens and at least -`LIMIT` for one.
+Outside the box nothing is certified, but what the weights compute still has to come out. Arguments are clamped to the
+reach. At an end of it one token leads all others by `LEAD`, so further out the table is that token's value, up to half
+a unit in the last place, and so it is at the end. Where this is not so the table is shifted.
 """
 
 from __future__ import annotations
@@ -28,12 +26,14 @@ from transformula.kernel.weights import FloatArray
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-math.inf, math.inf)
 SLACK = 1e-3
-#: Where a table is looked at, and numbers held at once.
-_POINTS, _CHUNK = 4000, 1 << 20
-#: Largest scores that are not shifted.
-LIMIT = {"float64": 400.0, "float32": 40.0}
-#: Sizes of values with such scores.
-SIZES = {"float64": (1e-60, 1e60), "float32": (1e-8, 1e8)}
+#: Where a table is looked at, as parts of its interval: evenly, and closer and closer to both ends.
+_NEAR = np.geomspace(1e-9, 1, 1000)
+_POINTS = np.unique(np.concatenate([np.linspace(0, 1, 2001), _NEAR, 1 - _NEAR]))
+#: Half of the wider gap beside each point.
+_HALF = np.maximum(np.diff(_POINTS, prepend=0), np.diff(_POINTS, append=1)) / 2
+_CHUNK = 1 << 20
+#: How far the leading token leads where the others no longer count.
+LEAD = {"float64": 37.0, "float32": 17.0}
 
 
 def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend: bool = False) -> Interval:
@@ -62,32 +62,70 @@ def values_range(values: FloatArray) -> Interval:
 
 
 def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval) -> Interval:
-    """Where a table of one axis lies for arguments in an interval: between points it moves by its steepest slope.
+    """Where a table of one axis lies for arguments in an interval: between points it moves by its slopes there.
 
-    T' is the covariance of slopes and values under the weights, at most a quarter of the product of their spreads.
+    T' is the covariance of slopes and values under the weights, and T'' the mean of (a - mean a)^2 (y - T): at most a
+    quarter of the slopes' spread squared times the values' spread.
     """
     whole = values_range(values)
     if not np.isfinite(where).all():
         return whole
-    points, gap = np.linspace(*where, _POINTS, retstep=True)
+    span = where[1] - where[0]
+    points, half = where[0] + span * _POINTS, span * _HALF
+    bent = float(np.ptp(slopes)) ** 2 * float(np.ptp(values)) / 8
     step = max(1, _CHUNK // len(slopes))
     low, high = math.inf, -math.inf
-    for start in range(0, _POINTS, step):
-        scores = np.outer(points[start : start + step], slopes) + offsets
+    for part in (slice(start, start + step) for start in range(0, len(points), step)):
+        scores = np.outer(points[part], slopes) + offsets
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        found = weights @ values / weights.sum(axis=1)
-        low, high = min(low, float(found.min())), max(high, float(found.max()))
-    moved = float(np.ptp(slopes)) * float(np.ptp(values)) / 4 * float(gap) / 2
-    slack = moved + SLACK * max(abs(low), abs(high))
+        weights /= weights.sum(axis=1, keepdims=True)
+        found = weights @ values
+        steep = weights @ (slopes * values) - (weights @ slopes) * found
+        moved = np.abs(steep) * half[part] + bent * half[part] ** 2
+        low, high = min(low, float((found - moved).min())), max(high, float((found + moved).max()))
+    slack = SLACK * max(abs(low), abs(high))
     low, high = _rough(low - slack, high + slack)
     return max(low, whole[0]), min(high, whole[1])
 
 
-def fits(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval, dtype: str) -> bool:
-    """Whether the scores of a table of one axis need no shift while its argument is there."""
-    if not np.isfinite(where).all():
-        return False
-    scores = np.abs(np.outer(slopes, where) + offsets[:, None])
-    sizes = np.abs(values[values != 0])
-    low, high = SIZES[dtype]
-    return bool(scores.max() <= LIMIT[dtype] and (not len(sizes) or (low <= sizes.min() and sizes.max() <= high)))
+def anchor(slopes: FloatArray, offsets: FloatArray) -> int | None:
+    """The first token whose score is zero everywhere, if there are others; slopes and offsets are tokens × axes."""
+    found = np.flatnonzero(~(slopes.any(axis=1) | offsets.any(axis=1)))
+    return int(found[0]) if len(found) and len(slopes) > 1 else None
+
+
+def reach(
+    slopes: FloatArray, offsets: FloatArray, values: FloatArray, within: Interval, always: Interval, dtype: str
+) -> Interval | None:
+    """The arguments to which those of an anchored table of one axis are clamped; infinite ends need no clamping.
+
+    None if that cannot be done: scores may be too large in the box, or no token leads far enough at an end.
+    """
+    if not np.isfinite(within).all():
+        return None
+    largest = max(1.0, float(np.abs(values).max()))
+    top = math.log(float(np.finfo(dtype).max)) - math.log(10.0 * len(slopes) * largest)
+    if not offsets[slopes == 0].max() < top:
+        return None
+    above = _end(slopes, offsets, top, within[1], always[1], LEAD[dtype])
+    below = _end(-slopes, offsets, top, -within[0], -always[0], LEAD[dtype])
+    return None if above is None or below is None else (-below, above)
+
+
+def _end(
+    slopes: FloatArray, offsets: FloatArray, top: float, within: float, always: float, lead: float
+) -> float | None:
+    """The largest argument whose scores are at most ``top``, or infinity where arguments never get that far."""
+    rising = slopes > 0
+    end = float(((top - offsets[rising]) / slopes[rising]).min(initial=math.inf))
+    end -= SLACK * abs(end) if end < math.inf else 0.0
+    if always <= end:
+        return math.inf
+    scores = slopes * end + offsets
+    leads = bool(slopes[scores.argmax()] == slopes.max()) and np.diff(np.sort(scores)[-2:])[0] >= lead
+    return end if within < end and leads else None
+
+
+def sinks(slopes: FloatArray, offsets: FloatArray, where: Interval, dtype: str) -> bool:
+    """Whether exponentials of a table of one axis may fall below the normal range there."""
+    return bool((np.outer(slopes, where) + offsets[:, None]).min() < math.log(float(np.finfo(dtype).tiny)) + 1)

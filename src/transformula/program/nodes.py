@@ -20,7 +20,7 @@ Content = int | float
 Stage = tuple[int, str]
 #: Tokens of a group of softmaxes.
 MOST_TOKENS = 128
-_ORDER = ("arguments", "guards", "tables", "attended", "units", "bent", "outputs")
+_ORDER = ("arguments", "tables", "attended", "units", "bent", "outputs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,15 @@ class Scores:
     arguments: tuple[int, ...]
     slopes: FloatArray
     offsets: FloatArray
-    shifted: bool
-    axes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Anchored:
+    """How a softmax of one axis does without a shift: its anchor, the ends of its argument, `bounds.sinks`."""
+
+    anchor: int
+    clamp: Interval
+    sinks: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,7 @@ class Nodes:
         self.within: list[Interval] = list(box) if box is not None else [ANYWHERE] * inputs
         self.always: list[Interval] = [ANYWHERE] * inputs
         self._known: dict[Any, Any] = {}
+        self._ways: dict[Scores, Anchored | None] = {}
 
     def input(self, column: int) -> int:
         """The node of an input."""
@@ -122,32 +130,13 @@ class Nodes:
         asked = tuple(a if isinstance(a, int) else self._form((), a, False, (b, "arguments")) for a in arguments)
         key = (asked, slopes.tobytes(), offsets.tobytes(), b)
         if key not in self._known:
-            self._known[key] = self._scores(asked, slopes, offsets, values, b)
+            self._known[key] = Scores(asked, slopes, offsets)
         scores: Scores = self._known[key]
-        if not (scores.shifted or bounds.fits(np.zeros(1), np.zeros(1), values, (0.0, 0.0), self.dtype)):
-            scores = self._known[key] = Scores(asked, slopes, offsets, True, len(asked))
         always = within = bounds.values_range(values)
         if len(asked) == 1:
             line = slopes[:, 0], offsets[:, 0], values
             within, always = (bounds.table_range(*line, where[asked[0]]) for where in (self.within, self.always))
         return self._add((scores, values.tobytes()), Read(scores, values), within, always, stage)
-
-    def _scores(
-        self, asked: tuple[int, ...], slopes: FloatArray, offsets: FloatArray, values: FloatArray, b: int
-    ) -> Scores:
-        """Unshifted where that is safe, with guards where it is safe in the box only."""
-        if len(asked) == 1:
-            line = slopes[:, 0], offsets[:, 0], values
-            if bounds.fits(*line, self.always[asked[0]], self.dtype):
-                return Scores(asked, slopes, offsets, False, 1)
-            where = self.within[asked[0]]
-            if bounds.fits(*line, where, self.dtype):
-                above = self._form(((asked[0], 1.0),), -where[1], True, (b, "guards"))
-                below = self._form(((asked[0], -1.0),), where[0], True, (b, "guards"))
-                ends = np.array([-slopes.max(), slopes.min()])
-                guarded = np.concatenate([slopes, np.broadcast_to(ends, (len(slopes), 2))], axis=1)
-                return Scores((*asked, above, below), guarded, offsets, False, 1)
-        return Scores(asked, slopes, offsets, True, len(asked))
 
     def _form(self, terms: tuple[tuple[int, float], ...], constant: float, bend: bool, stage: Stage) -> int:
         within, always = (
@@ -183,7 +172,8 @@ class Nodes:
                 place |= {k: start + i for i, k in enumerate(made)}
                 steps.append(step)
         rows = np.array([place[k] for k in ends], dtype=np.int64)
-        return Program(self.inputs, positions, tuple(steps), rows, self.dtype)
+        box = np.array(self.within[: self.inputs], dtype=self.dtype).T
+        return Program(self.inputs, positions, tuple(steps), rows, self.dtype, box if np.isfinite(box).all() else None)
 
     def _needed(self, ends: Iterable[int]) -> set[int]:
         found: set[int] = set()
@@ -206,24 +196,38 @@ class Nodes:
             node = self.made[k]
             if isinstance(node, Read):
                 heads.setdefault(node.scores, []).append(k)
-        for shifted in (False, True):
-            plain = {s: made for s, made in heads.items() if s.shifted == shifted}
-            for scores in [s for s in plain if s.axes > 1]:
+        kinds: dict[tuple[bool, bool], dict[Scores, list[int]]] = {}
+        for scores, made in heads.items():
+            values = np.stack([self.made[k].values for k in made])  # type: ignore[union-attr]
+            if len(scores.arguments) > 1:
                 reads = np.array([place[k] for k in scores.arguments])
-                values = np.stack([self.made[k].values for k in plain[scores]], axis=1)  # type: ignore[union-attr]
-                grid = grid_of(reads, scores.slopes, scores.offsets, values, self.dtype)
+                grid = grid_of(reads, scores.slopes, scores.offsets, values.T, self.dtype)
                 if grid is not None:
-                    yield grid, plain.pop(scores)
-            for part in _parts(plain):
-                yield self._tables(part, place, shifted), [k for made in part.values() for k in made]
+                    yield grid, made
+                    continue
+            way = self._ways[scores] = self._way(scores, values)
+            kinds.setdefault((way is None, way is None or way.sinks), {})[scores] = made
+        for (shifted, sinks), alike in sorted(kinds.items()):
+            for part in _parts(alike):
+                yield self._tables(part, place, shifted, sinks), [k for made in part.values() for k in made]
+
+    def _way(self, scores: Scores, values: FloatArray) -> Anchored | None:
+        """How to do without a shift, if that is safe."""
+        anchor = bounds.anchor(scores.slopes, scores.offsets)
+        if len(scores.arguments) != 1 or anchor is None:
+            return None
+        (asked,), line = scores.arguments, (scores.slopes[:, 0], scores.offsets[:, 0])
+        clamp = bounds.reach(*line, values, self.within[asked], self.always[asked], self.dtype)
+        return None if clamp is None else Anchored(anchor, clamp, bounds.sinks(*line, self.within[asked], self.dtype))
 
     def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> Affine:
-        columns: dict[tuple[int, int], int] = {(ONE, 0): 0}  # a row that a form reads twice has two columns
+        columns: dict[tuple[int, int], int] = {}  # a row that a form reads twice has two columns
         entries = []
         for i, k in enumerate(made):
             node = self.made[k]
             assert isinstance(node, Linear)
-            entries.append((i, 0, node.constant))
+            if node.constant or not node.terms:
+                entries.append((i, columns.setdefault((ONE, 0), len(columns)), node.constant))
             times: dict[int, int] = {}
             for read, factor in node.terms:
                 times[read] = times.get(read, 0) + 1
@@ -232,22 +236,37 @@ class Nodes:
         matrix = np.zeros((len(made), len(columns)))
         for i, column, factor in entries:
             matrix[i, column] = factor
-        guard = self.stages[made[0]][1] == "guards"
         reads = np.array([row for row, _ in columns])
         order = np.argsort(reads, kind="stable")  # rows that stand together are read together
-        return Affine(reads[order], matrix[:, order].astype(self.dtype), bend, guard)
+        return Affine(reads[order], matrix[:, order].astype(self.dtype), bend)
 
-    def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool) -> Tables:
-        rows = sorted({place[k] for scores in heads for k in scores.arguments})
-        column = {row: 1 + i for i, row in enumerate(rows)}
-        slopes, starts, values = [], [0], []
+    def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool, sinks: bool) -> Tables:
+        def read(scores: Scores) -> list[tuple[int, Interval]]:
+            clamp = ANYWHERE if (way := self._ways[scores]) is None else way.clamp
+            return [(place[k], clamp) for k in scores.arguments]
+
+        rows = sorted({asked for scores in heads for asked in read(scores)})
+        column = {asked: 1 + i for i, asked in enumerate(rows)}
+        slopes, starts, values, anchors = [], [0], [], []
         for scores, made in heads.items():
             block = np.zeros((len(scores.slopes), 1 + len(rows)), dtype=self.dtype)
             block[:, 0] = scores.offsets.astype(self.dtype).sum(axis=1)
-            for i, k in enumerate(scores.arguments):
-                block[:, column[place[k]]] += scores.slopes[:, i].astype(self.dtype)
+            for i, asked in enumerate(read(scores)):
+                block[:, column[asked]] += scores.slopes[:, i].astype(self.dtype)
+            stack = np.stack([self.made[k].values for k in made]).astype(self.dtype)  # type: ignore[union-attr]
+            if (way := self._ways[scores]) is not None:
+                anchors.append(stack[:, way.anchor])
+                block, stack = np.delete(block, way.anchor, axis=0), np.delete(stack, way.anchor, axis=1)
             slopes.append(block)
             starts.append(starts[-1] + len(block))
-            values.append(np.stack([self.made[k].values for k in made]).astype(self.dtype))  # type: ignore[union-attr]
-        reads = np.array([ONE, *rows])
-        return Tables(reads, np.concatenate(slopes), tuple(starts), tuple(values), shifted)
+            values.append(stack)
+        clamps = np.array([ANYWHERE, *(clamp for _, clamp in rows)], dtype=self.dtype).T
+        return Tables(
+            np.array([ONE, *(row for row, _ in rows)]),
+            np.concatenate(slopes),
+            tuple(starts),
+            tuple(values),
+            None if shifted else np.concatenate(anchors),
+            clamps if np.isfinite(clamps).any() else None,
+            sinks,
+        )

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,20 @@ from transformula.program.powers_numpy import powers_work
 from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
 
 #: Floats of a chunk: what a core's cache holds.
-CHUNK_FLOATS = 1 << 19
+CHUNK_FLOATS = 1 << 18
 #: Fewer or more samples at a time are slow.
 FEWEST, MOST = 64, 1 << 14
 #: Below this many floats a second thread is not worth starting.
 THREAD_FLOATS = 1 << 22
 
 
-def run_numpy(program: Program, x: FloatArray) -> FloatArray:
-    """Evaluate samples × inputs to samples × outputs."""
+def run_numpy(program: Program, x: FloatArray, most_threads: int | None = None) -> FloatArray:
+    """Evaluate samples × inputs to samples × outputs, on the cores of this process or as many threads as are given."""
     x = np.asarray(x, dtype=program.dtype)
     columns = x.reshape(-1, program.inputs).T  # a column a position
     out = np.empty((len(program.outputs), columns.shape[1]), dtype=x.dtype)
     step = min(max(CHUNK_FLOATS // program.floats, FEWEST), MOST)
-    threads = _cores() if columns.shape[1] * program.floats > THREAD_FLOATS else 1
+    threads = most_threads or _cores() if columns.shape[1] * program.floats > THREAD_FLOATS else 1
     share = -(-columns.shape[1] // threads) or 1
     pieces = [slice(start, start + share) for start in range(0, columns.shape[1], share)]
     work = partial(_run, program, columns, out, step)
@@ -50,9 +51,12 @@ def _cores() -> int:
 
 def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piece: slice) -> None:
     columns, out = columns[:, piece], out[:, piece]
-    few = columns.shape[1] <= FEWEST
-    kept = _KEPT.setdefault(program, []) if few else []
-    runner = kept.pop() if kept else _Runner(program, FEWEST if few else min(step, columns.shape[1]))
+    width = FEWEST if columns.shape[1] <= FEWEST else min(step, columns.shape[1])
+    kept = _KEPT.setdefault(program, {}).setdefault(width, []) if width in (FEWEST, step) else []
+    try:
+        runner = kept.pop()
+    except IndexError:  # none is free: other threads may have them
+        runner = _Runner(program, width)
     for start in range(0, columns.shape[1], step):
         runner.run(columns[:, start : start + step], out[:, start : start + step])
     kept.append(runner)
@@ -65,28 +69,32 @@ class _Runner:
         self.program = weakref.proxy(program)
         self.buffer = np.empty((program.rows, width), dtype=program.dtype)
         self.buffer[ONE] = 1
-        quiet: Quiet = set()
+        ends = program.outputs
+        self.outputs = (
+            slice(ends[0], ends[-1] + 1) if (np.diff(ends) == 1).all() else ends
+        )  # a slice is not copied twice
         first, self.works = 1 + program.inputs, []
         for step in program.steps:
-            self.works.append((_RUNNERS[type(step)](step, width, quiet), first))
+            self.works.append((_RUNNERS[type(step)](step, width), first))
             first += step.width
 
     def run(self, columns: FloatArray, out: FloatArray) -> None:
         """Evaluate inputs × samples into outputs × samples."""
         rows = self.buffer[:, : columns.shape[1]]
-        rows[1 : 1 + len(columns)] = columns
+        inputs = rows[1 : 1 + len(columns)]
+        inputs[:] = columns
+        box = self.program.box
+        inside = box is not None and bool((inputs.min(axis=1) >= box[0]).all() and (inputs.max(axis=1) <= box[1]).all())
         for work, first in self.works:
-            work(rows, first)
-        np.take(rows, self.program.outputs, axis=0, out=out)
+            work(rows, first, inside)
+        out[:] = rows[self.outputs]
 
 
-#: Runners for a few samples, which take longer to make than to run. They go with their programs.
-_KEPT: weakref.WeakKeyDictionary[Program, list[_Runner]] = weakref.WeakKeyDictionary()
+#: Runners for a few samples and for whole chunks, by their width: they take long to make, and go with their programs.
+_KEPT: weakref.WeakKeyDictionary[Program, dict[int, list[_Runner]]] = weakref.WeakKeyDictionary()
 
-#: Appends a step's rows, the first of them at a place.
-Work = Callable[[FloatArray, int], None]
-#: Guards of the chunk at hand that are zero.
-Quiet = set[int]
+#: Appends a step's rows, the first of them at a place, and is told whether the inputs are in the box.
+Work = Callable[[FloatArray, int, bool], None]
 
 
 def scores_kept(dtype: np.dtype[Any]) -> Any:
@@ -109,68 +117,49 @@ def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray
     return lambda rows, out: np.matmul(wide, rows[first:last], out=out)
 
 
-def _affine(step: Affine, width: int, quiet: Quiet) -> Work:
+def _affine(step: Affine, width: int) -> Work:
     read = _reader(step.reads, step.matrix)
 
-    def work(rows: FloatArray, first: int) -> None:
+    def work(rows: FloatArray, first: int, inside: bool) -> None:
         out = rows[first : first + step.width]
         read(rows, out)
         if step.bend:
             np.maximum(out, 0, out=out)
 
-    return partial(_guarded, step, work, quiet) if step.guard else work
+    return work
 
 
-def _guarded(step: Affine, work: Work, quiet: Quiet, rows: FloatArray, first: int) -> None:
-    """Guards are zero almost always: the ends of the rows they read say so, if there are enough of them to ask."""
-    quiet.difference_update(range(first, first + step.width))
-    if rows.shape[1] <= FEWEST:
-        work(rows, first)
-        return
-    ends = np.array([(rows[row].min(), rows[row].max()) for row in step.reads[1:].tolist()]).T
-    factors = step.matrix[:, 1:]
-    most = step.matrix[:, 0] + np.minimum(factors, 0) @ ends[0] + np.maximum(factors, 0) @ ends[1]
-    if (most < 0).all():
-        rows[first : first + step.width] = 0
-        quiet.update(range(first, first + step.width))
-    else:  # also where a row is not a number
-        work(rows, first)
+def _tables(step: Tables, width: int) -> Work:
+    own = np.unique(step.reads)
+    merged = np.stack(
+        [step.slopes[:, step.reads == row].sum(axis=1) for row in own], axis=1
+    )  # of each, one is not zero
+    read, lowest = _reader(own, merged), scores_kept(step.slopes.dtype)
+    tokens, ends = len(step.slopes), list(pairwise(step.starts))
+    powers = np.ones((tokens + (not step.shifted), width), dtype=step.slopes.dtype)  # the last row is the anchors'
+    sums = np.concatenate(step.sums)
+    summed = np.empty((len(sums), width), dtype=step.slopes.dtype)
 
-
-def _tables(step: Tables, width: int, quiet: Quiet) -> Work:
-    buffer = np.empty((step.tokens, width), dtype=step.slopes.dtype)
-    lowest = scores_kept(step.slopes.dtype)
-    ends = list(zip(step.starts[:-1], step.starts[1:], step.sums, strict=True))
-    whole, asked = _reader(step.reads, step.slopes), step.reads.tolist()
-    readers: dict[tuple[bool, ...], Callable[[FloatArray, FloatArray], object]] = {}
-
-    def read(rows: FloatArray, scores: FloatArray) -> None:
-        """The scores, from the rows that are not quiet."""
-        if not quiet:
-            whole(rows, scores)
-            return
-        kept = tuple(row not in quiet for row in asked)
-        if kept not in readers:
-            readers[kept] = whole if all(kept) else _reader(step.reads[list(kept)], step.slopes[:, list(kept)])
-        readers[kept](rows, scores)
-
-    def work(rows: FloatArray, first: int) -> None:
-        scores = buffer[:, : rows.shape[1]]
-        read(rows, scores)
+    def work(rows: FloatArray, first: int, inside: bool) -> None:
+        count = rows.shape[1]
+        scores, total = powers[:tokens, :count], summed[:, :count]
+        if inside or step.clamps is None:
+            read(rows, scores)
+        else:
+            np.matmul(step.slopes, np.clip(rows[step.reads], *step.clamps[:, :, None]), out=scores)
         if step.shifted:
-            for start, stop, _ in ends:
+            for start, stop in ends:
                 scores[start:stop] -= scores[start:stop].max(axis=0)
+        if step.sinks:
             np.maximum(scores, lowest, out=scores)
         np.exp(scores, out=scores)
-        for start, stop, sums in ends:
-            summed = sums @ scores[start:stop]
-            np.divide(summed[:-1], summed[-1], out=rows[first : first + len(sums) - 1])
-            first += len(sums) - 1
+        np.matmul(sums, powers[:, :count], out=total)
+        np.divide(total[: step.width], total[step.width :], out=rows[first : first + step.width])
 
     return work
 
 
-def _grid(step: Grid, width: int, quiet: Quiet) -> Work:
+def _grid(step: Grid, width: int) -> Work:
     if all(w is not None for w in step.windows):
         return partial(_windowed, step, [crossings(a, b) for a, b in zip(step.slopes, step.offsets, strict=True)])
     return partial(_whole_grid, step)
@@ -184,7 +173,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return scores
 
 
-def _whole_grid(step: Grid, rows: FloatArray, first: int) -> None:
+def _whole_grid(step: Grid, rows: FloatArray, first: int, inside: bool) -> None:
     """One softmax an axis, then the values contracted with them, the first axis by a matrix product."""
     weights = [
         _softmax(a[:, None] * rows[row] + b[:, None])
@@ -197,7 +186,7 @@ def _whole_grid(step: Grid, rows: FloatArray, first: int) -> None:
     rows[first : first + step.width] = result
 
 
-def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int) -> None:
+def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int, inside: bool) -> None:
     """The same where only a few tokens around the leading one have a weight."""
     total: FloatArray | None = None
     place: FloatArray | None = None

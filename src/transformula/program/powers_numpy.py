@@ -13,10 +13,13 @@ from transformula.program.steps import BLOCK_TOKENS, Powers
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A few tokens: their directions, and for each output (coefficients, tokens used by each power)."""
+    """A few tokens: their directions, and for each output its coefficients and which tokens have each power.
+
+    ``used[s]`` holds those with power s; the first ``active[s]`` have power s or more.
+    """
 
     directions: FloatArray
-    terms: tuple[tuple[FloatArray, tuple[int, ...]], ...]
+    terms: tuple[tuple[FloatArray, tuple[slice, ...], tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, step: Powers, tokens: slice) -> _Block:
@@ -24,13 +27,15 @@ class _Block:
         terms = []
         for output in range(step.width):
             table = np.ascontiguousarray(step.coefficients[:, output, tokens])
-            used = [int(np.flatnonzero(row).max(initial=-1)) + 1 for row in table]
-            degree = max((s for s, count in enumerate(used) if count), default=0)
-            terms.append((table[: degree + 1], tuple(used[: degree + 1])))
+            places = [np.flatnonzero(row) for row in table]
+            used = [slice(int(k[0]), int(k[-1]) + 1) if len(k) else slice(0) for k in places]
+            degree = max((s for s, part in enumerate(used) if part.stop), default=0)
+            active = [max(part.stop for part in used[s:]) for s in range(degree + 1)]
+            terms.append((table[: degree + 1], tuple(used[: degree + 1]), tuple(active)))
         return cls(np.ascontiguousarray(step.directions[tokens]), tuple(terms))
 
 
-def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, int], None]:
+def powers_work(step: Powers, width: int) -> Callable[[FloatArray, int, bool], None]:
     """What adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
     starts = range(0, len(step.directions), BLOCK_TOKENS)
     blocks = [_Block.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
@@ -38,33 +43,36 @@ def powers_work(step: Powers, width: int, _: object) -> Callable[[FloatArray, in
     buffers = [np.empty((height, width), dtype=step.directions.dtype) for _ in range(2)]
     inputs = slice(int(step.reads[0]), int(step.reads[-1]) + 1)  # they stand together
 
-    def work(rows: FloatArray, first: int) -> None:
+    def work(rows: FloatArray, first: int, inside: bool) -> None:
         out = rows[first : first + step.width]
         out[:] = 0
         for block in blocks:
             t, power = (b[: len(block.directions), : rows.shape[1]] for b in buffers)
             np.matmul(block.directions, rows[inputs], out=t)
-            for output, (coefficients, used) in enumerate(block.terms):
+            for output, (coefficients, used, active) in enumerate(block.terms):
                 if len(used) > 1:
-                    out[output] += _power_sum(coefficients, used, t, power)
+                    out[output] += _power_sum(coefficients, used, active, t, power)
 
     return work
 
 
-def _power_sum(coefficients: FloatArray, used: tuple[int, ...], t: FloatArray, power: FloatArray) -> FloatArray:
-    """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1; only the first used[s] tokens have power s.
+def _power_sum(
+    coefficients: FloatArray, used: tuple[slice, ...], active: tuple[int, ...], t: FloatArray, power: FloatArray
+) -> FloatArray:
+    """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1.
 
     Like Horner's rule it takes one product a power and token, but the coefficients enter through BLAS.
     """
     degree = len(used) - 1
-    if not any(used[:degree]):
+    if not any(part.stop for part in used[1:degree]):
         alone: FloatArray = coefficients[degree] @ _raised(t, degree, power)
         return alone
-    total: FloatArray = coefficients[1, : used[1]] @ t[: used[1]]
+    total: FloatArray = coefficients[1, used[1]] @ t[used[1]]
     base = t
     for s in range(2, degree + 1):
-        base = np.multiply(base, t, out=power)
-        total += coefficients[s, : used[s]] @ power[: used[s]]
+        base = np.multiply(base[: active[s]], t[: active[s]], out=power[: active[s]])
+        if used[s].stop:
+            total += coefficients[s, used[s]] @ power[used[s]]
     return total
 
 

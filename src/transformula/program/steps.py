@@ -8,9 +8,9 @@ are: nothing is multiplied into anything else, and each form reads what the bloc
 form to be added up in any order, a softmax to be shifted by any number that all of its scores share, its sums to be
 taken in any order, the quotient to be taken once after the sums (multiplying, adding and dividing round as often as
 dividing, multiplying and adding), and a grid to be evaluated axis by axis. Steps do this and no more; terms that
-are zero are exact. A softmax that is not shifted at all (`Tables.shifted` is false) has no rounding of the shift;
-its scores stay where neither the exponentials nor their products with values leave the normal range, so nothing is
-flushed either (`bounds`). What is left out of a window (`Grid.windows`) is zero in floats.
+are zero are exact. A softmax that is not shifted (`Tables.anchors`) has no rounding of the shift, and one token whose
+exponential is exactly 1; nothing overflows, and what is flushed to zero costs no more than it does after a shift
+(`bounds`). What is left out of a window (`Grid.windows`) is zero in floats.
 """
 
 from __future__ import annotations
@@ -34,15 +34,11 @@ BLOCK_TOKENS = 256
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """New rows ``matrix @ rows[reads]``; with ``bend``, what is negative becomes zero.
-
-    The rows of a ``guard`` read one row each, and are zero while the inputs are in the box (`bounds`).
-    """
+    """New rows ``matrix @ rows[reads]``; with ``bend``, what is negative becomes zero."""
 
     reads: Rows
     matrix: FloatArray
     bend: bool = False
-    guard: bool = False
 
     @property
     def width(self) -> int:
@@ -52,17 +48,27 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Softmax tables side by side. Softmax g has the tokens starts[g] to starts[g + 1] - 1.
+    """Softmax tables side by side. Softmax g has the tokens starts[g] to starts[g + 1] - 1, and its anchor.
 
     Scores are ``slopes @ rows[reads]``, tokens × samples. ``values[g]`` is columns × tokens: each column is a table
-    with the same scores, and a new row. If ``shifted`` the largest score is subtracted first.
+    with the same scores, and a new row. ``anchors`` has the value of each new row's anchor, a token more whose score is
+    always zero; without anchors the largest score is subtracted from the others first. Rows that are read are
+    clamped to ``clamps`` (two ends × rows), which changes nothing while the inputs are in the box. If
+    ``sinks``, exponentials may vanish.
     """
 
     reads: Rows
     slopes: FloatArray
     starts: tuple[int, ...]
     values: tuple[FloatArray, ...]
-    shifted: bool
+    anchors: FloatArray | None
+    clamps: FloatArray | None
+    sinks: bool
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the largest score is subtracted from the others."""
+        return self.anchors is None
 
     @property
     def width(self) -> int:
@@ -71,24 +77,25 @@ class Tables:
 
     @property
     def tokens(self) -> int:
-        """How many exponentials a sample takes."""
-        return len(self.slopes)
+        """How many tokens its tables have: exponentials, and anchors."""
+        return len(self.slopes) + (0 if self.shifted else len(self.values))
 
     @cached_property
-    def dense(self) -> tuple[FloatArray, FloatArray]:
-        """Rows × tokens: values where a token belongs to a row's table, and ones in their place; else zero."""
-        above, below = np.zeros((2, self.width, self.tokens), dtype=self.slopes.dtype)
+    def sums(self) -> tuple[FloatArray, FloatArray]:
+        """Rows × tokens: values where a token belongs to a row's table, and ones in their place; else zero.
+
+        Anchors have one more column: what they add to every sum.
+        """
+        above, below = np.zeros((2, self.width, len(self.slopes)), dtype=self.slopes.dtype)
         first = 0
         for start, stop, values in zip(self.starts[:-1], self.starts[1:], self.values, strict=True):
             above[first : first + len(values), start:stop] = values
             below[first : first + len(values), start:stop] = 1
             first += len(values)
-        return above, below
-
-    @cached_property
-    def sums(self) -> tuple[FloatArray, ...]:
-        """For each softmax its values, and a last row of ones: numerators and denominator in one product."""
-        return tuple(np.concatenate([v, np.ones_like(v[:1])]) for v in self.values)
+        if self.anchors is None:
+            return above, below
+        more = self.anchors[:, None], np.ones_like(self.anchors)[:, None]
+        return np.concatenate([above, more[0]], axis=1), np.concatenate([below, more[1]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +155,8 @@ Step = Affine | Tables | Grid | Powers
 class Program:
     """Steps in order; the result is ``rows[outputs]``.
 
-    ``inputs`` and ``outputs`` are those of one position, and ``positions`` of them stand side by side in a sample.
+    ``box`` is where the inputs are meant to lie, two ends × inputs: nothing has to be clamped there. ``inputs`` and
+    ``outputs`` are those of one position, and ``positions`` of them stand side by side in a sample.
     """
 
     inputs: int
@@ -156,6 +164,7 @@ class Program:
     steps: tuple[Step, ...]
     outputs: Rows
     dtype: str
+    box: FloatArray | None = None
 
     @property
     def rows(self) -> int:
@@ -182,7 +191,7 @@ def _floats(step: Step) -> int:
     if isinstance(step, Affine):
         return len(step.reads)
     if isinstance(step, Tables):
-        return 2 * step.tokens + len(step.reads)
+        return 2 * len(step.slopes) + len(step.reads)
     if isinstance(step, Powers):
         return 2 * min(len(step.directions), BLOCK_TOKENS)
     if all(w is not None for w in step.windows):

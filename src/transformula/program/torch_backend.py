@@ -51,8 +51,7 @@ class ProgramModule(nn.Module):
         self.floats = max(program.floats, *powers) if powers else program.floats
         self.fused_floats = program.fused_floats
         ends = np.cumsum([1 + program.inputs, *(step.width for step in program.steps)])
-        self.steps = nn.ModuleList(_MODULES[type(step)](step) for step in program.steps)
-        self.gathers = nn.ModuleList(Gather(step.reads, ends) for step in program.steps)
+        self.steps = nn.ModuleList(_MODULES[type(step)](step, Gather(step.reads, ends)) for step in program.steps)
         self.last, self.outputs = Gather(program.outputs, ends), len(program.outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -62,7 +61,8 @@ class ProgramModule(nn.Module):
             result = self.evaluate(rows)
         else:
             parts = rows.split(max(64, self.chunk(rows)))
-            again = torch.is_grad_enabled() and len(parts) > 1
+            wanted = torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in self.parameters()))
+            again = wanted and len(parts) > 1
             results = [checkpoint(self.evaluate, p, use_reentrant=False) if again else self.evaluate(p) for p in parts]
             result = results[0] if len(results) == 1 else torch.cat(results)
         return result.reshape(x.shape[0], self.outputs * self.positions)
@@ -76,14 +76,14 @@ class ProgramModule(nn.Module):
     def evaluate(self, x: torch.Tensor) -> torch.Tensor:
         """One chunk: positions × inputs to positions × outputs."""
         made = [torch.cat([x.new_ones(1, x.shape[0]), x.T])]
-        for gather, step in zip(self.gathers, self.steps, strict=True):
-            made.append(step(gather(made)))
+        for step in self.steps:
+            made.append(step(made))
         rows: torch.Tensor = self.last(made)
         return rows.T
 
 
 class Gather(nn.Module):
-    """Some rows out of what the inputs and the steps before have made, without copying the others."""
+    """Some rows out of the constant, the inputs and what the steps before have made, without copying the others."""
 
     def __init__(self, reads: Rows, ends: Rows) -> None:
         super().__init__()
@@ -94,17 +94,14 @@ class Gather(nn.Module):
         for first, last in pairwise(cuts):
             own, local = int(owner[first]), reads[first:last] - starts[owner[first]]
             together = bool((np.diff(local) == 1).all())
-            self.parts.append((own, int(local[0]), last - first) if together else (own, -1, len(self.parts)))
-            if not together:
-                self.register_buffer(f"part{len(self.parts) - 1}", torch.from_numpy(local))
+            self.parts.append((own, int(local[0]) if together else -1, last - first))
+            self.register_buffer(f"part{len(self.parts) - 1}", None if together else torch.from_numpy(local))
 
     def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The rows, in order."""
         found = [
-            made[own].narrow(0, first, count)
-            if first >= 0
-            else made[own].index_select(0, getattr(self, f"part{count}"))
-            for own, first, count in self.parts
+            made[own].narrow(0, first, count) if first >= 0 else made[own].index_select(0, getattr(self, f"part{k}"))
+            for k, (own, first, count) in enumerate(self.parts)
         ]
         return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -112,53 +109,88 @@ class Gather(nn.Module):
 class AffineModule(nn.Module):
     """Linear forms, and ReLU."""
 
-    def __init__(self, step: Affine) -> None:
+    def __init__(self, step: Affine, gather: Gather) -> None:
         super().__init__()
-        self.matrix, self.bend = _number(step.matrix), step.bend
+        self.gather, self.bend = gather, step.bend
+        self.matrix = _number(step.matrix)
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The new rows."""
-        new = self.matrix @ rows
+        new = self.matrix @ self.gather(made)
         return torch.relu(new) if self.bend else new
 
 
 class TablesModule(nn.Module):
-    """Softmax tables of one layer; ``own`` says which tokens are a table's."""
+    """Softmax tables of one layer; ``own`` says which tokens are a table's. Anchors are a token more."""
 
     own: torch.Tensor
+    order: torch.Tensor
+    clamps: torch.Tensor | None
     _LAYOUT = ("columns", "chosen", "kept", "tables")
 
-    def __init__(self, step: Tables) -> None:
+    def __init__(self, step: Tables, gather: Gather) -> None:
         super().__init__()
+        self.gather, self.shifted, self.sinks = gather, step.shifted, step.sinks
         self.slopes = _number(step.slopes)
-        above, below = step.dense
+        self.dtype = self.slopes.dtype
+        above, below = step.sums
         self.values = _number(above)
         self.register_buffer("own", torch.from_numpy(below))
-        self.sizes = [stop - start for start, stop in zip(step.starts[:-1], step.starts[1:], strict=True)]
-        self.shifted, self.dtype = step.shifted, self.slopes.dtype
-        layout = table_layout(step.slopes, step.starts, [len(v) for v in step.values])
+        self.register_buffer("clamps", None if step.clamps is None else torch.from_numpy(step.clamps[:, :, None]))
+        last = [] if step.shifted else [len(step.slopes)]
+        parts = [[*range(start, stop), *last] for start, stop in pairwise(step.starts)]
+        self.sizes, self.widths = [len(part) for part in parts], [len(v) for v in step.values]
+        order = np.concatenate(parts)
+        self.register_buffer("order", torch.from_numpy(order), persistent=False)
+        whole = np.concatenate([step.slopes, np.zeros_like(step.slopes[:1])])[order]
+        layout = table_layout(whole, np.cumsum([0, *self.sizes]).tolist(), self.widths)
         for name, part in zip(self._LAYOUT, layout, strict=True):
             self.register_buffer(name, torch.from_numpy(part), persistent=False)
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The new rows."""
-        if fused(rows):
+        if fused(made[0]):
             from transformula.program.triton_tables import table_rows
 
             layout: tuple[torch.Tensor, ...] = tuple(getattr(self, name) for name in self._LAYOUT)
-            return table_rows(rows, self.slopes, self.values, layout)
-        scores = self.slopes @ rows
-        if not self.shifted and scores.dtype == self.dtype:
-            powers = scores.exp()
-        else:  # also where the module was cast to a narrower format, in which they might overflow
-            powers = torch.cat([_shifted(s) for s in scores.split(self.sizes)])
-        return ((self.values * self.own) @ powers) / (self.own @ powers)
+            return table_rows(self.gather(made), *self.whole(), layout)
+        if self.shifted or made[0].dtype != self.dtype:  # in a narrower format scores might overflow
+            return self.shift(made)
+        scores = self.scores(made)
+        powers = (scores.clamp_(min=_lowest(self.dtype)) if self.sinks else scores).exp_()
+        sums = torch.cat([self.values * self.own, self.own])
+        above, below = torch.addmm(sums[:, -1:], sums[:, :-1], powers).chunk(2)
+        return above / below
+
+    def scores(self, made: list[torch.Tensor]) -> torch.Tensor:
+        """What is exponentiated."""
+        rows: torch.Tensor = self.gather(made)
+        return self.slopes @ (rows if self.clamps is None else rows.clamp(self.clamps[0], self.clamps[1]))
+
+    def shift(self, made: list[torch.Tensor]) -> torch.Tensor:
+        """With the largest score subtracted."""
+        slopes, values = self.whole()
+        scores, rows = (slopes @ self.gather(made)).split(self.sizes), values.split(self.widths)
+        places, new = np.cumsum([0, *self.sizes]).tolist(), []
+        for first, own, table in zip(places, scores, rows, strict=False):
+            powers = _shifted(own)
+            new.append(table[:, first : first + len(own)] @ powers / powers.sum(dim=0))
+        return torch.cat(new)
+
+    def whole(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Slopes and values of all tokens, each softmax's together, the anchors' slopes being zero."""
+        slopes = torch.cat([self.slopes, torch.zeros_like(self.slopes[:1])])
+        return slopes[self.order], self.values[:, self.order]
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    """`numpy_backend.scores_kept` says why no exponential is taken from further below."""
+    return math.log(torch.finfo(dtype).tiny) + 0.71
 
 
 def _shifted(scores: torch.Tensor) -> torch.Tensor:
-    """exp(scores less the largest); `numpy_backend.scores_kept` says why they are not taken from further below."""
-    lowest = math.log(torch.finfo(scores.dtype).tiny) + 0.71
-    return (scores - scores.amax(dim=0).detach()).clamp(min=lowest).exp()
+    """exp(scores less the largest)."""
+    return (scores - scores.amax(dim=0).detach()).clamp(min=_lowest(scores.dtype)).exp()
 
 
 def _softmax(scores: torch.Tensor) -> torch.Tensor:
@@ -169,8 +201,9 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
 class GridModule(nn.Module):
     """A grid: one softmax an axis, within windows where few tokens count."""
 
-    def __init__(self, step: Grid) -> None:
+    def __init__(self, step: Grid, gather: Gather) -> None:
         super().__init__()
+        self.gather = gather
         self.windows = step.windows
         self.windowed = all(w is not None for w in step.windows)
         self.slopes, self.offsets = (nn.ParameterList(map(_number, part)) for part in (step.slopes, step.offsets))
@@ -179,8 +212,9 @@ class GridModule(nn.Module):
             if self.windowed:
                 self.register_buffer(f"crossings{axis}", torch.from_numpy(crossings(a, b)))
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The new rows."""
+        rows = self.gather(made)
         return self.look_around(rows) if self.windowed else self.contract(rows)
 
     def contract(self, rows: torch.Tensor) -> torch.Tensor:
@@ -214,15 +248,17 @@ class GridModule(nn.Module):
 class PowersModule(nn.Module):
     """Sums of powers of linear forms."""
 
-    def __init__(self, step: Powers) -> None:
+    def __init__(self, step: Powers, gather: Gather) -> None:
         super().__init__()
+        self.gather = gather
         self.active, self.width = step.active, step.width
         #: How many of the first tokens have each power.
         self.used = [int(np.flatnonzero(c.any(axis=0)).max(initial=-1)) + 1 for c in step.coefficients]
         self.directions, self.coefficients = _number(step.directions), _number(step.coefficients)
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+    def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The new rows."""
+        rows: torch.Tensor = self.gather(made)
         if len(self.active) > 1 and rows.shape[0] <= MAX_INPUTS and fused(rows):
             from transformula.program.triton_ridge import ridge_rows
 

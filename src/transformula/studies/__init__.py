@@ -26,12 +26,18 @@ STUDIES = {
     "memorization": ("memorization", "Gumaan VI-A: any finite map, proven against trained"),
     "distillation": ("distillation", "Gumaan VI-B: a deep Transformer into one wide layer"),
     "rates": ("rates", "Gumaan, Theorem 1: error against tokens in 1 to 3 dimensions, with slopes"),
+    "attention-only": ("attention_only", "Hu et al.: two softmax layers alone, error against tokens, with slopes"),
+    "local-polynomials": ("local_polynomials", "Shi and Liao: local polynomials, error against cells, with slopes"),
     "in-context": ("in_context", "ridge regression inside a Transformer: layers against accuracy"),
     "compact-memory": ("compact_memory", "labels as bits of words: parameters against samples"),
+    "yun": ("yun", "Yun's stages beside Fang's blocks and Gumaan's layer: counts for one formula and tolerance"),
     "linear-attention": ("linear_attention", "linear attention by least squares, beside training it by gradients"),
     "prune": ("prune", "numbers taken out of compiled models, proven again: error against non-zeros"),
     "coupling-rank": ("coupling_rank", "error against the dimension of a head, from singular values"),
 }
+
+#: Those in which nothing is trained.
+_BUILT = ("rates", "attention-only", "local-polynomials", "in-context", "compact-memory", "coupling-rank", "yun")
 
 
 def run_study(name: str, seed: int = 0, size: str = "normal") -> Report:
@@ -43,7 +49,7 @@ def run_study(name: str, seed: int = 0, size: str = "normal") -> Report:
     seed : of the data and of training.
     size : "quick", "normal" or "full".
     """
-    trained = () if name in ("rates", "in-context", "compact-memory", "coupling-rank") else ("sklearn", "torch")
+    trained = () if name in _BUILT else ("sklearn", "torch")
     require(f"the study {name}", "matplotlib", *trained)
     module = import_module(f"transformula.studies.{STUDIES[name][0]}")
     report: Report = module.study(Run(name, seed, size))

@@ -8,23 +8,36 @@ best one in mean square is K_m, cut after m singular values, and what is cut has
     |output − wanted| <= max|x| (exp(2e) − 1),        e = max |K − K_m|,
 
 because scores that are off by at most e change every weight by a factor between exp(−2e) and exp(2e).
+
+Such a head is what kernel regression in context is made of: with n pairs and m features, keys k_s in place of x_s, the
+values in place of y_s, and q_t as the query. `in_context` writes its weights and proves its rounding for every prompt;
+e is taken from the floats of q and k in rational arithmetic.
 """
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from flint import fmpq
+from scipy.fft import dct
 
+from transformula.formulas.prompts import Prompts
+from transformula.kernel.balls import to_fmpq
 from transformula.learning.rows import Floats
+from transformula.prompting import in_context
 from transformula.studies.report import Report, Run, Table, new_figure
 
 #: Name → coupling of times in [0, 1], and the power p of its singular values, None where they fall faster than any.
 COUPLINGS: dict[str, tuple[Any, int | None]] = {
-    "kink, −4|t − s|": (lambda t, s: -4 * np.abs(t - s), 2),
-    "smooth twice, 8|t − s|³": (lambda t, s: 8 * np.abs(t - s) ** 3, 4),
+    "kink, −4|t − s|": (lambda t, s: -4 * abs(t - s), 2),
+    "smooth twice, 8|t − s|³": (lambda t, s: 8 * abs(t - s) ** 3, 4),
     "analytic, 4/(1 + 25(t − s)²)": (lambda t, s: 4 / (1 + 25 * (t - s) ** 2), None),
 }
+#: Positions of the sequences that are run as Transformers: a prompt of n pairs with m features has n·m + n + m numbers.
+_POSITIONS = 48
 
 
 def study(run: Run) -> Report:
@@ -38,9 +51,14 @@ def study(run: Run) -> Report:
             Table(name, ["head dimension", "root mean square cut", "bound", "measured, worst sequence"], rows)
         )
         tail = [row for row in rows if row[0] >= 4 and row[3] > 1e-13]  # below is rounding
-        slope = -float(np.polyfit(np.log([r[0] for r in tail]), np.log([r[3] for r in tail]), 1)[0])
-        slopes.append([name, "faster than any power" if power is None else f"m^-{power - 0.5:g}", f"m^-{slope:.2f}"])
+        theory = "faster than any power" if power is None else f"m^-{power - 0.5:g}"
+        slopes.append([name, theory, _rate(rows[-2:], 1), _rate(tail, 3)])
         curves[name] = (rows, power)
+    built = [
+        [name, *transformer_row(coupling, m)]
+        for name, (coupling, _) in COUPLINGS.items()
+        for m in run.pick([2, 8], [1, 2, 4, 8, 16])
+    ]
     return Report(
         run,
         "coupling-rank: error against the dimension of a head",
@@ -48,13 +66,31 @@ def study(run: Run) -> Report:
         "singular values of its temporal coupling fall, because a head of dimension m has scores of rank m.",
         f"{length} positions at times in [0, 1], one softmax head whose queries and keys are the leading singular "
         "vectors of the coupling. The worst sequence of values in [−1, 1] is known: its error is the sum of "
-        "|weight − wanted weight|. The bound is exp(2e) − 1, e the largest error of a score.",
-        [*tables, Table("Rates", ["coupling", "theory", "measured from dimension 4 on"], slopes)],
+        "|weight − wanted weight|. The bound is exp(2e) − 1, e the largest error of a score. As Transformers: "
+        f"{_POSITIONS} positions, the weights of `in-context kernel` with a certificate; the bound is that of the "
+        "coupling, in rational arithmetic, and of the certificate together.",
         [
-            *(f"{name}: error falls like {measured}; theory says {theory}." for name, theory, measured in slopes),
-            "Over these few dimensions the power of an analytic coupling is no rate: it grows with them.",
+            *tables,
+            Table("Rates", ["coupling", "theory", "what is cut, at last", "attention, from dimension 4 on"], slopes),
+            Table(
+                f"As Transformers, {_POSITIONS} positions",
+                ["coupling", "head dimension", "parameters", "certificate", "bound", "measured, worst sequence"],
+                built,
+            ),
         ],
-        {"slopes": slopes, "rows": {name: rows for name, (rows, _) in curves.items()}},
+        [
+            *(
+                f"{name}: what is cut falls like {cut} in the end ({theory} in theory), attention's worst error like "
+                f"{worst}."
+                for name, theory, cut, worst in slopes
+            ),
+            "What is cut comes down to the theory's power, where there is one, as the dimension grows; attention's own "
+            "error falls no slower than that.",
+            "Over these few dimensions the power of an analytic coupling is no rate: it grows with them.",
+            f"Rounding of the Transformers is proven to be at most {max(row[3] for row in built):.1g}, for all values, "
+            "queries and keys of the box: what is left is what the dimension cuts off.",
+        ],
+        {"slopes": slopes, "built": built, "rows": {name: rows for name, (rows, _) in curves.items()}},
         _figure(curves),
     )
 
@@ -79,6 +115,41 @@ def errors_of(coupling: Any, length: int, dimensions: list[int]) -> list[list[An
             ]
         )
     return rows
+
+
+def _rate(rows: list[list[Any]], column: int) -> str:
+    """The power of the dimension by which a column falls."""
+    slope = np.polyfit(np.log([row[0] for row in rows]), np.log([row[column] for row in rows]), 1)[0]
+    return f"m^{slope:.2f}"
+
+
+def transformer_row(coupling: Any, m: int) -> list[Any]:
+    """A head of dimension m as a certified model: its parameters, certificate, bound, and worst error as it is run."""
+    n = _POSITIONS
+    times = [Fraction(2 * i + 1, 2 * n) for i in range(n)]
+    exact = [[coupling(t, s) for s in times] for t in times]
+    wanted = np.array([[float(k) for k in row] for row in exact])
+    left, s, right = np.linalg.svd(wanted)
+    # a rotation changes no score, and spreads the first feature, which is the largest, over all of them
+    turn = dct(np.eye(m), norm="ortho")
+    queries, keys = (left[:, :m] * np.sqrt(s[:m])) @ turn, (right[:m].T * np.sqrt(s[:m])) @ turn
+    reach = math.ceil(256 * max(np.abs(queries).max(), np.abs(keys).max())) / 256
+    model = in_context("kernel", pairs=n, features=m, x=reach)
+    assert isinstance(model.formula, Prompts)
+    off = max(
+        abs(to_fmpq(exact[i][j]) - sum((a * b for a, b in zip(q, k, strict=True)), fmpq(0)))
+        for i, q in enumerate(_rationals(queries))
+        for j, k in enumerate(_rationals(keys))
+    )
+    values = np.sign(_softmax(queries @ keys.T) - _softmax(wanted))
+    answers = model(model.formula.rows(np.broadcast_to(keys, (n, n, m)), values, queries))
+    worst = float(np.abs(answers - (_softmax(wanted) * values).sum(axis=1)).max())
+    bound = math.expm1(2 * float(Fraction(int(off.p), int(off.q)))) + model.certificate.bound
+    return [m, model.parameter_count, model.certificate.bound, bound, worst]
+
+
+def _rationals(rows: Floats) -> list[list[fmpq]]:
+    return [[fmpq(*v.as_integer_ratio()) for v in row] for row in rows.tolist()]
 
 
 def _softmax(scores: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Learning in context: layers against accuracy, by gradient steps and by Newton and Schulz's iteration."""
+"""Learning in context: layers against accuracy, loops against layers, and how errors of recurrences grow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 from numpy.typing import NDArray
 
 from transformula.constructions.in_context import construct_in_context
@@ -19,6 +20,7 @@ from transformula.transformers import reference
 
 Floats = NDArray[np.float64]
 _PAIRS, _FEATURES, _EPS = 16, 3, 1e-6
+_FACTORS = ("1/2", "1", "17/16")
 
 
 def study(run: Run) -> Report:
@@ -36,7 +38,8 @@ def study(run: Run) -> Report:
         bound = prove_in_context(weights, exact.formula.task).bound
         off = [float(np.abs(found - wanted).max()) for found in (np.reshape(steps(rows), (-1, 1)), newton)]
         table.append([layers, off[0], steps.certificate.rounding, off[1], bound])
-    sizes = _sizes(run)
+    sizes, loops = _sizes(run), [_looped(steps) for steps in run.pick([1, 8], [1, 8, 64, 512])]
+    growth = [_grown(a, steps, run) for a in _FACTORS for steps in run.pick([1, 8], [1, 4, 16, 64, 256])]
     return Report(
         run,
         "in-context: ridge regression inside a Transformer",
@@ -56,11 +59,45 @@ def study(run: Run) -> Report:
                 ["pairs", "penalty", "Newton's layers", "proven bound", "gradient steps that the same bound asks for"],
                 sizes,
             ),
+            Table(
+                "Gradient steps, unrolled and looped",
+                ["steps", "parameters, unrolled", "looped", "bytes of weights, unrolled", "looped", "proven bound"],
+                loops,
+            ),
+            Table(
+                "Recurrences x → a·x + b, |b|, |x| <= 1: the last value",
+                ["largest |a|", "steps", "largest value", "measured error", "proven error"],
+                growth,
+            ),
         ],
-        _findings(table, sizes, exact),
-        {"rows": table, "sizes": sizes},
-        _figure(table),
+        [*_findings(table, sizes, exact), *_more_findings(loops, growth)],
+        {"rows": table, "sizes": sizes, "loops": loops, "growth": growth},
+        _figure(table, growth),
     )
+
+
+def _looped(steps: int) -> list[Any]:
+    """The same steps with a set of weights each, and with one set for all."""
+    apart, loop = (
+        in_context("ridge", pairs=_PAIRS, features=_FEATURES, steps=steps, looped=it) for it in (False, True)
+    )
+    assert apart.certificate.bound == loop.certificate.bound
+    sizes = [len(model.packed.arrays) for model in (apart, loop)]
+    return [steps, apart.parameter_count, loop.parameter_count, *sizes, loop.certificate.bound]
+
+
+def _grown(a: str, steps: int, run: Run) -> list[Any]:
+    """How far a recurrence is computed from its exact values, at the ends of the box and inside it."""
+    model = in_context("recurrence", steps=steps, a=a)
+    low, high = np.array(model.box.floats()).T
+    rows = np.random.default_rng(run.seed).uniform(low, high, (run.pick(4, 12), 3))
+    rows = np.concatenate([high[None], np.nextafter(high, low)[None], rows])
+    off = largest = 0.0
+    for row, found in zip(rows, np.reshape(model(rows), (len(rows), -1)), strict=True):
+        exact = model.exact([fmpq(*float(v).as_integer_ratio()) for v in row])[-1]
+        off = max(off, abs(float(fmpq(*float(found[-1]).as_integer_ratio()) - exact)))
+        largest = max(largest, abs(float(found[-1])))
+    return [a, steps, largest, off, model.certificate.bound]
 
 
 def hard_prompts(model: Model, count: int, seed: int) -> Floats:
@@ -112,13 +149,32 @@ def _findings(table: list[list[Any]], sizes: list[list[Any]], exact: Model) -> l
     ]
 
 
-def _figure(table: list[list[Any]]) -> Any:
-    figure, axes = new_figure()
+def _more_findings(loops: list[list[Any]], growth: list[list[Any]]) -> list[str]:
+    steps, apart, loop, *_ = loops[-1]
+    last = {row[0]: row for row in growth}
+    said = "; ".join(f"{row[4]:.2g} after {row[1]} steps where |a| <= {a}" for a, row in last.items())
+    return [
+        f"A loop of {steps} gradient steps has the {loop} parameters of one step, {apart:,} unrolled. The function and "
+        "its proof are the same.",
+        "The proven error of a recurrence stays where it is below |a| = 1, grows with the square of the steps at 1, "
+        f"and like its values beyond: {said}.",
+    ]
+
+
+def _figure(table: list[list[Any]], growth: list[list[Any]]) -> Any:
+    figure, (axes, right) = new_figure(2)
+    for k, a in enumerate(_FACTORS):
+        rows = [row for row in growth if row[0] == a]
+        steps = [row[1] for row in rows]
+        right.loglog(steps, [row[4] for row in rows], "o--", color=f"C{k}", label=f"|a| <= {a}, proven")
+        right.loglog(steps, [max(row[3], 1e-17) for row in rows], "s-", color=f"C{k}", label="measured")
+    right.set(xlabel="steps", ylabel="error of the last value", title="recurrences")
+    right.legend()
     layers = [row[0] for row in table]
     axes.semilogy(layers, [row[1] for row in table], "s-", label="gradient steps, measured")
     axes.semilogy(layers, [max(row[3], 1e-17) for row in table], "o-", label="Newton-Schulz, measured")
     axes.semilogy(layers, [row[4] for row in table], "o--", label="Newton-Schulz, proven")
     axes.axhline(_EPS, color="0.6", linewidth=0.8)
-    axes.set(xlabel="layers", ylabel="distance from the exact ridge prediction")
+    axes.set(xlabel="layers", ylabel="distance from the exact prediction", title="ridge regression")
     axes.legend()
     return figure

@@ -41,10 +41,9 @@ class Table:
 
     def markdown(self) -> str:
         """The table for a page."""
-        lines = [f"**{self.title}**", "", "| " + " | ".join(self.columns) + " |"]
-        lines.append("|" + " --- |" * len(self.columns))
-        lines += ["| " + " | ".join(_cell(v) for v in row) + " |" for row in self.rows]
-        return "\n".join(lines)
+        rows = [[_cell(v).replace("|", "\\|") for v in row] for row in (self.columns, *self.rows)]
+        head, *lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([f"**{self.title}**", "", head, "|" + " --- |" * len(self.columns), *lines])
 
 
 @dataclass

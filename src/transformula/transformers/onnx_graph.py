@@ -160,10 +160,11 @@ class _Writer(GraphWriter):
         self.lead = leading_tokens(weights)
         read = read_tokens(weights)
         stream, tokens = self.embed(), np.arange(self.lead, dtype=np.int32)
-        for b, block in enumerate(weights.blocks):
+        for b, first in enumerate(weights.first_places):
             if b == len(weights.blocks) - 1 and len(read) < self.lead and len(read):
                 tokens = read  # nobody looks at the other tokens after the last block
-            stream = self.block(f"blocks.{b}", block, stream, tokens)
+            self.here, self.first = f"blocks.{b}.", f"blocks.{first}."
+            stream = self.block(f"blocks.{b}", weights.blocks[b], stream, tokens)
         self.read_out(stream, tokens)
         ends = [[BATCH, len(weights.inputs)], [BATCH, weights.outputs]]
         if self.sequence is not None:
@@ -196,6 +197,10 @@ class _Writer(GraphWriter):
         stream = self.node("embedded.stream", "MatMul", given, spread)
         return self.node("stream", "Add", stream, self.constant("tokens", constants[: self.lead]))
 
+    def shared(self, name: str, array: Any) -> str:
+        """An initializer of a block, under the name it has where the block stands first: a loop has one set of them."""
+        return self.constant(name.replace(self.here, self.first, 1), array)
+
     def block(self, name: str, block: Block, stream: str, tokens: IntArray) -> str:
         asking = stream
         if len(tokens) < self.lead:
@@ -216,11 +221,11 @@ class _Writer(GraphWriter):
         rows = np.unique(head.value.rows)
         if not len(rows):
             return ""
-        query = self.constant(f"{name}.query", head.query.dense().T)
-        key = self.constant(f"{name}.key", head.key.dense().T)
-        value = self.constant(f"{name}.value", head.value.dense()[rows].T)
+        query = self.shared(f"{name}.query", head.query.dense().T)
+        key = self.shared(f"{name}.key", head.key.dense().T)
+        value = self.shared(f"{name}.value", head.value.dense()[rows].T)
         wanted = np.eye(self.weights.width) if head.output is None else head.output.dense().T
-        output = self.constant(f"{name}.output", wanted[rows])
+        output = self.shared(f"{name}.output", wanted[rows])
         queries = self.node(f"{name}.queries", "MatMul", asking, query)
         keys = self.node(f"{name}.keys", "MatMul", stream, key)
         values = self.node(f"{name}.values", "MatMul", stream, value)
@@ -235,7 +240,7 @@ class _Writer(GraphWriter):
             factor = np.full(self.weights.tokens, attention.scale)
             if self.weights.tokens == 1 and attention.scale != float(np.float32(attention.scale)):
                 raise ExportError("a single token with a scale beyond float32 cannot be kept from fusion")
-            scores = self.node(f"{name}.scaled", "Mul", scores, self.constant(f"{name}.scale", factor))
+            scores = self.node(f"{name}.scaled", "Mul", scores, self.shared(f"{name}.scale", factor))
         mixed = self.mix(name, self.pattern(name, attention, scores), values, value)
         return self.node(f"{name}.written", "MatMul", mixed, output)
 
@@ -268,10 +273,10 @@ class _Writer(GraphWriter):
         return self.affine(f"{name}.output", layer.output, layer.output_bias, bent)
 
     def affine(self, name: str, matrix: Matrix, bias: Matrix, stream: str) -> str:
-        product = self.node(f"{name}.product", "MatMul", stream, self.constant(name, matrix.dense().T))
+        product = self.node(f"{name}.product", "MatMul", stream, self.shared(name, matrix.dense().T))
         if not bias.nonzeros:
             return product
-        shift = self.constant(f"{name}.bias", bias.dense()[:, 0])
+        shift = self.shared(f"{name}.bias", bias.dense()[:, 0])
         return self.node(f"{name}.shifted", "Add", product, shift)
 
     def read_out(self, stream: str, tokens: IntArray) -> None:

@@ -26,11 +26,6 @@ def sinusoidal(tokens: int, width: int, base: float = 10_000.0) -> FloatArray:
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-def one_hot(tokens: int) -> FloatArray:
-    """The encoding the constructions use: token i carries the i-th unit vector."""
-    return np.eye(tokens)
-
-
 def learned(tokens: int, width: int, rng: np.random.Generator, scale: float = 0.02) -> FloatArray:
     """A random start for a trained encoding."""
     return rng.normal(0.0, scale, size=(tokens, width))

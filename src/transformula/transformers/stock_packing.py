@@ -61,8 +61,11 @@ def pack_stock(
     if numbers > _MAX_NUMBERS:
         raise ExportError(f"as torch.nn modules this model takes {numbers:,} numbers: compile a smaller one")
     state: State = {}
-    outlines = []
-    for b, (block, parts) in enumerate(zip(weights.blocks, pieces, strict=True)):
+    outlines: list[Any] = []
+    for b, (block, parts, first) in enumerate(zip(weights.blocks, pieces, weights.first_places, strict=True)):
+        if first < b:
+            outlines.append(first)
+            continue
         if block.attention.kind != "softmax":
             outline, arrays = _scored(block.attention, parts, width)
         else:

@@ -80,7 +80,9 @@ class Transformer(nn.Module):
         self.shape = config["shape"]
         self.embedding = nn.Linear(config["inputs"], self.tokens * width)
         self.memory = nn.Parameter(torch.empty(config["memory"], width))
-        self.blocks = nn.ModuleList(_block(width, outline) for outline in config["blocks"])
+        self.blocks = nn.ModuleList()
+        for outline in config["blocks"]:  # a number is an earlier block, once more
+            self.blocks.append(self.blocks[outline] if isinstance(outline, int) else _block(width, outline))
         self.readout = nn.Linear(len(self.read) * width, config["outputs"])
 
     @property
@@ -129,6 +131,11 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Transformer
     """The module of a configuration with a state_dict."""
     with torch.device("meta"):  # nothing is drawn at random only to be overwritten
         model = Transformer(config)
+    state = dict(state)
+    for k, first in enumerate(config["blocks"]):
+        if isinstance(first, int):
+            own = f"blocks.{first}."
+            state |= {f"blocks.{k}.{n.removeprefix(own)}": v for n, v in state.items() if n.startswith(own)}
     model.load_state_dict(state, assign=True)
     return model.eval()
 

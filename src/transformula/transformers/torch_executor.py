@@ -107,7 +107,8 @@ class TransformerModule(nn.Module):
         self.register_buffer("embedding_rows", rows)
         self.register_buffer("embedding_cols", cols)
         self.memory = _dense(weights.memory)
-        self.blocks = nn.ModuleList(BlockModule(block) for block in weights.blocks)
+        made = {b: BlockModule(weights.blocks[b]) for b in set(weights.first_places)}
+        self.blocks = nn.ModuleList(made[b] for b in weights.first_places)
         rows, cols, self.readout = _sparse(weights.readout)
         read, place = torch.unique(cols // self.width, return_inverse=True)
         self.register_buffer("read_tokens", read)

@@ -183,12 +183,14 @@ def _slots(model: Model) -> str:
 
 
 def _blocks(model: Model) -> list[str]:
-    lines = []
-    for k, block in enumerate(model.weights.blocks):
+    lines, places = [], model.weights.first_places
+    for k in sorted(set(places)):
+        block = model.weights.blocks[k]
         count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
         heads = len(block.attention.heads)
         plural = "s" if heads != 1 else ""
-        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros")
+        again = f", applied {places.count(k)} times" if places.count(k) > 1 else ""
+        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros{again}")
     return lines
 
 

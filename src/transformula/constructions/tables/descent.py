@@ -41,6 +41,7 @@ class Problem:
     target: Array
     price: float
     linear: bool
+    singular: bool = False
     work: float = 0.0
 
     def spend(self, work: float) -> None:
@@ -224,7 +225,7 @@ class Descent:
         size = 2 * self.size
         matrix = np.zeros((len(damping), size + 1, 2 * size))
         matrix[:, :size, :size], matrix[:, size, :size] = np.swapaxes(model.triangle, 1, 2), model.right
-        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None]
+        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None] * self.worth(at, model)
         triangle = _triangle(matrix)
         upper, right = triangle[:, :size, :size] * self.square, triangle[:, :size, size:]
         usable = np.asarray(np.isfinite(right).all(axis=(1, 2)))
@@ -232,12 +233,25 @@ class Descent:
             upper = np.where(usable[:, None, None], upper, np.eye(size))
         step = np.linalg.solve(upper, right)[:, :, 0] / model.norms
         tilt, lift = step[:, : self.size], step[:, self.size :]
-        reach = np.maximum(np.abs(tilt * model.spread).max(axis=1), np.abs(lift).max(axis=1))
-        usable = np.isfinite(reach)
-        factor = np.where(usable, np.minimum(1.0, MAX_STEP / (reach + TINY)), 0.0)[:, None]
+        reach = np.maximum(np.abs(tilt * model.spread), np.abs(lift))
+        usable = np.asarray(np.isfinite(reach).all(axis=1))
+        if not self.problem.singular:
+            reach = reach.max(axis=1, keepdims=True)
+        factor = np.where(usable[:, None], np.minimum(1.0, MAX_STEP / (reach + TINY)), 0.0)
         if not usable.all():
             tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
         return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
+
+    def worth(self, at: _Solved, model: _Model) -> Array:
+        """What a change of a score within its token's neighbourhood is charged, in units of its effect.
+
+        By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
+        are some, and steps so long get nowhere: there each is charged at least as if it moved all that is left.
+        """
+        if not self.problem.singular:
+            return np.ones_like(model.norms)
+        reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
+        return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
 
     def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
         """What is left of the derivatives and of the targets off the span of the weights."""

@@ -21,7 +21,15 @@ from itertools import product
 import numpy as np
 
 from transformula.constructions.tables.descent import FLOPS, Fresh, Problem, State, operations_left
-from transformula.constructions.tables.placement import Scores, split, starts, without, worst_tokens
+from transformula.constructions.tables.placement import (
+    Scores,
+    graded_starts,
+    inserted,
+    split,
+    starts,
+    without,
+    worst_tokens,
+)
 from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Function, Table
 from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, PLENTY, Allowance, CannotFit, Task, prepare
@@ -33,10 +41,11 @@ WARM = 3  # warm starts tried for a size
 ALWAYS_COLD = 5  # up to this size all starts are tried; above, mostly grown ones, which do better
 COLD_RATIO = 1.4  # growth of the size after which all starts are tried again
 CHAIN = 16  # a table of M tokens grows by at most 1 + M / CHAIN tokens at once
-MAX_SHRINK = 60  # removing tokens from larger tables costs tens of seconds
+MAX_SHRINK = 80  # removing tokens from larger tables costs tens of seconds
 MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
 LIGHT_RATIO = 1.2  # growth of the size in the last resort
 OVERTIME = 1.6  # factor on the budget while the goal is close
+GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
@@ -63,6 +72,9 @@ class Effort:
 
 THOROUGH = Effort(per_size=5e9, growing=3e10, total=5e10, quick_steps=20, finalists=10)
 LIGHT = Effort(quick_steps=0, finalists=2, long_steps=3, lawson_rounds=3, growing=4e9)
+#: The same for what is singular: starts are graded like the function, and steps from them go on for long.
+STEADY = Effort(quick_steps=0, finalists=2, long_steps=60, lawson_rounds=12, growing=1.2e10)
+LAST_RESORTS = (LIGHT, STEADY)
 
 
 def fit_table(
@@ -133,7 +145,7 @@ def allowance(doubtful: bool) -> Allowance:
 def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
     found = _grow(task, effort, max_tokens)
     if found is None and not task.stuck:
-        found = _grow(task, LIGHT, max_tokens)
+        found = _grow(task, STEADY if task.leaves.graded else LIGHT, max_tokens)
     if found is None and task.closest is not None:
         task.finish(task.closest)
     if found is None and task.best is not None and task.best.total_error <= task.eps:
@@ -155,16 +167,18 @@ def _complaint(task: Task) -> str:
 def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | None:
     """Increase the size until a table is accepted; also return the last size that failed."""
     failed, size = 0, task.least_size()
-    light = effort is LIGHT
+    light = effort in LAST_RESORTS
     if light and task.closest is not None:
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
     wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
+    wanted *= GRADED if task.leaves.graded and not light else 1.0
     budget = task.work + min(wanted, task.most.growing)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         warm = [] if light else _grown(task, parent, size)
-        cold = not warm or size <= ALWAYS_COLD or size >= COLD_RATIO * max(task.searched)
+        due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
+        cold = not warm or size <= ALWAYS_COLD or due
         table, sup, state = _attempt(task, effort, size, warm, cold)
         if table is not None and state is not None:
             return table, state, failed
@@ -179,6 +193,11 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
     """Whether the last size came close to the goal, so that more work is well spent."""
     return bool(history) and history[-1][1] < WITHIN_REACH * task.goal
+
+
+def _far(task: Task, history: Sequence[tuple[int, float]]) -> bool:
+    """Whether the last size was far too small."""
+    return bool(history) and not _near(task, history)
 
 
 def _next_size(task: Task, history: Sequence[tuple[int, float]]) -> int:
@@ -239,8 +258,12 @@ def _grown(task: Task, state: State | None, size: int) -> list[Scores]:
     if missing > len(tokens):
         return []
     if missing == 1:
-        return [split(scores, problem.points, solved.softmax, [token]) for token in tokens]
-    return [split(scores, problem.points, solved.softmax, tokens[:missing])]
+        grown = [split(scores, problem.points, solved.softmax, [token]) for token in tokens]
+    else:
+        grown = [split(scores, problem.points, solved.softmax, tokens[:missing])]
+    if task.leaves.graded and missing < len(state.slopes):
+        grown.append(inserted(scores, solved.errors, solved.softmax, missing))
+    return grown
 
 
 def _pruned(task: Task, state: State, size: int) -> list[Scores]:
@@ -265,11 +288,14 @@ def _attempt(
     Returns the table or None, and the smallest sup-norm met with its state.
     """
     problem = task.problem(size)
-    if cold and effort is not LIGHT:
+    if cold and effort not in LAST_RESORTS:
         task.searched.add(size)
     fresh = starts(task.normalised_leaves(), size) if cold else ()
-    pool = _screen(task, effort, problem, [*warm, *fresh])
-    finalists = pool[: effort.finalists if cold else min(2, effort.finalists)]
+    finalists = _screen(task, effort, problem, [*warm, *fresh])[
+        : effort.finalists if cold else min(2, effort.finalists)
+    ]
+    if task.leaves.graded and not cold:  # what has grown may be stuck, though it looks better for now
+        finalists += _screen(task, effort, problem, list(graded_starts(task.normalised_leaves(), size)))[:1]
     found: Table | None = None
     best: State | None = None
     for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -182,10 +182,3 @@ def _age(path: Path) -> float:
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0
-
-
-def kept_files() -> Iterator[Path]:
-    """The files there are."""
-    place = folder()
-    if place is not None and place.is_dir():
-        yield from sorted(place.glob("*.json"))

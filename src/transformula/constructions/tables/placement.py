@@ -22,6 +22,7 @@ from transformula.constructions.tables.table import Array
 Scores = tuple[Array, Array]
 
 SHARPNESS = (0.5, 1.5, 4.0, 0.15)  # kappa: from overlapping (spectral, large values) to cell-like
+GRADED = (0.15, 0.5)  # kappa next to a singularity
 OVERHANGS = (0, 1, 2)  # tokens beyond each end
 POWERS = (1.0, 0.5, 0.0)  # of the difficulty density: from fully adapted to equispaced
 UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is worth trying
@@ -56,6 +57,12 @@ def starts(leaves: Leaves, size: int) -> Iterator[Scores]:
                     yield scores_at(quantiles(leaves, ranks, power), kappa)
     yield from exponential_sums(leaves, size)
     yield from hinges(leaves, size)
+
+
+def graded_starts(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """Tokens as dense as the leaves, hardly and fairly overlapping: what serves best next to a singularity."""
+    for kappa in GRADED:
+        yield scores_at(quantiles(leaves, np.arange(size) / (size - 1), POWERS[0]), kappa)
 
 
 def exponential_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
@@ -117,6 +124,21 @@ def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int]) 
     return (
         np.concatenate([kept[0], slopes[chosen] - turn, slopes[chosen] + turn]),
         np.concatenate([kept[1], offsets[chosen] + lift, offsets[chosen] - lift]),
+    )
+
+
+def inserted(scores: Scores, errors: Array, softmax: Array, count: int) -> Scores:
+    """New tokens halfway between neighbours that share the weight where the error is largest.
+
+    Nowhere is such a token's score above those of both neighbours, so it disturbs nothing far away.
+    """
+    order = np.argsort(scores[0], kind="stable")
+    slopes, offsets, weights = scores[0][order], scores[1][order], softmax[:, order]
+    shared = (np.sqrt(weights[:, 1:] * weights[:, :-1]) * errors[:, None]).max(axis=0)
+    left = np.argsort(-shared, kind="stable")[:count]
+    return (
+        np.concatenate([slopes, 0.5 * (slopes[left] + slopes[left + 1])]),
+        np.concatenate([offsets, 0.5 * (offsets[left] + offsets[left + 1])]),
     )
 
 

@@ -20,6 +20,7 @@ from transformula.limits import checkpoint
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
+FINE, TINY = 1e-3, 1e-6  # of the range: leaves as fine as this mark a hard place, and a singularity
 FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cannot alias
 
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
@@ -37,12 +38,17 @@ class Leaves:
     resolved: bool
 
     @property
+    def graded(self) -> bool:
+        """Whether leaves shrink and shrink: f is singular there, or almost. One alone is a rounded edge."""
+        widths = np.sort(np.diff(self.edges))
+        return bool(widths[min(1, len(widths) - 1)] <= TINY * (self.edges[-1] - self.edges[0]))
+
+    @property
     def finest(self) -> float:
         """The edge at the finest leaf when it is far finer than the range, else the midpoint."""
         widths = np.diff(self.edges)
-        span = self.edges[-1] - self.edges[0]
         k = int(np.argmin(widths))
-        if widths[k] > 1e-3 * span:
+        if widths[k] > FINE * (self.edges[-1] - self.edges[0]):
             return float(0.5 * (self.edges[0] + self.edges[-1]))
         left = widths[k - 1] if k > 0 else -1.0
         right = widths[k + 1] if k + 1 < len(widths) else -1.0

@@ -104,7 +104,7 @@ class Task:
         x, target = self.samples[size]
         points = (x - self.leaves.finest) / self.half if normalised else x
         price = self.unit * (size + 10) * np.sqrt(len(x))
-        return Problem(points, target, float(price), self.linear)
+        return Problem(points, target, float(price), self.linear, self.leaves.graded)
 
     def prices(self, problem: Problem) -> list[float]:
         """The price of rounding itself, and a higher one that makes a smoother landscape."""
