@@ -207,6 +207,7 @@ class Ring(Effort):
             short = len(num) * len(den) * variables <= MAX_CANCELLED and high <= MAX_DEGREES
             self.spend(num, den)
             self.charge(high**3 // 8 if short else 0)
+            short = short and self.may_divide(num, den) and self.may_divide(den, num)
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact
         lead = den.leading_coefficient()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import comb, prod
 from typing import Any
 
 from flint import fmpq_mpoly
@@ -44,6 +45,23 @@ class Effort:
         if len(a) * len(b) > 20 * MAX_TERMS:
             raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
         self.charge(len(a) * len(b) * (1 + (bits(a) + bits(b) + len(self.gens)) // 64))
+
+    def may_divide(self, p: fmpq_mpoly, other: fmpq_mpoly) -> bool:
+        """Whether p without what it has in common with another polynomial is short: (x**9 - 1)/(x - 1) is not.
+
+        A quotient of degrees d_k has at most Π (1 + d_k) terms, and in n atoms with total degree t at most C(n + t, n).
+        If the divisor has atoms V only, those terms of p that are alike in all others are divided on their own: each
+        such part has at most Π_V (1 + d_k) terms, and there are no more parts than terms. A single term adds none.
+        """
+        if len(other) < 2 or len(p) < 2:
+            return True
+        degrees = [int(d) for d in p.degrees()]
+        shared = (d for d, e in zip(degrees, other.degrees(), strict=True) if e)
+        atoms, total = sum(d > 0 for d in degrees), int(p.total_degree())
+        parts = len(p) * prod(1 + d for d in shared)
+        most = min(prod(1 + d for d in degrees), comb(atoms + total, atoms), parts)
+        self.charge(4 * most if most <= 20 * MAX_TERMS else 0)
+        return most <= 20 * MAX_TERMS
 
     def convert(self, p: fmpq_mpoly) -> None:
         """Count the work of taking a polynomial apart: an exponent for each term and each atom there is."""

@@ -117,13 +117,20 @@ def _taken_apart(network: Network, head: int) -> tuple[Network, _Columns]:
     straight = all(0 <= k < network.inputs and form == wire_form(k) for k, form in zip(axes, arguments, strict=True))
     if not straight or len(set(axes)) != len(axes) or len(axes) not in ORDERS:
         raise RefutedError("the head of the local models does not read a few inputs, each on one axis")
-    others = [i for i in range(len(network.wires)) if i not in set(own)]
+    taken = set(own)
+    others = [i for i in range(len(network.wires)) if i not in taken]
     old = [*range(network.inputs), *(network.inputs + i for i in (*own, *others))]
     number = {ONE: ONE} | {wire: k for k, wire in enumerate(old)}
 
-    def moved(form: Form) -> Form:
-        return Form({number[k]: term for k, term in form.terms.items()}, form.underflow)
+    known: dict[int, Form] = {}
 
+    def moved(form: Form) -> Form:
+        if id(form) not in known:  # the columns of a head share what it asks for
+            spend(2 + len(form.terms))
+            known[id(form)] = Form({number[k]: term for k, term in form.terms.items()}, form.underflow)
+        return known[id(form)]
+
+    spend(5 * len(others))
     wires = [replace(network.wires[i], arguments=tuple(map(moved, network.wires[i].arguments))) for i in others]
     outputs, held = tuple(map(moved, network.outputs)), tuple(map(moved, network.held))
     rest = replace(
@@ -211,6 +218,7 @@ def local_error(
 ) -> float:
     """The largest |p_j − f| over cells (d, cells) where f is defined; ``held`` has their c_j, cells × columns."""
     order, errors = ORDERS[len(names)], []
+    spend(0.03 * lower.shape[1] * (order * PARTS[len(names)]) ** len(names))  # for the ranges
     for part, model in models_on(function, names, lower, upper, order):
         boxes, parts = boxes_of(lower[:, part], upper[:, part]), PARTS[len(names)]
         spend(0.06 * boxes[0].shape[1] * (parts * order) ** len(names))

@@ -58,7 +58,7 @@ class _Reader:
         _require(weights.memory.exact is None and weights.embedding.exact is None, "a token holds rationals")
         self.constants = weights.memory.dense().astype(np.float64)
         self.wires: list[NetworkWire] = []
-        self.tables: dict[object, HeadTable] = {}
+        self.tables: dict[object, dict[int, HeadTable]] = {}
         self.units: dict[tuple[int, int], list[tuple[Form, int]]] = {}
         self.held: list[Form] = []
         self.stored = 0
@@ -179,18 +179,19 @@ class _Reader:
         _require(bool((head.value.values == 1).all()) and head.value.exact is None, "a value is scaled")
         targets = head.value.rows.tolist()
         _require(len(set(targets)) == len(targets), "a head writes one slot twice")
+        spend(8 * len(targets))
+        tables = self.tables.setdefault((tuple(columns), gates.tobytes()), {})
         found = []
         for slot, source in zip(targets, head.value.cols.tolist(), strict=True):
-            key = (tuple(columns), source, own.tobytes(), gates.tobytes())
-            if key not in self.tables:
+            if source not in tables:
                 self.stored += len(own) * (len(columns) + 2)
                 _require(self.stored <= MAX_CONSTANTS, "it is too large")
                 scores = self.constants[:, columns]
                 slopes, offsets, values = scores[:, 0::2], scores[:, 1::2], self.constants[:, source]
-                self.tables[key] = HeadTable(
+                tables[source] = HeadTable(
                     slopes[own], offsets[own], values[own], slopes[~own], offsets[~own], values[~own], gates[~own]
                 )
-            found.append((slot, self.tables[key]))
+            found.append((slot, tables[source]))
         return found
 
     def _bent(self, b: int, block: Block, position: int, stream: list[Form]) -> list[Form]:

@@ -47,7 +47,7 @@ def parse(text: str, variables: Collection[str] | None = None, jumps: bool = Fal
     """
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
-    spend(4 * len(text))
+    spend(10 + 4 * len(text))
     parser = _Parser(text, variables, jumps)
     expr = parser.parse()
     if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:

@@ -26,8 +26,9 @@ from transformula.kernel.functions import find
 from transformula.kernel.work import spend
 
 #: Longer polynomials are neither factored nor looked at term by term; the sum of the degrees is bounded, too, and
-#: terms * degrees * variables * words of coefficients (of 256 bits: FLINT takes seconds where they are long).
-MAX_FACTORED, MAX_DEGREES, MAX_DIFFICULTY = 400, 200, 8_000
+#: terms * degrees * variables * words of coefficients (of 256 bits: FLINT takes seconds where they are long). FLINT
+#: also takes seconds for few terms of high degrees in two variables: the product of the two highest degrees is bounded.
+MAX_FACTORED, MAX_DEGREES, MAX_DIFFICULTY, MAX_AREA = 400, 200, 8_000, 400
 #: An argument with more H than this is not split into cases.
 MAX_SPLIT = 4
 #: Atoms that are no functions of the registry and are defined everywhere.
@@ -49,15 +50,14 @@ class SignedRing(Ring):
         self.convert(p)
         found = [(self.gens[k], int(degrees[k])) for k in self.used(monomial)]
         c, used = primitive(rest), self.used(rest)
-        degrees = rest.degrees()
-        high = sum(int(degrees[k]) for k in used)
-        words = 1 + bits(rest) // 256
+        top = sorted(map(int, rest.degrees()), reverse=True)
+        high, area, words = sum(top), sum(top[:1]) * sum(top[1:2]), 1 + bits(rest) // 256
         difficulty = len(rest) * len(used) * high * words
-        difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or difficulty > MAX_DIFFICULTY
+        difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or area > MAX_AREA or difficulty > MAX_DIFFICULTY
         if rest.is_constant() or difficult:
             return c, found if rest.is_constant() else [*found, (rest / c, 1)]
         self.spend(rest, rest)
-        self.charge(high**4 // 200 + 60 * high**2 * (words * isqrt(words) - 1))
+        self.charge(high**4 // 200 + 10 * area**2 + 60 * high**2 * (words * isqrt(words) - 1))
         small = fmpq_mpoly_ctx.get([f"b{k}" for k in range(len(used))], Ordering.lex)  # faster with few
         c, parts = small.from_dict({tuple(m[k] for k in used): v for m, v in rest.to_dict().items()}).factor()
         for part, e in parts:

@@ -138,7 +138,8 @@ class Weights:
     @property
     def data_tokens(self) -> IntArray:
         """Indices of the tokens that depend on the input."""
-        return np.unique(self.embedding.rows // self.width).astype(np.int32)
+        tokens = np.sort(self.embedding.rows // self.width)
+        return tokens[np.diff(tokens, prepend=-1) > 0].astype(np.int32)
 
     @property
     def first_places(self) -> list[int]:

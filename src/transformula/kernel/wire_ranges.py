@@ -112,7 +112,7 @@ class WireRanges:
         for name, text, cut in self.evidence.ranges(k, of, ends, self.meanings.region, self.meanings.known):
             spend(300 + 0.1 * len(self.names))
             try:
-                expr = parse(text, tuple(self.names))
+                expr = parse(text, self.names)
             except FormulaError as error:
                 raise RefutedError(f"a range in evidence.json cannot be read: {error}") from None
             low, high = self._range(expr, cut)
