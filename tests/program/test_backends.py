@@ -133,6 +133,18 @@ def test_anchors_take_no_exponential():
     assert table.tokens == model.program.tokens == len(table.slopes) + 1 and not table.shifted
 
 
+def test_a_table_of_one_token_is_a_constant():
+    model = tf.compile("sin(x)/100 + y/3", on="x=0..1, y=0..1", eps=0.1, construction="lookup", dtype="float32")
+    assert model.tokens == 2 and not any(isinstance(s, Tables) for s in model.program.steps)
+    x = _points(model)
+    wanted = reference.run(model.weights, x)
+    for runtime, run in _runs(model).items():
+        assert np.abs(run(x) - wanted).max() <= 2 * model.certificate.rounding, runtime
+    point = torch.zeros(3, 1, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(tf.compile("sin(x)/100", on="x=0..1", eps=0.1).to_torch()(point).sum(), point)
+    assert not slope.any()
+
+
 def test_a_table_is_the_same_beyond_its_reach():
     rng = np.random.default_rng(2)
     found = 0
