@@ -54,7 +54,8 @@ docs: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/runtimes.py
+	$(BIN)/python benchmarks/runtimes.py --models build/runtimes
+	$(BIN)/python benchmarks/parity.py --models build/runtimes
 
 cases: setup
 	$(BIN)/python benchmarks/cases.py

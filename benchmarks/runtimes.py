@@ -82,16 +82,23 @@ def models(folder: Path, names: list[str], dtype: str = "float64") -> dict[str, 
     return found
 
 
-def milliseconds(tasks: dict[str, Callable[[], object]], least: float = 1.0, fewest: int = 3) -> dict[str, float]:
-    """The best of several rounds in which the tasks take turns of five runs, in a core's time."""
+def in_turns(
+    tasks: dict[str, Callable[[], object]], least: float = 1.0, fewest: int = 3, runs: int = 5
+) -> dict[str, float]:
+    """Milliseconds of a core's time, the best of several rounds in which the tasks take turns of some runs."""
     best, start, rounds = dict.fromkeys(tasks, float("inf")), time.process_time(), 0
     while rounds < fewest or time.process_time() - start < least:
-        for name, task in [turn for turn in tasks.items() for _ in range(5)]:
+        for name, task in [turn for turn in tasks.items() for _ in range(runs)]:
             before = time.process_time()
             task()
             best[name] = min(best[name], time.process_time() - before)
         rounds += 1
     return {name: 1000 * seconds for name, seconds in best.items()}
+
+
+def milliseconds(task: Callable[[], object], least: float = 0.15, fewest: int = 5) -> float:
+    """The same of one task alone."""
+    return in_turns({"": task}, least, fewest, runs=1)[""]
 
 
 def measure(model: tf.Model, points: int) -> dict[str, Any]:
@@ -121,10 +128,10 @@ def measure(model: tf.Model, points: int) -> dict[str, Any]:
     scores, values = rng.uniform(-5, 0, size=(points, size)), rng.normal(size=(size, size))
     floors = {"low": lambda: np.exp(scores) @ values[0], "high": lambda: np.exp(scores) @ values}
     formula = {"formula": lambda: [evaluate(e, names, columns) for e in expressions]}
-    times = milliseconds(floors | formula | runs)
+    times = in_turns(floors | formula | runs)
     one, mlp = x[:1], session(_mlp(len(low), model.weights.outputs, model.layers, model.parameter_count))
     alone = {"latency": lambda: onnx.run(None, {"x": one}), "mlp": lambda: mlp.run(None, {"x": one})}
-    latencies = milliseconds(alone, least=0.1, fewest=60)
+    latencies = in_turns(alone, least=0.1, fewest=60)
     return {
         "construction": model.construction,
         "layers": model.layers,

@@ -94,6 +94,15 @@ def test_kinks_are_bent_before_they_are_looked_up(formula, box, tokens, dtype, r
     assert model.certificate.bound <= model.certificate.eps and model.memory_tokens <= tokens
 
 
+def test_a_cube_root_through_zero_is_one_table_read_twice():
+    """Scores that rise steeply on both sides of 0 are rounded too much at the ends of the box."""
+    model = tf.compile("2 + cbrt(x)", on="x=-1..1", eps=1e-4)
+    assert (model.construction, model.layers) == ("circuit", 2) and model.memory_tokens <= 26
+    assert tf.verify(model).verified
+    x = np.concatenate([sign * 10.0 ** -np.linspace(0, 40, 4001) for sign in (1, -1)])
+    assert np.abs(np.ravel(model(x[:, None])) - 2 - np.cbrt(x)).max() <= model.certificate.bound
+
+
 def test_values_far_from_zero_are_held_around_zero(monkeypatch):
     """log on 90,000..110,000 is 11.5 +- 0.1: what is rounded is the 0.1."""
     task = {"formula": "log(a)*b", "on": "a=90000..110000, b=1..2", "rel": 1e-3}

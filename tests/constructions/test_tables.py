@@ -113,3 +113,10 @@ def test_a_stored_square_leaves_the_proof_its_headroom():
     assert table.size == 3 and table.total_error <= 0.9e-6
     assert ready_square(1e-12, "float64").size > 3
     assert ready_square(1e-9, "float32") is squares()["float32"][-1]  # the closest there is
+
+
+def test_what_oscillates_too_often_is_given_up_at_once():
+    """A constant is left, so that a refusal has a bound."""
+    with pytest.raises(CannotFit) as failure:
+        fit_table(lambda x: np.cos(5000 * np.pi * x), -1.0, 1.0, 1e-6)
+    assert failure.value.best.size == 1 and failure.value.best_error < 1.5

@@ -12,6 +12,7 @@ from support.one_layer_models import points_of, truth
 from support.prover import attack_model, random_formula
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
+from transformula.kernel.softmax_rule import Walk
 
 LOCAL = [name for name in FORMULAS if name.startswith("local")]
 
@@ -56,6 +57,17 @@ def test_random_formulas_under_attack(construction):
         assert all(block.feed_forward is None for block in model.weights.blocks)
         proven += 1
     assert proven >= 2
+
+
+def test_columns_are_no_inputs(monkeypatch):
+    """What a head looks up is off by its sums: neither by a part of itself, nor on one side of 0."""
+    model, walks = layered("local polynomials"), []
+    run = Walk.run
+    monkeypatch.setattr(Walk, "run", lambda self: walks.append(dict(self.values)) or run(self))
+    assert verify_files(*open_model(model).forged()).verified
+    inputs = model.box.dimension
+    assert all(walks[0][k].relative is not None for k in range(inputs)) and len(walks[0]) > inputs
+    assert all(v.relative is None and not v.nonnegative for k, v in walks[0].items() if k >= inputs)
 
 
 #: what is changed in model.json's "local", and why it is refused

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from transformula.errors import NotProvenError
+from transformula.kernel.evidence import Evidence
 from transformula.learning import LinearAttentionRegressor
 from transformula.learning.linear_attention import Heads
 
@@ -82,6 +84,21 @@ def test_what_is_fitted_compiles_and_verifies(tmp_path):
     by_fang = tf.compile(fitted.to_formula(box=model.box), on=model.box)
     assert by_fang.construction == "polynomial" and by_fang.tokens > 10 * model.tokens
     assert np.abs(by_fang(rows) - model(rows)).max() <= by_fang.certificate.bound + model.certificate.bound
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_targets_of_any_size_are_fitted_and_proven(size):
+    Z = np.random.default_rng(6).uniform(-1, 1, size=(100, 3, 2))
+    y = size * Z[:, 0, 0] ** 2 * Z[:, -1, 0]
+    model = LinearAttentionRegressor(3).fit(Z, y).to_transformer()
+    assert model.certificate.bound < 1e-8 * size and tf.verify(model).verified
+
+
+def test_heads_that_are_too_many_to_be_expanded_say_so(monkeypatch):
+    monkeypatch.setattr(Evidence, "most_work", 2_000.0)
+    Z = np.random.default_rng(6).uniform(-1, 1, size=(100, 3, 2))
+    with pytest.raises(NotProvenError, match=r"the heads cannot be proven: .*too much work; take fewer tokens"):
+        LinearAttentionRegressor(3).fit(Z, Z[:, 0, 0] ** 2).to_transformer()
 
 
 def test_mistakes_are_one_sentence():

@@ -169,6 +169,7 @@ def test_a_table_is_the_same_beyond_its_reach():
 def test_a_table_without_anchor_or_with_large_scores_is_shifted():
     slopes, offsets, values = np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.array([1.0, 2.0])
     assert bounds.anchor(slopes, offsets) == 1 and bounds.anchor(slopes + 1, offsets) is None
+    assert bounds.anchor(slopes[1:], offsets[1:]) is None  # nothing would be left
     line = slopes[:, 0], offsets[:, 0], values
     assert bounds.reach(*line, (0.0, 10.0), (0.0, 20.0), "float64") == (-np.inf, np.inf)
     assert bounds.reach(*line, (0.0, 1000.0), (0.0, 2000.0), "float64") is None
@@ -290,3 +291,23 @@ def test_one_layer_models_without_tables_are_programs_too():
     assert model.program.tokens == 0
     x = rows_of(model, 100)
     assert np.abs(run_numpy(model.program, x) - reference.run(model.weights, x)).max() <= model.certificate.rounding
+
+
+def test_fused_kernels_are_given_anchors_as_tokens(circuits):
+    """What a kernel for CUDA reads, table by table, in plain torch: columns, slopes and values of all tokens."""
+    model = circuits("kinks")
+    module, x = model.to_torch().requires_grad_(False), torch.from_numpy(rows_of(model, 60))
+    made, compared = [torch.cat([x.new_ones(1, len(x)), x.T])], 0
+    for step in module.steps:
+        made.append(step(made))
+        if not isinstance(step, torch_backend.TablesModule):
+            continue
+        rows, (slopes, values) = step.gather(made), step.whole()
+        packed = slopes.gather(1, step.chosen) * step.kept
+        assert len(slopes) > len(step.slopes) and not step.shifted
+        for new, (first, last, softmax) in enumerate(step.tables.tolist()):
+            scores = packed[first:last] @ rows[step.columns[softmax].long()] + slopes[first:last, :1]
+            wanted = values[new, first:last] @ torch.softmax(scores, dim=0)
+            assert (made[-1][new] - wanted).abs().max() <= 1e-11 * values[new].abs().max()
+            compared += 1
+    assert compared

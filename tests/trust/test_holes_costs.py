@@ -7,12 +7,9 @@ import pytest
 
 from transformula.errors import RefutedError
 from transformula.kernel.blocks import Runner
-from transformula.kernel.boxes import Box
-from transformula.kernel.evidence import Evidence
 from transformula.kernel.linear_attention import _polynomials
 from transformula.kernel.weights import Attention, Block, Head, Matrix, Weights
 from transformula.kernel.work import limited
-from transformula.kernel.yun import _axes
 
 
 def _matrix(shape, rows=(), cols=()):
@@ -74,9 +71,3 @@ def test_outputs_that_read_nothing_take_memory_too():
 def test_linear_attention_counts_what_comes_to_nothing(most, head):
     with limited(most), pytest.raises(RefutedError, match="too much work"):
         list(_polynomials(_weights(100, 1, [head()], kind="linear")))
-
-
-def test_cells_in_very_many_variables_are_refused_in_words():
-    names = [f"x{k}" for k in range(100)]
-    with pytest.raises(RefutedError, match="cells in more than 32 variables"):
-        _axes(Box.of(", ".join(f"{name}=0..1" for name in names)), Evidence({"grid": {}}))

@@ -67,7 +67,8 @@ def _approximations(formula: Formula, options: Options) -> list[Round]:
     forms = _widest_part(formula)
     if forms <= MAX_FORMS and _hardly_varies(formula, options.eps or DEFAULT_EPS):
         return [(LOOKUP,)]  # a token will do
-    if forms > MAX_GRID_FORMS or _bends(formula):  # a grid would be far larger; what bends is easy for ReLUs only
+    # a grid would be far larger; what bends, or is steep inside, is easy for ReLUs only
+    if forms > MAX_GRID_FORMS or _bends(formula) or _steep_inside(formula):
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
         return [(CIRCUIT, LOOKUP), (PARTITION,)]  # what a circuit takes limits the grids that are worth a try
@@ -178,6 +179,16 @@ def _bends(formula: Formula) -> bool:
     splits = (decompose(expr, formula.box.variables) for expr in formula.outputs)
     nodes = (node for split in splits for part in split.parts for node in walk(part.expr))
     return any(node.op in ("abs", "min", "max") for node in nodes)
+
+
+def _steep_inside(formula: Formula) -> bool:
+    """Whether an argument of a cube root may change its sign: no single table is accurate on both sides of 0."""
+    ends = Region.of_box(formula.box).ends
+    inside = [node.args[0] for expr in formula.outputs for node in walk(expr) if node.op == "cbrt"]
+    try:
+        return any(low < 0 < high for low, high in (range_of(expr, ends) for expr in inside))
+    except UndefinedError:
+        return False
 
 
 def _exact_will_do(formula: Formula, options: Options) -> bool:

@@ -44,7 +44,7 @@ from transformula.kernel.pairs import Floats
 from transformula.limits import remembered
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
-from transformula.rewriting.domains import domain_ends
+from transformula.rewriting.domains import domain_ends, parted, steep_places
 from transformula.rewriting.lowering import build_circuit
 from transformula.rewriting.storing import numbering, store_circuit
 from transformula.rewriting.wires import SQUARE, Linear, Wire
@@ -127,11 +127,12 @@ def _promising_first(ground: Prepared, eps: float, dtype: str) -> Iterator[_Anal
     """The formula's circuits, those last in which tables as accurate as can be would not do."""
     formula = ground.extended
     ranges = BoxRanges(formula.box, ground.known)
+    written = [parted(expr, ranges.of) for expr in ground.written]
     seen: list[tuple[list[int], list[bool]]] = []
     strained: list[tuple[float, _Analysis]] = []
     for mode in _MODES[dtype]:
         guide = PlanningGuide(ranges, mode)
-        circuit = build_circuit(ground.written, formula.box.variables, guide)
+        circuit = build_circuit(written, formula.box.variables, guide)
         if (guide.norms, guide.logs) in seen:
             continue
         seen.append((guide.norms, guide.logs))
@@ -428,7 +429,7 @@ def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
     (low, high), (first, last) = ends, domain_ends(function)
     least = 1e-7 * (high - low)
     room = max(2 * shift, least)
-    low = low if first is not None and low - room < first else low - room
+    low = low if low in steep_places(function) or (first is not None and low - room < first) else low - room
     high = high if last is not None and high + room > last else high + room
     if not np.isfinite(evaluate_accurately(function, ["u"], [np.array([low, high])])).all():
         kind = UnboundedError if room == least else NotProvenError  # with less to spare it is no better
@@ -454,10 +455,10 @@ def _fit(
     except CannotFit as failure:
         if failure.best is not None:
             return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), False
-        raise NotProvenError(
-            f"no table for {function} on u = {low:.4g}..{high:.4g} within {goal:.2g} was found in {dtype}: "
-            f"the best has a measured error of {failure.best_error:.2g}; ask for a larger eps",
-            measured=failure.best_error,
+        raise UnboundedError(  # not one of so few tokens, whatever they are to reach
+            f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
+            "take a smaller box",
+            place=str(function),
         ) from None
     return NodeTable(table.slopes, table.offsets, table.values), True
 

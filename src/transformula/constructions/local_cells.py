@@ -31,6 +31,9 @@ from transformula.kernel.work import spend
 from transformula.limits import checkpoint
 
 MAX_TOKENS = 20_000
+#: Of all cells together.
+_MOST_POINTS = 5_000_000
+_TINY, _NOTHING = 1e-300, 1e-14
 #: Numbers of a head and its slots.
 _HEAD = 16
 #: By how much cells are made more along an axis, and Chebyshev points beyond a polynomial's.
@@ -63,13 +66,14 @@ class Plan:
                 raise NotProvenError(f"{formula} is undefined or unbounded on the box: narrow the box")
             if plan.numbers > most:
                 return None
-            if plan.tokens * _MORE > MAX_TOKENS:
-                raise NotProvenError(
-                    f"polynomials of degree {degree} would need more than {MAX_TOKENS} cells: ask for a larger eps",
-                    measured=error,
-                )
+            if plan.tokens * _MORE > plan.most_tokens:
+                said = f"polynomials of degree {degree} would need more than {plan.most_tokens} cells"
+                raise NotProvenError(f"{said}: ask for a larger eps", measured=error)
             finer = [plan.cut(k) for k in range(len(names))]
-            plan = min(finer, key=lambda p: (p.measured / error) ** (1 / math.log(p.tokens / plan.tokens)))
+            gains = [
+                math.log(max(error, _TINY) / max(p.measured, _TINY)) / math.log(p.tokens / plan.tokens) for p in finer
+            ]
+            plan = finer[int(np.argmax(gains))]
             error = plan.measured
         return plan
 
@@ -84,6 +88,12 @@ class Plan:
         return math.prod(self.counts)
 
     @property
+    def most_tokens(self) -> int:
+        """More cells would be too many, or have too many points for the memory."""
+        points: int = (self.degree + 1 + _EXTRA) ** len(self.names)
+        return min(MAX_TOKENS, _MOST_POINTS // points)
+
+    @property
     def numbers(self) -> int:
         """About how many numbers the model holds: tokens, and two heads for each product."""
         columns = len(self.target.outputs) * len(self.powers)
@@ -93,9 +103,13 @@ class Plan:
     def noise(self) -> float:
         """About how much rounding there will be: coefficients are rounded, and terms may cancel."""
         sizes = np.abs(self.columns).max(axis=0).reshape(len(self.target.outputs), -1)
+        return float((sizes @ self.sizes).max() * np.finfo(self.dtype).eps * (self.tokens + 10))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """The largest value of each power on the box."""
         reach = [max(abs(end - middle) for end in ends) for ends, middle in zip(self.sides, self.middles, strict=True)]
-        terms = [sum(xi * r for xi, r in zip(direction, reach, strict=True)) ** s for direction, s in self.powers]
-        return float((sizes @ np.array(terms)).max() * np.finfo(self.dtype).eps * (self.tokens + 10))
+        return np.array([sum(xi * r for xi, r in zip(along, reach, strict=True)) ** s for along, s in self.powers])
 
     @cached_property
     def sides(self) -> list[tuple[float, float]]:
@@ -228,6 +242,9 @@ class Plan:
                     ways = math.factorial(s) / math.prod(map(math.factorial, g))
                     powers[j, i] = ways * math.prod(xi**a for xi, a in zip(direction, g, strict=True))
         parts = [np.linalg.solve(powers, np.einsum("jic,ic->jc", changed, local)).T for local in self.fitted[0]]
+        for part in parts:  # what is next to nothing beside the others is left out, and with it two heads
+            most = np.abs(part).max(axis=0) * self.sizes
+            part[:, most <= _NOTHING * most.max()] = 0.0
         return np.concatenate(parts, axis=1).astype(self.dtype).astype(float)
 
 

@@ -100,7 +100,7 @@ class Runner:
             for part in (*block.attention.heads, *((block.feed_forward,) if block.feed_forward else ())):
                 made = sum(tokens * (3 * m.nonzeros + 8 * m.shape[0]) for m in vars(part).values() if m is not None)
                 if isinstance(part, Head):
-                    made += tokens**2 * (part.query.shape[0] + 4 * part.value.shape[0] + 16)
+                    made += tokens**2 * (part.query.shape[0] + 12 * part.value.shape[0] + 32)
                 parts.append(made)
         return parts
 

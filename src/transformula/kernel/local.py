@@ -88,7 +88,8 @@ def prove_local(weights: Weights, formula: Formula, circuit: Any, evidence: Evid
         cells = _Cells(columns, formula.box, stated["bits"], walk.form)
         for i, wrong in enumerate(cells.wrong):
             k = formula.box.dimension + i
-            walk.values[k] = replace(walk.values[k], rounding=wrong, rounded=Fuzz(0.0, round_up(wrong)))
+            off = Fuzz(0.0, round_up(wrong))  # of the column as a whole: neither its sign nor a part of itself is known
+            walk.values[k] = replace(walk.values[k], rounding=wrong, rounded=off, nonnegative=False, relative=None)
         walk.run()
         found = []
         for o, (expr, local) in enumerate(zip(formula.outputs, terms, strict=True)):

@@ -65,8 +65,11 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
         self.range_ = inputs
-        mean = np.average(Y, axis=0, weights=weight)
-        self.target_spread_ = spread_of(np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight)), mean)
+        mean, size = np.average(Y, axis=0, weights=weight), np.abs(Y).max(axis=0, initial=0.0)
+        unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
+        self.target_spread_ = spread_of(
+            unit * np.sqrt(np.average(((Y - mean) / unit) ** 2, axis=0, weights=weight)), mean
+        )
 
     def _names(self) -> list[str]:
         return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))

@@ -139,8 +139,8 @@ def solve(phi: Floats, Y: Floats, weight: Floats, d: int, ridge: float | None, c
         # the last moment is the number of tokens, the last coordinate is 1: their feature is the constant
         tensor[:, -1, -1, -1] += (offset - mean @ coefficients) / phi[0, -1]
     told = int(np.count_nonzero(keep)) + constant
-    miss = np.linalg.norm(targets - left[:, keep] @ (s[keep, None] * shrunk))
-    return Solved(tensor, ridge, told, bool(told == phi.shape[1] and miss <= SAME * np.linalg.norm(targets)))
+    miss = _norm(targets - left[:, keep] @ (s[keep, None] * shrunk))
+    return Solved(tensor, ridge, told, told == phi.shape[1] and miss <= SAME * _norm(targets))
 
 
 def factor(found: Solved, constant: bool, heads: int | None, seed: int = 0) -> Heads:
@@ -157,8 +157,14 @@ def factor(found: Solved, constant: bool, heads: int | None, seed: int = 0) -> H
 
 def missed(tensor: Floats, heads: Heads) -> float:
     """What heads miss of a map, as a share of its Frobenius norm."""
-    norm = float(np.linalg.norm(tensor))
-    return float(np.linalg.norm(tensor - heads.map())) / norm if norm else 0.0
+    size = _norm(tensor)
+    return _norm(tensor - heads.map()) / size if size else 0.0
+
+
+def _norm(tensor: Floats) -> float:
+    """Frobenius norm, of numbers whose squares would underflow or overflow too."""
+    largest = float(np.abs(tensor).max(initial=0.0))
+    return largest * float(np.linalg.norm(tensor / largest)) if largest else 0.0
 
 
 def _decomposed(tensor: Floats, constant: bool) -> Heads:
@@ -171,7 +177,7 @@ def _decomposed(tensor: Floats, constant: bool) -> Heads:
 
 def _searched(tensor: Floats, start: Heads, count: int, seed: int) -> Heads:
     """The best of a few local searches for V and Q with this symmetric part."""
-    scale = float(np.linalg.norm(tensor)) or 1.0
+    scale = _norm(tensor) or 1.0
     rng = np.random.default_rng(seed)
     best, least = start, np.inf
     for attempt in range(_STARTS):

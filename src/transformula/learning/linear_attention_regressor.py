@@ -12,6 +12,7 @@ from transformula.constructions.attempts import Built
 from transformula.constructions.linear_attention import attention_weights
 from transformula.constructions.options import Options, check_dtype
 from transformula.constructions.registry import LINEAR_ATTENTION
+from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.boxes import Formula
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.linear_attention import AttentionFit, Heads, factor, features, missed, solve
@@ -151,7 +152,12 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         texts, _ = self._written(tolerance, full)
         check_dtype(dtype)
         weights = attention_weights(self.values_, self.queries_, full.variables, self.positions, self.each, dtype)
-        return package(LINEAR_ATTENTION, Built(weights), Formula.of(texts, full), Options(dtype=dtype))
+        try:
+            return package(LINEAR_ATTENTION, Built(weights), Formula.of(texts, full), Options(dtype=dtype))
+        except RefutedError as error:
+            raise NotProvenError(
+                f"the heads cannot be proven: {error}; take fewer tokens, or fewer numbers in each"
+            ) from None
 
     def _check_options(self) -> None:
         if not self.positions >= 1:

@@ -89,9 +89,9 @@ def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, whe
 
 
 def anchor(slopes: FloatArray, offsets: FloatArray) -> int | None:
-    """The first token whose score is zero everywhere; slopes and offsets are tokens × axes."""
+    """The first token whose score is zero everywhere, if there are others; slopes and offsets are tokens × axes."""
     found = np.flatnonzero(~(slopes.any(axis=1) | offsets.any(axis=1)))
-    return int(found[0]) if len(found) else None
+    return int(found[0]) if len(found) and len(slopes) > 1 else None
 
 
 def reach(

@@ -51,9 +51,12 @@ def _cores() -> int:
 
 def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piece: slice) -> None:
     columns, out = columns[:, piece], out[:, piece]
-    few = columns.shape[1] <= FEWEST
-    kept = _KEPT.setdefault(program, []) if few else []
-    runner = kept.pop() if kept else _Runner(program, FEWEST if few else min(step, columns.shape[1]))
+    width = FEWEST if columns.shape[1] <= FEWEST else min(step, columns.shape[1])
+    kept = _KEPT.setdefault(program, {}).setdefault(width, []) if width in (FEWEST, step) else []
+    try:
+        runner = kept.pop()
+    except IndexError:  # none is free: other threads may have them
+        runner = _Runner(program, width)
     for start in range(0, columns.shape[1], step):
         runner.run(columns[:, start : start + step], out[:, start : start + step])
     kept.append(runner)
@@ -87,8 +90,8 @@ class _Runner:
         out[:] = rows[self.outputs]
 
 
-#: Runners for a few samples, which take longer to make than to run. They go with their programs.
-_KEPT: weakref.WeakKeyDictionary[Program, list[_Runner]] = weakref.WeakKeyDictionary()
+#: Runners for a few samples and for whole chunks, by their width: they take long to make, and go with their programs.
+_KEPT: weakref.WeakKeyDictionary[Program, dict[int, list[_Runner]]] = weakref.WeakKeyDictionary()
 
 #: Appends a step's rows, the first of them at a place, and is told whether the inputs are in the box.
 Work = Callable[[FloatArray, int, bool], None]

@@ -19,6 +19,8 @@ from transformula.program.onnx_rows import RowsWriter
 from transformula.program.steps import Affine, Grid, Powers, Program, Step, Tables
 from transformula.transformers.onnx_graph import BATCH, INPUT, OUTPUT, file_bytes
 
+#: Softmax is one node, but slow where exponentials vanish, which those of many tokens do.
+FEW_TOKENS = 16
 _INT64 = 7  # of onnx.TensorProto, without importing it
 
 
@@ -123,7 +125,12 @@ class _Writer(RowsWriter):
             return self.quotient(name, powers, (above[:, :-1], above[:, -1:]), (below[:, :-1], below[:, -1:]))
         rows, parts = self.arguments(name, step), []
         for g, (start, stop, values) in enumerate(zip(step.starts[:-1], step.starts[1:], step.values, strict=True)):
-            powers = self.shifted(f"{name}.{g}", self.scores(f"{name}.{g}", step.slopes[start:stop], rows))
+            scores = self.scores(f"{name}.{g}", step.slopes[start:stop], rows)
+            if stop - start <= FEW_TOKENS:
+                weights = self.node(f"{name}.{g}.weights", "Softmax", scores, axis=0)
+                parts.append(self.added(f"{name}.{g}.table", values, weights, ""))
+                continue
+            powers = self.shifted(f"{name}.{g}", scores)
             parts.append(self.quotient(f"{name}.{g}", powers, (values, ""), (np.ones_like(values), "")))
         return parts[0] if len(parts) == 1 else self.node(name, "Concat", *parts, axis=0)
 

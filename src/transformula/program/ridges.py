@@ -33,11 +33,11 @@ def ridge_program(ridge: Ridge) -> Program:
     first = 1 + inputs
     sums = np.arange(first, first + ridge.outputs, dtype=np.int64)
     bias = np.array([_as_float(b, dtype) for b in ridge.bias], dtype=dtype)
-    steps = (
-        Powers(np.arange(1, first, dtype=np.int64), directions, coefficients, active),
-        Affine(np.array([ONE, *sums]), np.concatenate([bias[:, None], np.eye(len(sums), dtype=dtype)], axis=1)),
-    )
-    return Program(inputs, 1, steps, sums + ridge.outputs, dtype)
+    raised = Powers(np.arange(1, first, dtype=np.int64), directions, coefficients, active)
+    if not bias.any():
+        return Program(inputs, 1, (raised,), sums, dtype)
+    added = Affine(np.array([ONE, *sums]), np.concatenate([bias[:, None], np.eye(len(sums), dtype=dtype)], axis=1))
+    return Program(inputs, 1, (raised, added), sums + ridge.outputs, dtype)
 
 
 def _as_float(value: fmpq, dtype: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 from flint import fmpq
@@ -94,6 +95,39 @@ def factored(function: Expr) -> Expr:
             above, below = ex.add(u, ex.number(-low)), ex.add(ex.neg(u), ex.number(high))
             written[node.args[0]] = ex.mul(ex.number(a), above, below)
     return substitute(function, written)
+
+
+def steep_places(function: Expr) -> set[Fraction]:
+    """Where cube roots of affine u in a function of u are zero: a table does not go on beyond them.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> steep_places(parse("1 + cbrt(2*u - 1)"))
+    {Fraction(1, 2)}
+    """
+    found = [_inverse(node.args[0], Fraction(0), None) for node in walk(function) if node.op == "cbrt"]
+    return {place for ends in found for place in ends if place is not None}
+
+
+def parted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
+    """Roots that are steep inside their range, ∛v = ∛max(v, 0) − ∛max(−v, 0): each side is read at its distance from 0.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> str(parted(parse("1 + cbrt(u)"), lambda v: (-1.0, 1.0)))
+    'cbrt(max(u, 0)) - cbrt(max(-u, 0)) + 1'
+    """
+    written: dict[Expr, Expr] = {}
+    for node in walk(expr):
+        if node.op == "cbrt" and node.args[0].names:
+            (inside,) = node.args
+            low, high = range_of(inside)
+            if low < 0 < high:
+                above, below = (ex.call("max", side, ex.number(0)) for side in (inside, ex.neg(inside)))
+                written[node] = ex.add(ex.call("cbrt", above), ex.neg(ex.call("cbrt", below)))
+    return substitute(expr, written)
 
 
 def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:

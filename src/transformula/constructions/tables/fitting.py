@@ -167,6 +167,8 @@ def _complaint(task: Task) -> str:
 def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | None:
     """Increase the size until a table is accepted; also return the last size that failed."""
     failed, size = 0, task.least_size()
+    if task.leaves.crowded:
+        size = limit = 1  # its error is known soon, and hardly larger than that of any other
     light = effort in LAST_RESORTS
     if light and task.closest is not None:
         size = max(size, len(task.closest.slopes))

@@ -36,11 +36,13 @@ class Leaves:
 
     edges: Array
     resolved: bool
+    crowded: bool = False  # more leaves than a table has tokens for: f oscillates too often
 
     @property
     def graded(self) -> bool:
-        """Whether leaves shrink and shrink: f is singular there, or almost."""
-        return bool(np.diff(self.edges).min() <= TINY * (self.edges[-1] - self.edges[0]))
+        """Whether leaves shrink and shrink: f is singular there, or almost. One alone is a rounded edge."""
+        widths = np.sort(np.diff(self.edges))
+        return bool(widths[min(1, len(widths) - 1)] <= TINY * (self.edges[-1] - self.edges[0]))
 
     @property
     def finest(self) -> float:
@@ -76,10 +78,12 @@ def resolve(f: Function, lower: float, upper: float, tolerance: float, singular:
         values = f(middle + half * _NODES)
         misfit = np.abs(_TO_PROBES @ values - f(middle + half * _PROBES)).max()
         narrow = half <= max(smallest if left > 0 or right < 0 else 0.0, 1e-30)
-        full = len(done) + len(stack) > MAX_LEAVES
-        if misfit <= tolerance or narrow or full:
+        if misfit <= tolerance or narrow:
             resolved &= bool(misfit <= tolerance)
             done.append(right)
+        elif len(done) + len(stack) > MAX_LEAVES:
+            rest = [right, *(edge for _, edge in reversed(stack))]
+            return Leaves(np.array([*done, *rest]), resolved=False, crowded=True)
         else:
             stack += [(middle, right), (left, middle)]
     return Leaves(np.array(done), resolved)

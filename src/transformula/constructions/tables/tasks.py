@@ -34,6 +34,7 @@ POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
 RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
 NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
 DENSE_POINTS = 2000
+SMALL = 8  # tokens: smaller tables move more freely, next to a singularity too
 MAX_SPOILED = 6  # sizes in a row that only rounding spoils
 DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
 
@@ -104,7 +105,7 @@ class Task:
         x, target = self.samples[size]
         points = (x - self.leaves.finest) / self.half if normalised else x
         price = self.unit * (size + 10) * np.sqrt(len(x))
-        return Problem(points, target, float(price), self.linear, self.leaves.graded)
+        return Problem(points, target, float(price), self.linear, self.leaves.graded and size > SMALL)
 
     def prices(self, problem: Problem) -> list[float]:
         """The price of rounding itself, and a higher one that makes a smoother landscape."""
