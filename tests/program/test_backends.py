@@ -113,10 +113,36 @@ def test_in_the_box_nothing_is_clamped(name, dtype, circuits):
     np.testing.assert_array_equal(run_numpy(model.program, x), run_numpy(replace(model.program, box=None), x))
 
 
+@pytest.mark.parametrize(
+    ("formula", "box"), [("sin(1000*abs(x))", "x=-1/250..1/250"), ("sin(100*abs(x))", "x=100..101")]
+)
+def test_clamped_arguments_leave_the_constant_alone(formula, box):
+    """Ends that do not hold 1 are not for the constant, which brings the offsets."""
+    model = tf.compile(formula, on=box, eps=1e-3, construction="circuit")
+    ends = np.concatenate([s.clamps[:, 1:] for s in model.program.steps if isinstance(s, Tables)], axis=1)
+    assert not ((ends[0] <= 1) & (ends[1] >= 1)).any()
+    x = _points(model)
+    wanted = reference.run(model.weights, x)
+    for runtime, run in _runs(model).items():
+        assert np.abs(run(x) - wanted).max() <= 2 * model.certificate.rounding, runtime
+
+
 def test_anchors_take_no_exponential():
     model = tf.compile("tanh(50*x)", on="x=-1..1", eps=1e-3, construction="lookup")
     (table,) = (s for s in model.program.steps if isinstance(s, Tables))
     assert table.tokens == model.program.tokens == len(table.slopes) + 1 and not table.shifted
+
+
+def test_a_table_of_one_token_is_a_constant():
+    model = tf.compile("sin(x)/100 + y/3", on="x=0..1, y=0..1", eps=0.1, construction="lookup", dtype="float32")
+    assert model.tokens == 2 and not any(isinstance(s, Tables) for s in model.program.steps)
+    x = _points(model)
+    wanted = reference.run(model.weights, x)
+    for runtime, run in _runs(model).items():
+        assert np.abs(run(x) - wanted).max() <= 2 * model.certificate.rounding, runtime
+    point = torch.zeros(3, 1, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(tf.compile("sin(x)/100", on="x=0..1", eps=0.1).to_torch()(point).sum(), point)
+    assert not slope.any()
 
 
 def test_a_table_is_the_same_beyond_its_reach():

@@ -124,8 +124,10 @@ class Nodes:
 
     def table(
         self, arguments: Sequence[Content], slopes: FloatArray, offsets: FloatArray, values: FloatArray, stage: Stage
-    ) -> int:
-        """A table read at its arguments."""
+    ) -> Content:
+        """A table read at its arguments; one of a single token is a constant."""
+        if len(values) == 1:
+            return float(values[0])
         b = stage[0]
         asked = tuple(a if isinstance(a, int) else self._form((), a, False, (b, "arguments")) for a in arguments)
         key = (asked, slopes.tobytes(), offsets.tobytes(), b)

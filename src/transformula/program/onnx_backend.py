@@ -77,14 +77,19 @@ class _Writer(RowsWriter):
         base = np.array(sorted({r for form in forms for r in form}))
         matrix = np.array([[form.get(int(r), 0.0) for r in base] for form in forms])
         rows = self.product(f"{name}.arguments", matrix, base)
-        return rows if step.clamps is None else self.clamped(name, rows, step.clamps)
+        if step.clamps is None:
+            return rows
+        clamps = step.clamps.copy()
+        if clamps[0, 1] <= 1 <= clamps[1, 1]:  # the constant may be clamped like the others, which leaves it as it is
+            clamps[:, 0] = clamps[:, 1]
+        return self.clamped(name, rows, clamps)
 
     def clamped(self, name: str, rows: str, clamps: FloatArray) -> str:
-        """Rows, the constant first, between their ends: by Clip if these are the same for all."""
-        if (clamps[:, 1:] == clamps[:, 1:2]).all():
+        """Rows between their ends: by Clip if these are the same for all of them."""
+        if (clamps == clamps[:, :1]).all():
             ends = [
                 self.constant(f"{name}.{end}", np.array(at)) if np.isfinite(at) else ""
-                for end, at in zip(("low", "high"), clamps[:, 1], strict=True)
+                for end, at in zip(("low", "high"), clamps[:, 0], strict=True)
             ]
             return self.node(f"{name}.clamped", "Clip", rows, *ends)
         for operator, at in zip(("Max", "Min"), clamps, strict=True):
@@ -100,7 +105,7 @@ class _Writer(RowsWriter):
             return self.scores(name, step.slopes, self.arguments(name, step))
         rows, turned = self.rows((1,))  # read as they are
         if step.clamps is not None:
-            rows = self.clamped(name, rows, step.clamps)
+            rows = self.clamped(name, rows, step.clamps[:, 1:])
         return self.added(f"{name}.scores", step.slopes[:, 1:], rows, step.slopes[:, :1], turned)
 
     def written(self, name: str, step: Step) -> str:
