@@ -208,10 +208,14 @@ def find_softmax(table: Table, ends: Sequence[Ends]) -> list[list[float]]:
     """Edges for `kernel.softmax.rounding_bound`: intervals on which the weights' Taylor models converge."""
     d = len(table.slopes)
     axes = zip(table.slopes, table.offsets, ends, strict=True)
-    return [_fine_edges(a, b, e, SOFTMAX_ORDERS[d], _CUTS[d]).tolist() for a, b, e in axes]
+    values = table.values if d == 1 else None
+    return [_fine_edges(a, b, e, SOFTMAX_ORDERS[d], _CUTS[d], values).tolist() for a, b, e in axes]
 
 
-def _fine_edges(slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int) -> Floats:
+def _fine_edges(
+    slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int, values: Floats | None = None
+) -> Floats:
+    """``values`` that are larger than what the table comes to make small weights matter as much more."""
     edges = first_edges(slopes, offsets, *ends)
     for _ in range(cuts):
         edges = np.unique(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))
@@ -223,6 +227,8 @@ def _fine_edges(slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: i
         weights /= weights.sum(axis=1, keepdims=True)
         rates = np.abs(slopes - weights @ slopes[:, None]) * radius[:, None]
         growth = np.exp(np.clip(scores + rates, -700.0, 100.0))
+        if values is not None:
+            growth *= np.maximum(np.abs(values) / max(float(np.abs(weights @ values).max()), 1e-300), 1.0)
         lost = (growth * rates**order).sum(axis=1) / math.factorial(order)
         bad = lost > _COARSE
         finer = np.unique(np.concatenate([edges, centre[bad]]))
