@@ -23,12 +23,12 @@ KINDS = {
     "one variable": "float64", "softmax itself": "float32", "two heads": "float64", "linear forms": "float64",
     "kinks": "float64", "no table": "float64", "two outputs": "float32", "two variables": "float64",
     "partition": "float64", "partition in two": "float32", "partition of a form": "float64", "memorize": "float64",
-    "sorting": "float64", "sequence": "float32", "wide sequence": "float64", "sequence by cells": "float64",
+    "sorting": "float64", "sequence": "float32", "sequence by cells": "float64",
 }  # fmt: skip
 CIRCUITS = {"kinks": "float64", "power": "float32", "two outputs": "float64", "root": "float64", "quotient": "float64",
             "distance": "float32"}  # fmt: skip
 
-LAYERS = {"attention only": "float64", "local lines": "float64", "local polynomials": "float32"}
+LAYERS = {"attention only": "float64", "local lines": "float64"}
 
 CHANGES = {
     "a thousandth": lambda v: v * 1.001,

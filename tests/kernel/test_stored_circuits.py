@@ -23,7 +23,7 @@ from transformula.kernel.evidence import Evidence
 from transformula.searching.finder import Finder
 
 CIRCUITS = {"kinks": "float64", "power": "float32", "two outputs": "float64", "root": "float64", "quotient": "float64"}
-ONE_LAYER = ("kinks", "two variables", "partition", "wide sequence")
+ONE_LAYER = ("kinks", "two variables", "partition", "sequence")
 
 
 @pytest.fixture(scope="module")

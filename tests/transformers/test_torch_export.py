@@ -176,7 +176,7 @@ def test_torch_compile_as_it_comes(circuits, monkeypatch, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        for name in ("polynomial", "lookup", "circuit"):
+        for name in ("polynomial", "circuit"):
             model = exported(name, "float64", circuits)
             module, rows = model.to_torch(), torch.from_numpy(rows_of(model, 2000))
             torch.compiler.reset()

@@ -228,14 +228,14 @@ class _Writer(RowsWriter):
         t = power = self.product(f"{name}.t", step.directions, step.reads)
         total: list[str] = []
         count = len(step.directions)
-        for s in range(1, step.degree + 1):
+        for s in range(1, max(step.degree, 1) + 1):  # a constant has no directions: then a sum of none
             if s > 1:
                 if 2 * step.active[s] <= count:  # the first tokens only, where that is worth a copy
                     count = step.active[s]
                     t, power = (self.first(f"{name}.{k}{s}", p, count) for k, p in (("t", t), ("before", power)))
                 power = self.node(f"{name}.power{s}", "Mul", power, t)
-            factors = step.coefficients[s][:, :count]
-            if factors.any() or (s == step.degree and not total):
+            factors = step.coefficients[min(s, step.degree)][:, :count]
+            if factors.any() or (s >= step.degree and not total):
                 total = [
                     self.node(f"{name}.sum{s}", "Gemm", self.constant(f"{name}.factors{s}", factors), power, *total)
                 ]
