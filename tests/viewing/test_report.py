@@ -97,10 +97,17 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_page_states_the_certificate_digit_by_digit(shelf, name):
+def test_page_and_card(shelf, name):
+    """One test for all that every page has to be, so that each model is compiled and drawn once."""
     folder, written = shelf(name)
+    text = written.page.read_text(encoding="utf-8")
+    _states_the_certificate_digit_by_digit(folder, Page(text))
+    _needs_nothing_but_itself(text)
+    _card_shows_formula_bound_and_plot(tf.load(folder))
+
+
+def _states_the_certificate_digit_by_digit(folder, seen):
     certificate = json.loads((folder / "certificate.json").read_text())
-    seen = Page(written.page.read_text(encoding="utf-8"))
     stated = {key: certificate[key] for key in ("approximation", "rounding", "eps")}
     assert seen.claims == stated | {"bound": tf.load(folder).certificate.bound}
     words = "".join(seen.words)
@@ -109,9 +116,7 @@ def test_page_states_the_certificate_digit_by_digit(shelf, name):
     assert certificate["dtype"] in words and seen.verified == "yes"
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_page_needs_nothing_but_itself(shelf, name):
-    text = shelf(name)[1].page.read_text(encoding="utf-8")
+def _needs_nothing_but_itself(text):
     seen = Page(text)
     assert all(link.startswith(("data:image/png", "#")) for link in seen.links)
     outside = re.findall(r"url\((?!#)[^)]*\)|@import|https?:", text)
@@ -217,9 +222,7 @@ def test_bad_places_are_refused(shelf, tmp_path):
         write_report(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_card_shows_formula_bound_and_plot(shelf, name):
-    model = tf.load(shelf(name)[0])
+def _card_shows_formula_bound_and_plot(model):
     shown = model._repr_html_()
     assert shown == card(model)
     assert f"{model.certificate.bound:.3g}" in shown and '<svg class="plot"' in shown
