@@ -53,6 +53,7 @@ docs: setup
 		--config-file ../../mkdocs.yml --site-dir build/site
 
 bench: setup
+	$(BIN)/python benchmarks/alternatives.py --json build/alternatives.json
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/runtimes.py --models build/runtimes
 	$(BIN)/python benchmarks/parity.py --models build/runtimes
