@@ -9,6 +9,11 @@ from support.cluster import cluster, fall, who
 from transformula.scaling import EngineError, WorkerLostError, opened_engine
 
 OLD = "import transformula\ntransformula.__version__ = '0.0.1'\n"
+DYING = """
+import os, transformula
+del transformula.__version__
+transformula.__getattr__ = lambda name: os._exit(1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,15 @@ def test_a_worker_of_another_version_is_refused_in_one_sentence(dask):
             opened_engine(scheduler=dask.address)
     finally:
         dask.workers.pop().kill()
+
+
+def test_a_worker_that_dies_while_it_is_asked_is_left_out(dask):
+    dask.add(DYING)
+    dying = dask.workers.pop()
+    with opened_engine(scheduler=dask.address) as engine:
+        assert dying.wait(timeout=60) == 1
+        assert {one.get() for one in engine.run(who, [0.05] * 8)} <= {worker.pid for worker in dask.workers}
+    dying.stderr.close()
 
 
 def test_a_worker_killed_in_mid_run_costs_time_only(dask):

@@ -56,9 +56,13 @@ class DaskEngine(Engine):
                 f"the scheduler at {self.address} has no workers: start some with "
                 f"`dask worker {self.address} --nthreads 1`"
             ) from None
-        ours, found = _by_value(_COMPARED)(), self._client.run(_by_value(_COMPARED))
+        ours, found = _by_value(_COMPARED)(), self._client.run(_by_value(_COMPARED), on_error="return")
         found["scheduler"] = self._client.run_on_scheduler(_by_value(_COMPARED))
         for place, theirs in found.items():
+            if isinstance(theirs, OSError):  # this worker just went; what it leaves behind goes to others
+                continue
+            if isinstance(theirs, Exception):
+                raise EngineError(f"the worker {place} does not answer ({theirs})")
             for name, version in theirs.items():
                 if version != ours[name]:
                     who = f"the scheduler at {self.address}" if place == "scheduler" else f"the worker {place}"
