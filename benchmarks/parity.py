@@ -14,7 +14,6 @@ real numbers (float64), so a float32 model has to round them, which its claim al
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
@@ -33,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import transformula as tf
-from runtimes import PAGE, PARITY, models, session
+from runtimes import PAGE, PARITY, models, options, session
 from transformula.exporting.onnx_files import onnx_bytes
 from transformula.kernel.weights import Matrix, Weights
 from transformula.program.numpy_backend import run_numpy
@@ -185,6 +184,11 @@ def within(row: dict[str, Any]) -> bool:
     return all(row[f"{r}_{batch}"] <= row["rounding"] for r in RUNTIMES for batch in ("all", "alone"))
 
 
+def shares(row: dict[str, Any]) -> list[tuple[float, float]]:
+    """For each runtime its errors as parts of the rounding: in one batch, and in batches of one."""
+    return [(row[f"{r}_all"] / row["rounding"], row[f"{r}_alone"] / row["rounding"]) for r in RUNTIMES]
+
+
 def section(found: dict[str, dict[str, dict[str, Any]]], points: int) -> str:
     """Markdown for docs/runtimes.md."""
     lines = [
@@ -197,28 +201,22 @@ def section(found: dict[str, dict[str, dict[str, Any]]], points: int) -> str:
     ]  # fmt: skip
     for name, rows in found.items():
         for dtype, row in rows.items():
-            shares = [[row[f"{r}_{batch}"] / row["rounding"] for batch in ("all", "alone")] for r in RUNTIMES]
-            cells = [f"{a:.1%} ({b:.1%})" for a, b in shares]
-            lines.append(f"| {name} | {dtype} | {row['rounding']:.1e} | {' | '.join(cells)} |".replace("*", r"\*"))
+            cells = [name, dtype, f"{row['rounding']:.1e}", *(f"{a:.1%} ({b:.1%})" for a, b in shares(row))]
+            lines.append(f"| {' | '.join(cells)} |".replace("*", r"\*"))
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Measure, print, write; the exit code says whether every error is within the certified rounding."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--models", type=Path)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--points", type=int, default=100_000)
-    given = parser.parse_args()
+    given = options()
     table = Table("model", "dtype", "rounding", *RUNTIMES, title="largest error / rounding: one batch (batches of one)")
     found: dict[str, dict[str, dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for dtype in DTYPES:
             for name, model in models(given.models or Path(scratch), given.names, dtype).items():
                 row = found.setdefault(name, {})[dtype] = measure(model, given.points)
-                shares = [[row[f"{r}_{batch}"] / row["rounding"] for batch in ("all", "alone")] for r in RUNTIMES]
-                table.add_row(name, dtype, f"{row['rounding']:.1e}", *(f"{a:.2%} ({b:.2%})" for a, b in shares))
+                cells = (f"{a:.2%} ({b:.2%})" for a, b in shares(row))
+                table.add_row(name, dtype, f"{row['rounding']:.1e}", *cells)
     Console(width=120).print(table)
     if not given.names:
         PAGE.write_text(PAGE.read_text().partition(PARITY)[0] + section(found, given.points))

@@ -190,14 +190,19 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
     return [name, str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
 
 
-def main() -> int:
-    """Measure, print, write; the exit code says whether every runtime is within the target of its floor."""
+def options() -> argparse.Namespace:
+    """What this and `parity` take on the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--points", type=int, default=100_000)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure, print, write; the exit code says whether every runtime is within the target of its floor."""
+    given = options()
     import torch
 
     torch.set_num_threads(1)

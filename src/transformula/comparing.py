@@ -20,6 +20,7 @@ from transformula.constructions.registry import (
     Construction,
 )
 from transformula.errors import InputError, NotProvenError, TransformulaError
+from transformula.proofs import norm_of
 
 #: What is tried: a construction, and whether its blocks may have several heads.
 TRIED: tuple[tuple[Construction, bool], ...] = (
@@ -139,5 +140,5 @@ def entries(
         # an approximating polynomial is a construction of its own, though asked for by the same name
         title, name = model.made_by.title, model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
-        norm = "sup" if model.certificate.mean is None else "mean"
+        norm = norm_of(model.certificate)
         yield Entry(name, title, time.perf_counter() - start, *sizes, norm), None

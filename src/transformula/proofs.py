@@ -65,11 +65,21 @@ def stated(claim: Certificate | Verification) -> dict[str, float | None]:
     >>> list(stated(Verification(True, 0.1, 0.0, 0.1, 0.2)))
     ['approximation', 'rounding', 'bound', 'eps']
     """
-    facts = {name: getattr(claim, name) for name in ("approximation", "rounding", "bound", "eps")}
+    facts = {named(claim, name): getattr(claim, name) for name in ("approximation", "rounding", "bound", "eps")}
     if claim.mean is None:
         return facts
     beside = {f"{name}_seams" if name == "outside" else name: value for name, value in asdict(claim.mean).items()}
-    return {f"mean_{name}": value for name, value in facts.items()} | beside
+    return facts | beside
+
+
+def norm_of(claim: Certificate | Verification) -> str:
+    """What a claim bounds: the error at every point ("sup"), or its mean over the box ("mean")."""
+    return "sup" if claim.mean is None else "mean"
+
+
+def named(claim: Certificate | Verification, name: str) -> str:
+    """The name of a number of a claim."""
+    return name if claim.mean is None else f"mean_{name}"
 
 
 def require_proof(packed: Packed, certificate: Certificate) -> None:

@@ -120,6 +120,7 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     from transformula.exporting.onnx_files import claim_entries
     from transformula.kernel.claim import add_up
     from transformula.kernel.description import WEIGHTS_FILE
+    from transformula.proofs import named
     from transformula.transformers import files
     from transformula.transformers.stock_packing import stock_files, stock_module
 
@@ -130,10 +131,9 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = _parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
-    mean = _mean(model)
     claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
-        f"{mean}rounding": repr(rounding),
-        f"{mean}bound": repr(bound),
+        named(model.certificate, "rounding"): repr(rounding),
+        named(model.certificate, "bound"): repr(bound),
     }
     contents = stock_files(model.weights, model.sequence, pad, claim)
     files.write_folder(path, contents)
@@ -146,14 +146,9 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
         "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
         "use": f"python {shlex.quote(str(path / files.LOADER_FILE))} {_centre(model)}",
         **parity,
-        f"{mean}bound": bound,
+        named(model.certificate, "bound"): bound,
         **_losses(model, module, asking),
     }
-
-
-def _mean(model: Model) -> str:
-    """What the names of a claim's numbers begin with."""
-    return "" if model.certificate.mean is None else "mean_"
 
 
 def _centre(model: Model) -> str:
@@ -179,6 +174,7 @@ def _normed(model: Model) -> tuple[float, float]:
 
 def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None) -> dict[str, Any]:
     """The measured difference beside the proven bound; more than two executors may differ by is refused."""
+    from transformula.proofs import named
     from transformula.transformers.parity import largest_difference, sample_points
 
     x = sample_points(model.formula, model.weights)
@@ -193,7 +189,7 @@ def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int |
         "runtime": runtime,
         "points": len(x),
         "parity": parity,
-        f"{_mean(model)}rounding": rounding,
+        named(model.certificate, "rounding"): rounding,
         "within_rounding": parity <= rounding,
     }
 

@@ -28,6 +28,7 @@ from transformula.constructions.head_layout import HeadSpec, Reads, Tokens, asse
 from transformula.constructions.partition import ATTEMPTS, FAR_BITS, fit_partition
 from transformula.constructions.parts import FittedPart, check_forms, form_range, midpoint
 from transformula.constructions.registry import ATTENTION_ONLY
+from transformula.constructions.tables.table import softmax_weights
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Formula
@@ -140,9 +141,7 @@ def anchors(error: float, dtype: str) -> Tokens:
         places = _APART * np.arange(-number, number + 1)
         slopes = (places / (width * _APART) ** 2).astype(dtype).astype(float)
         offsets = (-(places**2) / (2 * (width * _APART) ** 2)).astype(dtype).astype(float)
-        scores = slopes * _POINTS[:, None] + offsets
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        if np.abs(weights @ places / weights.sum(axis=1) - _POINTS).max() < error or goal < 1e-16:
+        if np.abs(softmax_weights(_POINTS, slopes, offsets) @ places - _POINTS).max() < error or goal < 1e-16:
             return Tokens(slopes[:, None], offsets[:, None], places[:, None])
         goal /= 4
 

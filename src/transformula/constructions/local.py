@@ -26,12 +26,13 @@ from itertools import islice
 
 from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit import circuit_attempts
-from transformula.constructions.local_cells import Plan, products
+from transformula.constructions.local_cells import Plan
 from transformula.constructions.local_layout import joined
 from transformula.constructions.partition import FAR_BITS
 from transformula.constructions.registry import LOCAL
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.kernel.boxes import Formula
+from transformula.kernel.coverings import products
 from transformula.kernel.local import MAX_COLUMNS, ORDERS, column_names
 from transformula.searching.ground import prepared
 

@@ -22,9 +22,10 @@ from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import precision
-from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.boxes import Formula
+from transformula.kernel.coverings import products
 from transformula.kernel.expression import Expr, walk
-from transformula.kernel.local import column_names, local_error
+from transformula.kernel.local import local_error, with_columns
 from transformula.kernel.partition import BITS, far_of, used_cells
 from transformula.kernel.tables import Table
 from transformula.kernel.work import spend
@@ -157,14 +158,10 @@ class Plan:
 
     def formula(self) -> Formula:
         """What the layers compute of inputs and coefficients, on the box of both; other tokens hold zeros."""
-        box, names, columns = self.target.box, column_names(len(self.used)), self.columns[:, self.used]
-        lower, upper = np.minimum(columns.min(axis=0), 0), np.maximum(columns.max(axis=0), 0)
-        ends = [[ex.number(Fraction(v)) for v in side.tolist()] for side in (lower, upper)]
-        both = Box((*box.variables, *names), (*box.lower, *ends[0]), (*box.upper, *ends[1]))
-        factors = [ex.number(1), *map(ex.variable, names)]
-        outputs = range(len(self.target.outputs))
-        sums = [ex.add(*(ex.mul(q, c) for q, c in zip(self.terms(o), factors, strict=True))) for o in outputs]
-        return Formula(tuple(sums), both)
+        columns = self.columns[:, self.used]
+        ends = zip(np.minimum(columns.min(axis=0), 0), np.maximum(columns.max(axis=0), 0), strict=True)
+        terms = [self.terms(o) for o in range(len(self.target.outputs))]
+        return with_columns(self.target.box, list(ends), terms)
 
     @cached_property
     def scores(self) -> tuple[list[Floats], list[Floats]]:
@@ -246,8 +243,3 @@ class Plan:
             most = np.abs(part).max(axis=0) * self.sizes
             part[:, most <= _NOTHING * most.max()] = 0.0
         return np.concatenate(parts, axis=1).astype(self.dtype).astype(float)
-
-
-def products(axes: Sequence[Floats]) -> Floats:
-    """All combinations in C order, axes × combinations."""
-    return np.stack([m.ravel() for m in np.meshgrid(*axes, indexing="ij")])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.transformers.matrices import dense_matrix
+from transformula.transformers.matrices import dense_matrix, matrix_of
 
 Floats = NDArray[np.float64]
 Entry = tuple[int, int, Any]
@@ -241,7 +241,5 @@ class _Builder:
 
     def _matrix(self, rows: int, columns: int, entries: Iterable[Entry]) -> Matrix:
         """Of the nearest floats: the proof is about these."""
-        kept = sorted((r, c, v) for r, c, v in entries if v != 0)
-        places = np.array([(r, c) for r, c, _ in kept], dtype=np.int32).reshape(-1, 2)
-        values = np.array([v for _, _, v in kept], dtype=np.float64).astype(self.plan.dtype)
-        return Matrix((rows, columns), places[:, 0].copy(), places[:, 1].copy(), values)
+        kind = np.dtype(self.plan.dtype).type
+        return matrix_of((rows, columns), [(r, c, float(kind(v))) for r, c, v in entries], self.plan.dtype)

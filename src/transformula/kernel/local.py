@@ -79,7 +79,8 @@ def prove_local(weights: Weights, formula: Formula, circuit: Any, evidence: Evid
     rest, columns = _taken_apart(read_network(weights), stated["head"])
     terms = [_terms(texts, len(columns.tables), formula.box) for texts in _lists(stated.get("models"), formula)]
     with precision(BITS):
-        both = _with_columns(formula.box, columns, terms)
+        held = [np.append(t.values, t.foreign_values) for t in columns.tables]
+        both = with_columns(formula.box, [(np.min(v), np.max(v)) for v in held], terms)
         wires = CircuitReader(both.box.variables).read(circuit)
         if len(wires.outputs) != len(rest.outputs) or len(terms) != len(rest.outputs):
             raise RefutedError("the circuit has another number of outputs than the formula or the weights")
@@ -153,11 +154,10 @@ def _terms(texts: Any, columns: int, box: Box) -> list[Expr]:
     return [parse(text, box.variables) for text in texts]
 
 
-def _with_columns(box: Box, columns: _Columns, terms: Sequence[Sequence[Expr]]) -> Formula:
-    """P for each output, on the box of the inputs and of the columns."""
-    names = column_names(len(columns.tables))
-    ends = [np.concatenate([t.values, t.foreign_values]) for t in columns.tables]
-    lower, upper = ([ex.number(Fraction(float(side(v)))) for v in ends] for side in (np.min, np.max))
+def with_columns(box: Box, ends: Sequence[tuple[float, float]], terms: Sequence[Sequence[Expr]]) -> Formula:
+    """P for each output, on the box of the inputs and of the columns, whose ends are given."""
+    names = column_names(len(ends))
+    lower, upper = ([ex.number(Fraction(float(pair[side]))) for pair in ends] for side in (0, 1))
     both = Box((*box.variables, *names), (*box.lower, *lower), (*box.upper, *upper))
     factors = [ex.number(1), *map(ex.variable, names)]
     outputs = [ex.add(*(ex.mul(q, c) for q, c in zip(local, factors, strict=True))) for local in terms]

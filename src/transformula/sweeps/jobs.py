@@ -11,7 +11,7 @@ from transformula.compiling import compile
 from transformula.errors import ModelFileError, NotProvenError, TransformulaError
 from transformula.kernel.files import Packed
 from transformula.model import Model
-from transformula.proofs import require_proof, verify_files
+from transformula.proofs import norm_of, require_proof, verify_files
 from transformula.sweeps.attacking import attacked_error
 from transformula.sweeps.requests import Request
 from transformula.transformers.files import ONNX_FILE, REPORT_FILE
@@ -79,7 +79,7 @@ def _work(job: Job, done: Done) -> None:
         "layers": model.layers,
         "tokens": model.tokens,
         "parameters": model.parameter_count,
-        "norm": "sup" if certificate.mean is None else "mean",
+        "norm": norm_of(certificate),
         "eps": certificate.eps,
         "bound": certificate.bound,
         "attacked": attacked if math.isfinite(attacked) else None,

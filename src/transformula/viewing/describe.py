@@ -82,12 +82,16 @@ def _head_sections(model: Model) -> dict[str, dict[str, Any]]:
 def head_lines(model: Model) -> list[str]:
     """What each head of linear attention asks with, answers with and adds, in the slots of a token."""
     slots, lines = model.weights.slots, []
-    heads = [head for block in model.weights.blocks for head in block.attention.heads]
-    for h, head in enumerate(heads[:MAX_WORDS], 1):
+    for h, head in enumerate((head for block in model.weights.blocks for head in block.attention.heads), 1):
         asks, answers = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
         adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
         lines.append(f"{h}: asks with {asks}, answers with {answers}, adds {adds}")
-    return lines + ([f"and {len(heads) - MAX_WORDS} more"] if len(heads) > MAX_WORDS else [])
+    return _first(lines)
+
+
+def _first(lines: list[str]) -> list[str]:
+    """As many as are shown, and how many more there are."""
+    return lines[:MAX_WORDS] + ([f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else [])
 
 
 def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
@@ -100,15 +104,13 @@ def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
 
 def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
     lines, found = word_lines(model), stored_words(model.weights)
-    shown = [f"{run}: {word}, from {place}" for run, word, place in lines[:MAX_WORDS]]
-    more = [f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else []
-    return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown + more}}
+    shown = _first([f"{run}: {word}, from {place}" for run, word, place in lines])
+    return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown}}
 
 
 def _layer_sections(model: Model) -> dict[str, dict[str, Any]]:
     lines = [f"{layer}: {tokens} tokens at {of}, written to {to}" for layer, tokens, of, to in softmax_lines(model)]
-    more = [f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else []
-    return _size(model) | {"heads": {"heads": lines[:MAX_WORDS] + more}}
+    return _size(model) | {"heads": {"heads": _first(lines)}}
 
 
 def softmax_lines(model: Model) -> list[tuple[str, str, str, str]]:

@@ -2,7 +2,7 @@
 
 A file is never trusted. Whatever table it holds, the model that is made of it is proven anew, so a wrong file can
 cause a refusal and no false certificate. Files may be deleted at any time and shared between processes: each is written
-beside its place and then renamed. The name of a file is a hash of all that a fit depends on, the code included, and
+whole or not at all (`saving`). The name of a file is a hash of all that a fit depends on, the code included, and
 it keeps the work that the fit took, which counts again: the result is the same with the files and without.
 
 The folder is ``TRANSFORMULA_CACHE``, or ``transformula/tables`` in the user's cache; ``off`` keeps nothing.
@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import cache
@@ -27,9 +26,11 @@ import transformula.constructions.tables as here
 from transformula.constructions.tables.fitting import fit_table
 from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit
+from transformula.errors import SavingError
 from transformula.formulas import numeric
 from transformula.kernel.expression import Expr, fold
 from transformula.kernel.work import counted, spend
+from transformula.saving import write_file
 
 VARIABLE = "TRANSFORMULA_CACHE"
 #: About 20 MB. Beyond it the files that were used longest ago go, half of them at once.
@@ -157,16 +158,8 @@ def _write(path: Path, work: float, complaint: str | None, table: Table | None) 
     """Keep a result, if that is possible."""
     shown = None if table is None else {**asdict(table), **{name: getattr(table, name).tolist() for name in _ARRAYS}}
     text = json.dumps({"work": work, "complaint": complaint, "table": shown})
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    with contextlib.suppress(OSError, SavingError):
+        write_file(path, text, parents=True)
         _tidy(path.parent)
 
 
