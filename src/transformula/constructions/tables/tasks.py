@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from transformula.constructions.tables.descent import Problem, State
+from transformula.constructions.tables.library import NODES
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import equalise, solve_values
 from transformula.constructions.tables.table import (
@@ -116,9 +118,21 @@ class Task:
         """The leaves in the coordinate t."""
         return replace(self.leaves, edges=(self.leaves.edges - self.leaves.finest) / self.half)
 
+    @property
+    def shift(self) -> float:
+        """What is to be added to t for a coordinate that is −1 and 1 at the ends."""
+        edges = self.leaves.edges
+        return float((self.leaves.finest - 0.5 * (edges[0] + edges[-1])) / self.half)
+
+    @cached_property
+    def profile(self) -> Array:
+        """Values of f at the places where stored scores are compared with it."""
+        edges = self.leaves.edges
+        return self.f(0.5 * (edges[0] + edges[-1]) + self.half * NODES)
+
     def least_size(self) -> int:
         """A size below which no table exists: an M-token T - c x - d has at most 2M - 1 zeros."""
-        offset = self.dense_values - np.median(self.dense_values)
+        offset = self.dense_values - np.sort(self.dense_values)[len(self.dense_values) // 2]
         signs = np.sign(offset[np.abs(offset) > self.eps])
         crossings = int(np.count_nonzero(np.diff(signs)))
         return max(1, (crossings + 1) // 2)
