@@ -234,10 +234,11 @@ def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]
     """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
     if table.rounding_estimate > QUIET * task.eps:
         return table
-    problem = task.problem(table.size)
+    problem = task.problem(table.size, finely=True)
     tried = [*states, replace(states[0], price=problem.price)]
     closer = equalise(problem, improve(problem, tried, 2 * effort.long_steps), 0.0, effort.lawson_rounds)
-    for rival in map(task.finish, sorted(closer, key=lambda state: state.sup)[:2]):
+    for state in sorted(closer, key=lambda state: state.sup)[:2]:
+        rival = task.finish(state, finely=True)
         if rival.rounding_estimate <= QUIET * task.eps and rival.total_error < table.total_error:
             table = rival
     return table
