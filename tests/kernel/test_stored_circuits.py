@@ -204,7 +204,7 @@ def test_plausible_but_wrong_evidence_proves_nothing_wrong(kind, named):
     data, rng = open_model(model), np.random.default_rng(4)
     places = [p for p in _nodes(data.evidence) if p]
     refused = 0
-    for k in rng.permutation(len(places))[:25]:
+    for k in rng.permutation(len(places))[:15]:
         value = _at(data.evidence, places[k])
         others = {
             str: ["x", "0", "#w2", "#q0", f"({value}) + 1/10**9", "u"],
@@ -217,7 +217,7 @@ def test_plausible_but_wrong_evidence_proves_nothing_wrong(kind, named):
             result = _refused_in_words(changed, (places[k], new))
             refused += not result.verified
             assert not result.verified or result.approximation >= found, (places[k], new)
-    assert refused > 8
+    assert refused > 5
 
 
 #: Rationals as large as a text may hold
