@@ -6,7 +6,6 @@ still bounds the largest error that an attack on the weights finds.
 
 import copy
 import json
-import time
 
 import numpy as np
 import pytest
@@ -168,7 +167,7 @@ def test_junk_in_a_circuit_is_refused_in_words(kind, named):
     model, found = named(kind)
     data, rng = open_model(model), np.random.default_rng(2)
     places = list(_nodes(data.body["circuit"]))
-    start, refused = time.perf_counter(), 0
+    refused = 0
     for k in rng.permutation(len(places))[:30]:
         for j in rng.permutation(len(JUNK))[:3]:
             changed = copy.deepcopy(data)
@@ -176,7 +175,7 @@ def test_junk_in_a_circuit_is_refused_in_words(kind, named):
             result = _refused_in_words(changed, (places[k], JUNK[j]))
             refused += not result.verified
             assert not result.verified or result.approximation >= found, (places[k], JUNK[j])
-    assert refused > 60 and time.perf_counter() - start < 120
+    assert refused > 60
 
 
 @pytest.mark.parametrize("kind", KINDS)
