@@ -5,7 +5,6 @@ import resource
 import struct
 import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from support.kernel_models import cubic, memory_weights
+from support.watching import ends
 from transformula.kernel.description import Description, parse_json
 from transformula.kernel.errors import ModelFileError, RefutedError
 from transformula.kernel.files import Packed, read_arrays, read_packed, unpack
@@ -151,10 +151,8 @@ except ModelFileError as error:
 
 
 def test_millions_of_lists_are_refused_before_they_are_made():
-    start = time.perf_counter()
-    with pytest.raises(ModelFileError, match="too large"):
+    with ends(), pytest.raises(ModelFileError, match="too large"):
         parse_json('{"a": [' + "[]," * 3_000_000 + "0]}", "evidence.json")
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("size", [8, 300])
@@ -270,10 +268,9 @@ def test_a_large_shape_without_entries_takes_no_memory(packed):
             output=Matrix((weights.width, rows), empty, empty, np.zeros(0)),
         )
         forged = replace(weights, blocks=(replace(weights.blocks[0], feed_forward=hollow), *weights.blocks[1:]))
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with pytest.raises(ModelFileError, match="too large"):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with ends(), pytest.raises(ModelFileError, match="too large"):
             unpack(pack(forged, description, {}))
-        assert time.perf_counter() - start < 1
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
@@ -284,9 +281,8 @@ def test_a_large_shape_without_entries_takes_no_memory(packed):
 def test_malformed_rationals_are_refused(packed, text):
     body = json.loads(packed.description)
     body["exact"]["readout"][0] = text
-    start = time.perf_counter()
-    _refused(body=body, packed=packed, said="readout has a rational")
-    assert time.perf_counter() - start < 1
+    with ends():
+        _refused(body=body, packed=packed, said="readout has a rational")
 
 
 def test_rationals_must_be_as_many_as_the_floats(packed):
