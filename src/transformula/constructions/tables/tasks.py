@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from transformula.constructions.tables.descent import Problem, State
+from transformula.constructions.tables.poles import nearest_poles
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import equalise, solve_values
 from transformula.constructions.tables.table import (
@@ -115,6 +117,14 @@ class Task:
     def normalised_leaves(self) -> Leaves:
         """The leaves in the coordinate t."""
         return replace(self.leaves, edges=(self.leaves.edges - self.leaves.finest) / self.half)
+
+    @cached_property
+    def poles(self) -> tuple[float, float] | None:
+        """Poles next to the interval, in the coordinate t, if f is smooth and has a pair of them there."""
+        if not self.leaves.resolved or self.leaves.graded:
+            return None
+        found = nearest_poles(self.f, self.leaves.edges[0], self.leaves.edges[-1])
+        return None if found is None else ((found[0] - self.leaves.finest) / self.half, found[1] / self.half)
 
     def least_size(self) -> int:
         """A size below which no table exists: an M-token T - c x - d has at most 2M - 1 zeros."""
