@@ -67,7 +67,7 @@ def _best(task: Task, tokens: int, before: State | None, stored: list[Scores]) -
     task.eps = 0.1 * before.sup if before is not None else 0.1
     near = improve(problem, [Fresh(*scores, problem.price) for scores in stored], 0)
     near = sorted(near, key=lambda state: state.sup)[:NEIGHBOURS]
-    tried = [*starts(task.normalised_leaves(), tokens), *((state.slopes, state.offsets) for state in near)]
+    tried = [*starts(task.normalised_leaves(), tokens, task.poles), *((state.slopes, state.offsets) for state in near)]
     if before is not None and len(before.slopes) == tokens - 1:
         worst = worst_tokens(before.errors, before.softmax, before.values[:, 0], 3)
         points = task.problem(tokens - 1).points

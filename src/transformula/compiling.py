@@ -39,6 +39,7 @@ from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification, prove
 from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.digits import at_most
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import unpack
 from transformula.limits import OutOfTime, OutOfWork, checkpoint, limited, part_of_the_rest
@@ -240,7 +241,7 @@ class _Search:
         if found is None or closest_bound(found) == math.inf:
             return NotProvenError(f"{why}, before anything was proven: allow more time, or ask for a larger eps")
         if found.best_bound is not None:
-            said = f"the best bound proven so far is {found.best_bound:.3g}"
+            said = f"the best bound proven so far is {at_most(found.best_bound)}"
         else:
             said = f"no bound is proven so far, and the best table has a measured error of {found.measured:.3g}"
         near = f" ({found.place})" if found.place else ""

@@ -16,6 +16,7 @@ import numpy as np
 from transformula.errors import NotProvenError
 from transformula.kernel.claim import Certificate, Mean, Proof
 from transformula.kernel.description import Description
+from transformula.kernel.digits import at_most
 from transformula.kernel.files import Packed
 from transformula.kernel.rounding import describe
 from transformula.kernel.weights import Block, Weights, named_matrices
@@ -90,11 +91,11 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
 
 
 def _shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
-    parts = f"approximation {proof.approximation:.3g} + rounding {proof.rounding:.3g}"
+    parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
     parts += ", means over the box" if proof.mean else ""
     if eps is None:
-        return f"no finite bound is proven: the best bound is {proof.bound:.3g} ({parts})"
-    advice = f"ask for eps >= {proof.bound:.2g}"
+        return f"no finite bound is proven: the best bound is {at_most(proof.bound)} ({parts})"
+    advice = f"ask for eps >= {at_most(proof.bound, 2)}"
     if proof.rounding > eps:
         advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
-    return f"eps = {eps:g} is not proven: the best bound is {proof.bound:.3g} ({parts}); {advice}"
+    return f"eps = {eps:g} is not proven: the best bound is {at_most(proof.bound)} ({parts}); {advice}"

@@ -79,15 +79,14 @@ def test_errors_may_be_larger_than_the_range_they_disturb(formula, box, dtype, r
 
 
 @pytest.mark.parametrize(
-    ("formula", "box", "tokens"),
+    ("formula", "box", "tokens", "dtype", "rel"),
     [
-        ("sqrt(abs(a))*b", "a=-0.5..2, b=0.25..2", 24),
-        ("min(tanh(3*v), sqrt(abs(w)), 1/3)", "v=-1..1, w=-1..1", 24),
-        ("abs(sqrt(abs(a)) - sinh(1))**(3/2) + b", "a=-0.5..2, b=0.25..2", 32),
-        ("exp(-abs(x))*y", "x=-2..3, y=0..1", 8),
+        ("sqrt(abs(a))*b", "a=-0.5..2, b=0.25..2", 24, "float32", 1e-3),
+        ("min(tanh(3*v), sqrt(abs(w)), 1/3)", "v=-1..1, w=-1..1", 24, "float64", 1e-5),
+        ("abs(sqrt(abs(a)) - sinh(1))**(3/2) + b", "a=-0.5..2, b=0.25..2", 32, "float32", 1e-3),
+        ("exp(-abs(x))*y", "x=-2..3, y=0..1", 8, "float64", 1e-5),
     ],
 )
-@pytest.mark.parametrize(("dtype", "rel"), [("float32", 1e-3), ("float64", 1e-5)])
 def test_kinks_are_bent_before_they_are_looked_up(formula, box, tokens, dtype, rel):
     """A table of sqrt(|u|) across zero needs more tokens than there are; |u| is two ReLUs."""
     model = tf.compile(formula, on=box, rel=rel, construction="circuit", dtype=dtype)

@@ -34,12 +34,12 @@ class RandomGuide:
     def directions(self, radicand):
         return int(self.rng.choice([0, 8]))
 
-    def in_logs(self, bases):
+    def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide
 
 
 class PositiveGuide(RandomGuide):
     """For boxes on which everything is positive: products may be taken apart into logarithms too."""
 
-    def in_logs(self, bases):
+    def in_logs(self, bases, alone):
         return bool(self.rng.integers(2))

@@ -112,9 +112,9 @@ class PlanningGuide:
         self.norms.append(0 if low > _CLOSE * high else self.mode.directions)
         return self.norms[-1]
 
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Where all are positive and there are enough of them."""
-        wanted = 0 < self.mode.logs <= len(bases)
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
+        """Where all are positive and there are enough of them: a logarithm takes no table more for them."""
+        wanted = alone or 0 < self.mode.logs <= len(bases)
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
 

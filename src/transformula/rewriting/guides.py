@@ -38,8 +38,11 @@ class Guide(Protocol):
     def directions(self, radicand: Expr) -> int:
         """In how many directions to measure the length √radicand; 0 for a table of the root."""
 
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Whether to read a function of a product of powers of these bases at the sum of their logarithms."""
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
+        """Whether to read a function of a product of powers of these bases at the sum of their logarithms.
+
+        ``alone`` if the function is the logarithm itself.
+        """
 
 
 class PlainGuide:
@@ -69,6 +72,6 @@ class PlainGuide:
         """A table of the root."""
         return 0
 
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Products are multiplied."""
         return False

@@ -47,6 +47,7 @@ from transformula.rewriting.guides import Guide
 from transformula.rewriting.squares import as_squares, radicand, root_of
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire, combined, constant_of
 
+_LOG = ex.call("log", ARGUMENT)
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
 
 
@@ -117,12 +118,15 @@ class _Lowering:
         """
         constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ex.number(1), {})
         sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
-        if len(powers) < 2 or not sign or any(map(has_kinks, powers)) or not self.guide.in_logs(list(powers)):
+        alone = function == _LOG
+        if len(powers) < 2 or not sign or any(map(has_kinks, powers)) or not self.guide.in_logs(list(powers), alone):
             return self._looked_up(function, self.lower(inner))
         shift = ex.call("log", ex.mul(ex.number(sign), constant))
         parts = [(ex.number(e), self.lower(ex.call("log", b))) for b, e in powers.items()]
         size = ex.call("log", ex.mul(ex.number(sign), inner))
         argument = combined([*parts, (ex.number(1), constant_of(shift))], size)
+        if alone:  # then that is all
+            return argument
         back = ex.mul(ex.number(sign), ex.call("exp", ARGUMENT))
         table = self._table(substitute(function, {ARGUMENT: back}), argument)
         return combined([(ex.number(1), table)], substitute(function, {ARGUMENT: inner}))

@@ -51,6 +51,7 @@ OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
+LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
 LATER = 0.1  # the same after a table that was not found: then all is doubtful
 SHRINKING = 0.4  # and the part that it may take to shrink
@@ -232,13 +233,13 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
 
 def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]) -> Table:
     """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
-    if table.rounding_estimate > QUIET * task.eps:
-        return table
-    problem = task.problem(table.size, finely=True)
+    finely = not task.leaves.graded  # next to a singularity there are many points in any case
+    quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
+    problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
     closer = equalise(problem, improve(problem, tried, 2 * effort.long_steps), 0.0, effort.lawson_rounds)
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
-        rival = task.finish(state, finely=True)
-        if rival.rounding_estimate <= QUIET * task.eps and rival.total_error < table.total_error:
+        rival = task.finish(state, finely)
+        if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:
             table = rival
     return table

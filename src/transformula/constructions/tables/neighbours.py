@@ -7,7 +7,7 @@ from typing import NamedTuple
 from transformula.constructions.tables import library
 from transformula.constructions.tables.descent import Fresh, State
 from transformula.constructions.tables.one_size import HOPELESS, Effort, attempt, pruned_from
-from transformula.constructions.tables.placement import Scores
+from transformula.constructions.tables.placement import FEW, Scores
 from transformula.constructions.tables.solving import improve
 from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.tasks import Task
@@ -66,7 +66,8 @@ def _promising(task: Task, limit: int) -> list[int]:
         near, kin_before = _neighbours(task, first), kin
         kin = near.kin
         if near.promises(task.goal):
-            return [size for size in sizes if size >= first] if kin_before else []  # else it is by chance
+            by_chance = first <= FEW or not kin_before
+            return [] if by_chance else [size for size in sizes if size >= first]
     return []
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from transformula.constructions.tables.descent import Fresh, Problem, State
 from transformula.constructions.tables.placement import (
+    FEW,
     Scores,
     graded_starts,
     inserted,
@@ -60,7 +61,7 @@ def attempt(
     problem = task.problem(size)
     if cold and effort not in LAST_RESORTS:
         task.searched.add(size)
-    fresh = starts(task.normalised_leaves(), size) if cold else ()
+    fresh = starts(task.normalised_leaves(), size, task.poles if size > FEW else None) if cold else ()
     finalists = _screen(task, effort, problem, [*warm, *fresh])[
         : effort.finalists if cold or reach < math.inf else min(2, effort.finalists)
     ]

@@ -17,6 +17,7 @@ import numpy as np
 
 from transformula.constructions.tables.descent import Problem, State
 from transformula.constructions.tables.library import NODES
+from transformula.constructions.tables.poles import nearest_poles
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import equalise, solve_values
 from transformula.constructions.tables.table import (
@@ -130,6 +131,14 @@ class Task:
         """Values of f at the places where stored scores are compared with it."""
         edges = self.leaves.edges
         return self.f(0.5 * (edges[0] + edges[-1]) + self.half * NODES)
+
+    @cached_property
+    def poles(self) -> tuple[float, float] | None:
+        """Poles next to the interval, in the coordinate t, if f is smooth and has a pair of them there."""
+        if not self.leaves.resolved or self.leaves.graded:
+            return None
+        found = nearest_poles(self.f, self.leaves.edges[0], self.leaves.edges[-1])
+        return None if found is None else ((found[0] - self.leaves.finest) / self.half, found[1] / self.half)
 
     def least_size(self) -> int:
         """A size below which no table exists: an M-token T - c x - d has at most 2M - 1 zeros."""
