@@ -22,7 +22,7 @@ from transformula.constructions.tables.table import Array
 PATH = Path(__file__).with_name("library.json")
 KIN = 60.0  # a function that stored scores miss by so many times the error of their own is like it
 BETTER = 4.0  # and one that they meet so many times closer is not: steps and exponentials are in many spaces
-ALIKE, LESS_ALIKE = 1.1, 1.0  # goals that the error of a stored function may be, where it is the same, and where not
+ALIKE, LESS_ALIKE = 1.2, 1.5  # goals that the error of a stored function may be, where it is the same, and where not
 NODES = -np.cos(np.pi * (np.arange(64) + 0.5) / 64)
 
 
