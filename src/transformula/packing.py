@@ -7,6 +7,7 @@ certificate that goes with it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -84,17 +85,30 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
     mean = proof.mean and Mean(*(getattr(proof.mean, f.name) * CLAIM_MARGIN for f in fields(Mean)))
     claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN, mean=mean)
     if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
-        message = _shortfall(claimed, eps, dtype)
+        message = shortfall(claimed, eps, dtype)
         raise NotProvenError(message, best_bound=claimed.bound, rounding=claimed.rounding)
     return claimed
 
 
-def _shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
+def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
+    """What is said of a proof that does not meet the tolerance."""
     parts = f"approximation {proof.approximation:.3g} + rounding {proof.rounding:.3g}"
     parts += ", means over the box" if proof.mean else ""
     if eps is None:
         return f"no finite bound is proven: the best bound is {proof.bound:.3g} ({parts})"
-    advice = f"ask for eps >= {proof.bound:.2g}"
+    advice = f"ask for eps >= {two_digits(proof.bound)}"
     if proof.rounding > eps:
         advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
     return f"eps = {eps:g} is not proven: the best bound is {proof.bound:.3g} ({parts}); {advice}"
+
+
+def two_digits(bound: float) -> str:
+    """A bound in two digits, rounded up: whoever asks for that much has room.
+
+    Examples
+    --------
+    >>> two_digits(0.01234), two_digits(2.0), two_digits(0.0999)
+    ('0.013', '2', '0.1')
+    """
+    unit = 10.0 ** (math.floor(math.log10(bound)) - 1)
+    return f"{math.ceil(bound / unit * (1 - 1e-12)) * unit:.2g}"

@@ -26,7 +26,8 @@ from transformula.limits import checkpoint
 _TIGHTNESS = 1.08
 #: Errors below this share of abs(f) are not worth refining: no float shows them.
 _NOISE = 2.0**-60
-_MAX_SLOPE_PIECES = 600
+#: Pieces that bound a slope, at most, and where any bound will do.
+_MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
 _SLOPE_TIGHTNESS = 1.2
 #: How far a piece may reach beyond the interval that it is meant for, as part of that.
 _STICK_OUT = 1e-3
@@ -147,16 +148,19 @@ def _first_edges(table: Table, low: float, high: float) -> list[float]:
     return [*edges, high]
 
 
-def find_slopes(table: Table, function: Expr | None, low: float, high: float, enough: float) -> list[float]:
+def find_slopes(
+    table: Table, function: Expr | None, low: float, high: float, enough: float, loose: bool = False
+) -> list[float]:
     """Edges of pieces on which `slopes.slope_gap` (`slopes.table_slope` without a function) is tight.
 
-    A bound of at most ``enough`` is not refined any further.
+    A bound of at most ``enough`` is not refined any further, and hardly any if it may be ``loose``.
     """
     if not low < high:
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(_MAX_SLOPE_PIECES):
+    for _ in range(_FEW_SLOPE_PIECES if loose else _MAX_SLOPE_PIECES):
+        checkpoint()
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
         if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
