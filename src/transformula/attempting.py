@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from transformula.constructions.attempts import Attempt
+from transformula.constructions.attempts import ASK, Attempt
 from transformula.constructions.chooser import DEFAULT_EPS, Round, attempts, rounds
 from transformula.constructions.options import Options
 from transformula.constructions.registry import Construction
@@ -35,7 +35,7 @@ from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.regions import Region
 from transformula.limits import Limit, OutOfTime, OutOfWork, checkpoint, limited, part_of_the_rest
 from transformula.model import Model
-from transformula.packaging import package
+from transformula.packaging import claimed, package
 from transformula.packing import shortfall, two_digits
 
 #: Seconds of work for formulas of up to so many variables and outputs: all that a search may take, what one may take
@@ -95,17 +95,22 @@ class Search:
             self.ended = OUT_OF_WORK
         except OutOfTime:
             self.ended = f"the time is up after {self.time_limit:g} s"
+        if not self.proven:
+            self.limit = None
+            with suppress(OutOfTime, OutOfWork), limited(self.seconds(KEPT)):
+                self.look_coarser(kinds, options)
         if self.proven:
             return min(self.proven, key=_size)
-        self.limit = None
-        with suppress(OutOfTime, OutOfWork), limited(self.seconds(KEPT)):
-            self.look_coarser(kinds, options)
         if self.ended:
             raise self.refusal(self.ended)
         telling = _most_telling([*self.refusals, *([] if self.closest is None else [self.closest])])
-        if isinstance(telling, NotProvenError) and telling.best_bound is None and telling.measured is not None:
-            raise self.refusal(f"eps = {self.eps:g} is not proven")
-        raise telling
+        bound = _spread(self.formula)
+        if not isinstance(telling, NotProvenError) or telling.measured is None or bound == math.inf:
+            raise telling
+        reason = f"{str(telling).removesuffix(ASK)}; the formula itself stays within {bound:.3g} of a constant"
+        raise NotProvenError(
+            f"{reason}: ask for eps >= {two_digits(bound)}", bound, telling.place, telling.measured, telling.rounding
+        )
 
     def compete(self, options: Options) -> None:
         """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
@@ -207,9 +212,12 @@ class Search:
 
     def try_goal(self, goal: float, kinds: Sequence[Construction], options: Options) -> None:
         """Remember the bound of the first construction that is proven to meet a larger tolerance."""
+        assert self.eps is not None
         for kind in kinds:
             with suppress(NotProvenError, InputError):
                 model = self.first_proven(kind, replace(options, eps=goal))
+                if model.certificate.bound <= self.eps:
+                    self.proven.append(claimed(model, self.eps))
                 self.closest = closer(self.missed(model.certificate), self.closest)
                 return
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from transformula import proofs
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS
@@ -39,3 +41,10 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
     certificate = certify(packed, stored, weights.dtype, proof, eps)
     proofs.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)
+
+
+def claimed(model: Model, eps: float) -> Model:
+    """The same model, claimed to meet another tolerance that its proven bound meets as well."""
+    certificate = replace(model.certificate, eps=eps)
+    proofs.remember(model.packed, certificate)
+    return replace(model, certificate=certificate)

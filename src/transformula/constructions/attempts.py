@@ -14,6 +14,8 @@ from transformula.searching.finder import Finder
 #: Errors of tables that come to more than so many times the tolerance are not worth a proof: what is proven may be
 #: less than their sum, but not by that much.
 STRAINED = 4.0
+#: What is said of them.
+ASK = ": ask for a larger eps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,4 +41,4 @@ class Attempt:
     tables: float | None = None
 
 
-__all__ = ["STRAINED", "Attempt", "Built", "Evidence"]
+__all__ = ["ASK", "STRAINED", "Attempt", "Built", "Evidence"]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transformula.constructions.attempts import STRAINED, Attempt, Built
+from transformula.constructions.attempts import ASK, STRAINED, Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
@@ -397,7 +397,7 @@ def _check_strain(nodes: dict[int, Node], errors: dict[int, float], eps: float, 
     if expected > STRAINED * eps:
         which = "the best tables that were found" if found else "tables as accurate as the format allows"
         raise NotProvenError(
-            f"{which} leave an error of about {expected:.2g}: ask for a larger eps",
+            f"{which} leave an error of about {expected:.2g}{ASK}",
             measured=expected,
             rounding=None if found else expected,
         )

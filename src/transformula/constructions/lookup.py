@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.attempts import STRAINED, Attempt, Built
+from transformula.constructions.attempts import ASK, STRAINED, Attempt, Built
 from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import Allowance, CannotFit
@@ -94,7 +94,7 @@ class _Fitter:
         errors = [self.missed[part, ranges][1] for part, ranges, _ in parts if (part, ranges) in self.missed]
         if sum(errors) > STRAINED * self.eps:
             raise NotProvenError(
-                f"the best table that was found has an error of about {sum(errors):.2g}: ask for a larger eps",
+                f"the best table that was found has an error of about {sum(errors):.2g}{ASK}",
                 measured=sum(errors),
             )
         yield from (found.get((p, r)) or self.missed[p, r][0] for p, r, _ in parts)

@@ -15,17 +15,24 @@ from flint import arb
 
 from transformula.kernel.balls import from_float, precision, round_down, round_up
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr, variables_of
+from transformula.kernel.expression import Expr, variables_of, walk
+from transformula.kernel.functions import FUNCTIONS
 from transformula.kernel.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.models import Floats
 from transformula.kernel.slopes import SlopePieces
 from transformula.kernel.tables import Piece, Table, TablePieces
+from transformula.kernel.work import spend
 from transformula.limits import checkpoint
 
 #: Pieces are cut until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.08
 #: Errors below this share of abs(f) are not worth refining: no float shows them.
 _NOISE = 2.0**-60
+#: Halving goes on while the worst bound falls to this part, or for so many steps more, or for two of every piece.
+_A_GAIN, _PATIENCE = 0.9, 100
+#: A function of so many functions, or beyond this bound relative to its values, was looked at in a second way, which
+#: costs so many microseconds for each of them.
+_DEEP, _SMOOTH, _TAYLOR = 8, 1e-3, 1000.0
 #: Pieces that bound a slope, at most, and where any bound will do.
 _MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
 _SLOPE_TIGHTNESS = 1.2
@@ -58,6 +65,7 @@ class PieceSearch:
         self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
         self.edges = _first_edges(table, low, high)
         self.most = max(6000, 40 * table.values.size)
+        self.nodes = sum(node.op in FUNCTIONS for node in walk(function))
         self._known: dict[tuple[float, float], Piece] = {}
         self.worst = 0.0
 
@@ -83,12 +91,18 @@ class PieceSearch:
         for a, b in met:
             add(a, b)
         new: list[float] = []
+        before, since = math.inf, 0
         while -heap[0][0] > max(_TIGHTNESS * reached, size * _NOISE) and len(self._known) < self.most:
             _, a, b = heap[0]
             middle = a + (b - a) / 2
             if not a < middle < b:
                 break
             checkpoint()
+            since += 1
+            if -heap[0][0] < _A_GAIN * before:
+                before, since = -heap[0][0], 0
+            if since > max(_PATIENCE, 2 * len(heap)):
+                break  # all were halved, and none is better: nor will they be
             heapq.heappop(heap)
             new.append(middle)
             add(a, middle)
@@ -100,6 +114,8 @@ class PieceSearch:
     def _on(self, a: float, b: float) -> Piece:
         if (a, b) not in self._known:
             self._known[a, b] = piece = self.bounds.on(a, b)
+            if self.nodes > _DEEP or not piece.error < _SMOOTH * (1 + piece.size):  # a Taylor model was tried too
+                spend(_TAYLOR * self.nodes)
             _check_defined(piece, self.function, self.name, a, b)
         return self._known[a, b]
 
