@@ -94,6 +94,8 @@ _NEAR = 0.1
 _HALVINGS = 60
 #: Squares are held scaled by powers of two up to twice this: well inside the format's range.
 _MOST_SCALE = {"float64": 480, "float32": 56}
+#: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
+_HOPELESS, _ABOVE = 10.0, 2.0
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
@@ -115,8 +117,9 @@ def circuit_attempts(
         for split in SPLITS:
 
             def build(analysis: _Analysis = analysis, split: Split = split) -> Built:
-                nodes = analysis.planned(eps, split, dtype)
-                tables = _fit_tables(nodes, eps, split, dtype, failed)
+                aim = analysis.in_reach(eps, dtype)
+                nodes = analysis.planned(aim, split, dtype)
+                tables = _fit_tables(nodes, aim, split, dtype, failed)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
@@ -138,6 +141,12 @@ def _promising_first(ground: Prepared, eps: float, dtype: str) -> Iterator[_Anal
         seen.append((guide.norms, guide.logs))
         analysis = _Analysis.of(circuit, ground, ranges)
         strain = analysis.least_error(dtype) / eps
+        if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
+            guide = PlanningGuide(ranges, mode._replace(sizes=True))
+            circuit = build_circuit(written, formula.box.variables, guide)
+            if any(guide.sizes):
+                analysis = _Analysis.of(circuit, ground, ranges)
+                strain = analysis.least_error(dtype) / eps
         if strain < 1:
             yield analysis
         else:
@@ -178,6 +187,11 @@ class _Analysis:
         flow.measure(nodes, cells)
         return cls(circuit, ground, ranges.search, flow, nodes, cells)
 
+    @property
+    def singular(self) -> bool:
+        """Whether a function is read where its slope is unbounded."""
+        return any(not math.isfinite(node.slope) for node in self.nodes.values())
+
     @cached_property
     def signs(self) -> dict[str, list[int]]:
         """Trees of the signs that the proof may use."""
@@ -208,6 +222,23 @@ class _Analysis:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
         return _FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
+
+    def in_reach(self, eps: float, dtype: str) -> float:
+        """The tolerance to plan for: far below what rounding does to a root, the closest bound is what a refusal needs.
+
+        Rounding by e under a root that may vanish moves it by √e.
+        """
+        errors: dict[int, float] = {}
+        worst = 0.0
+        for k, node in sorted(self.nodes.items()):
+            moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+            own = _FLOOR[dtype] * node.size if node.wire.is_table else 0.0
+            if math.isfinite(node.slope):
+                errors[k] = own + node.slope * moved
+            else:
+                errors[k] = own + self.cells[k].modulus(*node.ends, moved)
+                worst = max(worst, errors[k])
+        return worst * _ABOVE if eps < worst / _HOPELESS else eps
 
     def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
