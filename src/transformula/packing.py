@@ -97,6 +97,8 @@ def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
     if eps is None:
         return f"no finite bound is proven: the best bound is {at_most(proof.bound)} ({parts})"
     advice = f"ask for eps >= {at_most(proof.bound, 2)}"
-    if proof.rounding > eps:
-        advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
+    if proof.rounding > eps and dtype == "float64":
+        advice = f"rounding alone is more than that: {advice}, or take a smaller box"
+    elif proof.rounding > eps:
+        advice += ", or use float64"
     return f"eps = {eps:g} is not proven: the best bound is {at_most(proof.bound)} ({parts}); {advice}"

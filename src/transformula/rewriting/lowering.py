@@ -13,6 +13,7 @@ earlier wires. The rewriting uses identities only:
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
 * a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
   φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
+* an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
   and the second half's, as in the kernel's normal form;
@@ -259,11 +260,14 @@ class _Lowering:
         if argument.is_constant:  # its wires cancel
             value = substitute(function, {ARGUMENT: argument.constant})
             return Linear((), value, substitute(function, {ARGUMENT: argument.meaning}))
+        meaning = substitute(function, {ARGUMENT: argument.meaning})
+        if self.guide.at_size(function, argument.meaning):
+            size = self._bend(ex.call("abs", argument.meaning), argument)
+            return combined([(ex.number(1), self._wire(function, size))], meaning)
         shift = self.guide.offset(function, argument.meaning)
         if not shift:
             return self._wire(function, argument)
         moved = self._wire(ex.add(function, ex.number(-shift)), argument)
-        meaning = substitute(function, {ARGUMENT: argument.meaning})
         return combined([(ex.number(1), moved), (ex.number(1), constant_of(ex.number(shift)))], meaning)
 
     def _wire(self, function: Expr | None, argument: Linear) -> Linear:
@@ -286,9 +290,10 @@ class _Lowering:
             return constant_of(largest)
         return self._wire(None, argument)
 
-    def _bend(self, expr: Expr) -> Linear:
+    def _bend(self, expr: Expr, *args: Linear) -> Linear:
+        """abs, min or max; of what is lowered already, if that is given."""
         one = ex.number(1)
-        args = [self.lower(a) for a in expr.args]
+        args = args or tuple(self.lower(a) for a in expr.args)
         if expr.op == "abs":
             minus = combined([(ex.number(-1), args[0])], ex.neg(args[0].meaning))
             return combined([(one, self.relu(args[0])), (one, self.relu(minus))], expr)
