@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,6 +21,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("repeatable")
+# It takes constants from the modules that are loaded, and those depend on what a worker has run before.
+providers._get_local_constants = Constants
 os.environ["TRANSFORMULA_CACHE"] = "off"  # a test must not depend on what an earlier one has left
 torch.backends.mkldnn.set_flags(False)  # its AMX kernels end the process on machines that only announce AMX
 torch.set_num_threads(1)  # the workers of pytest-xdist are the parallelism

@@ -31,12 +31,13 @@ from transformula.errors import (
 from transformula.kernel.balls import float_above
 from transformula.kernel.boxes import Formula
 from transformula.kernel.claim import Certificate, Proof
+from transformula.kernel.digits import at_most
 from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.regions import Region
 from transformula.limits import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
 from transformula.model import Model
 from transformula.packaging import claimed, package
-from transformula.packing import shortfall, two_digits
+from transformula.packing import shortfall
 
 #: Seconds of work for formulas of up to so many variables and outputs: all that a search may take, what one may take
 #: that has come nowhere near, and what is kept for a bound. Larger formulas may take more, up to so many times.
@@ -110,9 +111,9 @@ class Search:
         bound = _spread(self.formula)
         if not isinstance(telling, NotProvenError) or telling.measured is None or bound == math.inf:
             raise telling
-        reason = f"{str(telling).removesuffix(ASK)}; the formula itself stays within {bound:.3g} of a constant"
+        reason = f"{str(telling).removesuffix(ASK)}; the formula itself stays within {at_most(bound)} of a constant"
         raise NotProvenError(
-            f"{reason}: ask for eps >= {two_digits(bound)}", bound, telling.place, telling.measured, telling.rounding
+            f"{reason}: ask for eps >= {at_most(bound, 2)}", bound, telling.place, telling.measured, telling.rounding
         )
 
     def compete(self, options: Options) -> None:
@@ -248,15 +249,15 @@ class Search:
         found = self.closest or NotProvenError("")
         bound, near = found.best_bound, f" ({found.place})" if found.place else ""
         if bound is not None:
-            said = f"the best bound proven so far is {bound:.3g}{near}"
+            said = f"the best bound proven so far is {at_most(bound)}{near}"
         else:
             bound, said = _spread(self.formula), "no model is proven so far"
             if found.measured is not None:
                 said += f", the best has an error of about {found.measured:.3g}{near}"
             if bound < math.inf:
-                said += f", and the formula itself stays within {bound:.3g} of a constant"
+                said += f", and the formula itself stays within {at_most(bound)} of a constant"
         known = bound if bound < math.inf else None
-        advice = "ask for a larger eps" if known is None else f"ask for eps >= {two_digits(known)}"
+        advice = "ask for a larger eps" if known is None else f"ask for eps >= {at_most(known, 2)}"
         advice += ", or allow more time" if self.ended else ""
         return NotProvenError(f"{why}: {said}; {advice}", known, found.place, found.measured, found.rounding)
 

@@ -27,6 +27,7 @@ from transformula.kernel.description import (
     Description,
     parse_json,
 )
+from transformula.kernel.digits import at_most
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
 from transformula.kernel.positions import formula_of_a_position
@@ -357,5 +358,5 @@ class Model:
             f"<transformula model: {shown} on {self.where} | {self.construction}, {self.layers} layer"
             f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
             f"| {self.status} {'' if self.certificate.mean is None else 'mean '}error <= "
-            f"{self.certificate.bound:.3g} ({self.weights.dtype})>"
+            f"{at_most(self.certificate.bound)} ({self.weights.dtype})>"
         )

@@ -7,7 +7,6 @@ certificate that goes with it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from transformula.errors import NotProvenError
 from transformula.kernel.claim import Certificate, Mean, Proof
 from transformula.kernel.description import Description
+from transformula.kernel.digits import at_most
 from transformula.kernel.files import Packed
 from transformula.kernel.rounding import describe
 from transformula.kernel.weights import Block, Weights, named_matrices
@@ -92,23 +92,13 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
 
 def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
     """What is said of a proof that does not meet the tolerance."""
-    parts = f"approximation {proof.approximation:.3g} + rounding {proof.rounding:.3g}"
+    parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
     parts += ", means over the box" if proof.mean else ""
     if eps is None:
-        return f"no finite bound is proven: the best bound is {proof.bound:.3g} ({parts})"
-    advice = f"ask for eps >= {two_digits(proof.bound)}"
-    if proof.rounding > eps:
-        advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
-    return f"eps = {eps:g} is not proven: the best bound is {proof.bound:.3g} ({parts}); {advice}"
-
-
-def two_digits(bound: float) -> str:
-    """A bound in two digits, rounded up: whoever asks for that much has room.
-
-    Examples
-    --------
-    >>> two_digits(0.01234), two_digits(2.0), two_digits(0.0999)
-    ('0.013', '2', '0.1')
-    """
-    unit = 10.0 ** (math.floor(math.log10(bound)) - 1)
-    return f"{math.ceil(bound / unit * (1 - 1e-12)) * unit:.2g}"
+        return f"no finite bound is proven: the best bound is {at_most(proof.bound)} ({parts})"
+    advice = f"ask for eps >= {at_most(proof.bound, 2)}"
+    if proof.rounding > eps and dtype == "float64":
+        advice = f"rounding alone is more than that: {advice}, or take a smaller box"
+    elif proof.rounding > eps:
+        advice += ", or use float64"
+    return f"eps = {eps:g} is not proven: the best bound is {at_most(proof.bound)} ({parts}); {advice}"

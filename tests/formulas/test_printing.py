@@ -1,16 +1,16 @@
 """to_text and parse are inverse; to_sympy means the same as the tree (sympy is the outside judge)."""
 
-import time
 from fractions import Fraction
 
 import mpmath
 import pytest
 import sympy
 from flint import arb, fmpq
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from support.as_sympy import to_sympy
+from support.watching import ends
 from transformula.errors import FormulaError
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision
@@ -46,16 +46,17 @@ trees = st.recursive(leaves, _grow, max_leaves=12)
 
 
 @given(trees)
+@example(ex.add(ex.variable("x"), ex.div(ex.number(-1), ex.variable("x"))))
+@example(ex.add(ex.variable("x"), ex.div(ex.neg(ex.variable("x")), ex.variable("y"))))
 @settings(max_examples=600)
 def test_text_parses_back_to_the_same_tree(tree):
     assert parse(to_text(tree)) == tree
 
 
+@ends()
 def test_deep_formulas_print_in_linear_time():
     text = "x + sin(" * 90 + "x" + ")" * 90
-    start = time.perf_counter()
     assert parse(to_text(parse(text))) == parse(text)
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import resource
 import struct
 import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from support.kernel_models import cubic, memory_weights
+from support.watching import ends
 from transformula.kernel.description import Description, parse_json
 from transformula.kernel.errors import ModelFileError, RefutedError
 from transformula.kernel.files import Packed, read_arrays, read_packed, unpack
@@ -138,23 +138,22 @@ def test_a_damaged_file_is_refused_or_read_as_numbers(data):
 
 
 _LIMITED = """
-import resource, sys, time
+import resource, sys
 from transformula.kernel.files import Packed, read_arrays, unpack
 from transformula.kernel.errors import ModelFileError
 data = open(sys.argv[1], "rb").read()
-before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read_arrays(data)
 except ModelFileError as error:
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, time.perf_counter() - start)
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
 
 
 def test_millions_of_lists_are_refused_before_they_are_made():
-    start = time.perf_counter()
-    with pytest.raises(ModelFileError, match="too large"):
+    with ends(), pytest.raises(ModelFileError, match="too large"):
         parse_json('{"a": [' + "[]," * 3_000_000 + "0]}", "evidence.json")
-    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("size", [8, 300])
@@ -167,8 +166,7 @@ def test_a_million_entries_are_refused_soon_and_small(tmp_path, size):
     done = subprocess.run(
         [sys.executable, "-c", _LIMITED, tmp_path / "model.safetensors"], capture_output=True, text=True, check=True
     )
-    megabytes, seconds = map(float, done.stdout.split())
-    assert megabytes < 200 and seconds < 1
+    assert float(done.stdout) < 200  # megabytes
 
 
 def test_too_many_small_arrays_are_refused():
@@ -270,10 +268,9 @@ def test_a_large_shape_without_entries_takes_no_memory(packed):
             output=Matrix((weights.width, rows), empty, empty, np.zeros(0)),
         )
         forged = replace(weights, blocks=(replace(weights.blocks[0], feed_forward=hollow), *weights.blocks[1:]))
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with pytest.raises(ModelFileError, match="too large"):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with ends(), pytest.raises(ModelFileError, match="too large"):
             unpack(pack(forged, description, {}))
-        assert time.perf_counter() - start < 1
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
@@ -284,9 +281,8 @@ def test_a_large_shape_without_entries_takes_no_memory(packed):
 def test_malformed_rationals_are_refused(packed, text):
     body = json.loads(packed.description)
     body["exact"]["readout"][0] = text
-    start = time.perf_counter()
-    _refused(body=body, packed=packed, said="readout has a rational")
-    assert time.perf_counter() - start < 1
+    with ends():
+        _refused(body=body, packed=packed, said="readout has a rational")
 
 
 def test_rationals_must_be_as_many_as_the_floats(packed):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from flint import arb, ctx, fmpq
 
+from support.watching import ends
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Box
 from transformula.kernel.errors import NotProvenError
@@ -207,8 +207,8 @@ def test_corners_are_used_only_where_the_slope_keeps_its_sign():
     assert (low, high) == (-2, 2)
 
 
+@ends()
 def test_large_and_small_numbers_do_not_explode():
-    start = time.perf_counter()
     low, high = of("x**(9**80)", "x=-1..1")
     assert low == -1 and high == 1
     low, high = of("x**(9**80)", "x=0..1/2")
@@ -221,7 +221,6 @@ def test_large_and_small_numbers_do_not_explode():
     assert fmpq(8584, 7000) > low > fmpq(8583, 7000) and low.height_bits() < 1600
     low, high = of("x - " + "1" * 3000, "x=0..1")
     assert low <= -int("1" * 3000) <= high
-    assert time.perf_counter() - start < 5
 
 
 def test_the_callers_precision_does_not_matter():
@@ -236,17 +235,3 @@ def test_the_callers_precision_does_not_matter():
 def test_a_variable_without_a_range_is_refused():
     with pytest.raises(UndefinedError):
         range_of(parse("x + y"), on("x=0..1"))
-
-
-def test_speed():
-    expr = parse(" + ".join(f"sin({k}*x + y)*exp(-x*{k})/(2 + cos(y))" for k in range(2, 7)))
-    values = on("x=0.1..1, y=1/3..2")
-    range_of(expr, values)
-    best = min(_seconds(lambda: range_of(expr, values)) for _ in range(20))
-    assert best < 2e-3
-
-
-def _seconds(action):
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start

@@ -1,12 +1,12 @@
 """Normal forms: known identities are seen, false ones never, hostile input ends quickly."""
 
 import random
-import time
 from fractions import Fraction
 
 import pytest
 from flint import arb
 
+from support.watching import ends
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.errors import RefutedError
@@ -160,10 +160,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_expressions_are_refused_quickly(text):
-    start = time.perf_counter()
-    with pytest.raises(RefutedError):
+    with ends(), pytest.raises(RefutedError):
         Algebra(NAMES).of(parse(text, NAMES))
-    assert time.perf_counter() - start < 10
 
 
 def test_constants_of_wires_on_wires_do_not_explode():

@@ -1,12 +1,12 @@
 """Text to trees: precedence, exactness, names, and refusals in one sentence."""
 
-import time
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.watching import ends
 from transformula.kernel import expression as ex
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import variables_of
@@ -169,10 +169,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_ends_in_a_sentence_and_soon(text):
-    start = time.perf_counter()
-    with pytest.raises(FormulaError) as caught:
+    with ends(), pytest.raises(FormulaError) as caught:
         parse(text, ["x"])
-    assert time.perf_counter() - start < 3
     assert len(str(caught.value)) < 400
 
 

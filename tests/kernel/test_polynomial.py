@@ -1,6 +1,5 @@
 """Theorem 3.5 and Corollary 3.7 in the kernel: expansion, identity, gaps, rounding, and what is refused."""
 
-import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.kernel_models import cubic, ridge_weights
+from support.watching import ends
 from transformula.kernel.balls import precision
 from transformula.kernel.check import prove
 from transformula.kernel.description import Description
@@ -81,10 +81,8 @@ _TEN = "+".join(f"x{k}" for k in range(10))
 def test_too_large_polynomials_are_refused_soon(text):
     names = tuple(f"x{k}" for k in range(10))
     expr = parse(text, names)
-    start = time.perf_counter()
-    with pytest.raises(FormulaError, match=r"degree|products|too large"):
+    with ends(), pytest.raises(FormulaError, match=r"degree|products|too large"):
         as_polynomial(expr, names)
-    assert time.perf_counter() - start < 10  # two seconds on a quiet machine
 
 
 @pytest.mark.parametrize(
@@ -176,16 +174,12 @@ def test_directions_too_large_to_expand_are_refused_soon():
     names = tuple(f"x{k}" for k in range(30))
     weights = ridge_weights(names, [{k: Fraction(1, 32) for k in range(30)}], {(0, 0, 12): 1}, [0])
     description = Description("polynomial", ["+".join(names)], ", ".join(f"{n}=-1..1" for n in names))
-    start = time.perf_counter()
-    with pytest.raises(RefutedError, match="too large to be expanded"):
+    with ends(), pytest.raises(RefutedError, match="too large to be expanded"):
         prove(weights, description, NONE)
-    assert time.perf_counter() - start < 2
     long = Fraction(10**4999 + 1, 2 * 10**4999)
     weights = ridge_weights(("x", "y"), [{0: long, 1: long / 3}] * 30, {(0, k, 100): 1 for k in range(30)}, [0])
-    start = time.perf_counter()
-    with pytest.raises(RefutedError, match="too large to be expanded"):
+    with ends(), pytest.raises(RefutedError, match="too large to be expanded"):
         prove(weights, Description("polynomial", ["x+y"], "x=-1..1, y=-1..1"), NONE)
-    assert time.perf_counter() - start < 5
 
 
 def test_irrational_coefficients_leave_their_difference():

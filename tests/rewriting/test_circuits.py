@@ -69,6 +69,31 @@ def test_a_common_denominator_is_distributed():
     assert circuit.layers == 2 and len(_tables(circuit)) == 3  # a * 1/(b + c)
 
 
+def test_what_cancels_in_a_sum_is_not_divided_out_of_it():
+    """(p² + m²q)/m is p²/m + mq: the sum, which m makes larger, is not made small again by a table of 1/m."""
+    names = ["m", "p", "q"]
+    circuit = _circuit("(p**2 + m**2*q)/m", names)
+    x = np.random.default_rng(0).uniform(1, 2, (50, 3))
+    values = wire_values(circuit, x)
+    m, p, q = x.T
+    np.testing.assert_allclose(linear_value(circuit.outputs[0], values), (p**2 + m**2 * q) / m, rtol=1e-12)
+    assert len(_tables(circuit)) == 6  # p², 1/m, and two squares for each product
+    assert len(_tables(_circuit("m/(m + p)", names))) == 3  # 1/(m + p) and a product: 1/(1 + p/m) takes one more
+
+
+def test_a_logarithm_of_a_product_is_a_sum():
+    circuit = _circuit("log(m/p)", ["m", "p"], Logarithms())
+    assert [str(w.function) for w in circuit.wires if w.is_table] == ["log(u)", "log(u)"]
+    assert circuit.layers == 1
+
+
+class Logarithms(PlainGuide):
+    """Everything is positive."""
+
+    def in_logs(self, bases, alone):
+        return alone
+
+
 def test_kinks_are_relus_and_not_tables():
     circuit = _circuit("max(x, y, min(x - y, abs(y)))", ["x", "y"])
     assert _tables(circuit) == [] and _bends(circuit) >= 4

@@ -103,7 +103,7 @@ class _Eager(PlainGuide):
     def directions(self, radicand):
         return 8
 
-    def in_logs(self, bases):
+    def in_logs(self, bases, alone):
         return all(not value <= 0 for base in bases for value in _values(base, self.box))
 
     def __init__(self, box):

@@ -28,18 +28,21 @@ class RandomGuide:
     def clamp(self, function, argument):
         return bool(self.rng.integers(2)), bool(self.rng.integers(2))
 
+    def at_size(self, function, argument):
+        return False  # only right for even functions: see PlanningGuide
+
     def exchange(self, factors, others, last, inner):
         return bool(self.rng.integers(2))
 
     def directions(self, radicand):
         return int(self.rng.choice([0, 8]))
 
-    def in_logs(self, bases):
+    def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide
 
 
 class PositiveGuide(RandomGuide):
     """For boxes on which everything is positive: products may be taken apart into logarithms too."""
 
-    def in_logs(self, bases):
+    def in_logs(self, bases, alone):
         return bool(self.rng.integers(2))

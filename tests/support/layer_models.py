@@ -6,7 +6,7 @@ import transformula as tf
 
 #: name: formula, box, eps in float64, eps in float32, construction
 FORMULAS = {
-    "attention only": ("x*sin(y) + abs(x - 1/3) + y/7", "x=0..1, y=0..2", 0.4, 0.5, "attention-only"),
+    "attention only": ("x*sin(y) + abs(x - 1/3) + y/7", "x=0..1, y=0..2", 0.6, 0.8, "attention-only"),
     "attention only, two outputs": (
         ["sqrt(x) + pi", "exp(x - 2*y)"], "x=0..1, y=-1/2..1/3", 0.1, 0.4, "attention-only",
     ),

@@ -16,6 +16,11 @@ def test_it_opens_with_a_proven_model(visit):
     assert fact(page, "construction") == "lookup" and int(fact(page, "tokens")) > 3
     assert page.locator("#typeset math").count() == 2
     assert page.title() == "transformula explorer"
+    shown = page.evaluate(
+        "async () => { const { atMost } = await import('/static/charts.js');"
+        " return [0.0384121, 2.4149e-5, 0.1, 0, 9.996e-7].map((bound) => atMost(bound)); }"
+    )
+    assert shown == ["0.03842", "2.42·10⁻⁵", "0.1", "0", "1.00·10⁻⁶"]  # rounded up, never down
 
 
 def test_a_formula_is_typed_and_the_tolerance_moved(visit):

@@ -19,6 +19,7 @@ AT = {"x": 0.7, "y": 1.3, "z": 0.4, "x1": 1.9, "rate": 0.6}
 TIMES, APPLY, DOT, MINUS = "\u2062", "\u2061", "\u22c5", "\u2212"
 FUNCTIONS = {name: getattr(math, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "log")}
 FUNCTIONS |= {"arcsin": math.asin, "arccos": math.acos, "arctan": math.atan, "min": min, "max": max}
+FUNCTIONS |= {"sinc": lambda u: math.sin(u) / u if u else 1.0}
 
 
 def element(text):

@@ -11,6 +11,7 @@ import typer
 
 from transformula.cli.output import Output
 from transformula.cli.working import Scheduler
+from transformula.kernel.digits import at_most
 
 if TYPE_CHECKING:
     from transformula.sweeps.summary import Row, Summary
@@ -105,5 +106,5 @@ def _print_rest(count: int, summary: Summary) -> None:
 def _cell(row: Row, name: str) -> str:
     value = getattr(row, name)
     if isinstance(value, float):
-        return f"{value:.3g}" + (" (mean)" if name == "bound" and row.norm == "mean" else "")
+        return at_most(value) + (" (mean)" if row.norm == "mean" else "") if name == "bound" else f"{value:.3g}"
     return "" if value is None else str(value)

@@ -9,6 +9,7 @@ import typer
 
 from transformula.cli.output import Output, check_stdout
 from transformula.errors import InputError, NotProvenError
+from transformula.kernel.digits import at_most
 from transformula.saving import STDOUT, write_file
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def compare_command(
 
 def _cells(entry: Entry) -> list[str]:
     sizes = entry.layers, entry.heads, entry.memory_tokens, entry.parameters
-    bound = "" if entry.bound is None else f"{entry.bound:.6g}" + ("" if entry.norm == "sup" else " (mean)")
+    bound = "" if entry.bound is None else at_most(entry.bound, 6) + ("" if entry.norm == "sup" else " (mean)")
     return [entry.name, *("" if size is None else str(size) for size in sizes), bound, f"{round(entry.seconds, 2):g}"]
 
 

@@ -15,6 +15,7 @@ import typer
 from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
 from transformula.errors import ExportError, NotProvenError
+from transformula.kernel.digits import at_most
 from transformula.optional import require
 from transformula.saving import STDOUT
 
@@ -165,8 +166,8 @@ def _normed(model: Model) -> tuple[float, float]:
     bound = add_up(certificate.approximation, proof.rounding)
     if not bound <= certificate.eps:
         raise NotProvenError(
-            f"eps = {certificate.eps:g} is not proven in a layer with LayerNorm: the best bound is "
-            f"{bound:.3g} (approximation {certificate.approximation:.3g} + rounding {proof.rounding:.3g})",
+            f"eps = {certificate.eps:g} is not proven in a layer with LayerNorm: the best bound is {at_most(bound)} "
+            f"(approximation {at_most(certificate.approximation)} + rounding {at_most(proof.rounding)})",
             best_bound=bound,
         )
     return proof.pad, proof.rounding

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from transformula.errors import NotProvenError, SavingError, TransformulaError
+from transformula.kernel.digits import at_most
 from transformula.saving import STDOUT
 
 #: Columns of text in a pipe or a file, where nothing is cut off.
 _WIDE = 250
+#: Numbers that a claim says are not exceeded: they are rounded up.
+_BOUNDS = ("bound", "approximation", "rounding", "seams", "outside_seams", "largest")
 
 
 class Output:
@@ -62,7 +65,7 @@ class Output:
             self._beside("no bound at this point: it lies in a seam, and the claim is about the mean over the box")
         if facts["bound"] is not None:
             status = facts["status"] + ("; transformula verify proves it" if "claimed" in facts["status"] else "")
-            self._beside(f"within {facts['bound']:.3g} of the formula ({status})")
+            self._beside(f"within {at_most(facts['bound'])} of the formula ({status})")
 
     def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
         """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
@@ -92,7 +95,7 @@ class Output:
             width = max(map(len, facts), default=0)
             print(title, file=stream)
             for key, value in facts.items():
-                first, *more = _text(value).split("\n")
+                first, *more = _text(value, key).split("\n")
                 print(f"  {key.replace('_', ' '):<{width}}  {first}", file=stream)
                 for line in more:
                     print(f"  {'':<{width}}  {line}", file=stream)
@@ -108,7 +111,7 @@ class Output:
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for key, value in facts.items():
-            table.add_row(key.replace("_", " "), escape(_text(value)))
+            table.add_row(key.replace("_", " "), escape(_text(value, key)))
         console.print(Padding(table, (0, 0, 0, 2)))
 
 
@@ -118,11 +121,11 @@ def check_stdout(path: Path | None, taken: bool, option: str = "--out") -> None:
         raise SavingError(f"--json and {option} - both want standard output: choose one")
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return at_most(value, 6) if name.removeprefix("mean_") in _BOUNDS else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        return "\n".join(_text(v) for v in value)
+        return "\n".join(_text(v, name) for v in value)
     return str(value)

@@ -94,6 +94,8 @@ _NEAR = 0.1
 _HALVINGS = 60
 #: Squares are held scaled by powers of two up to twice this: well inside the format's range.
 _MOST_SCALE = {"float64": 480, "float32": 56}
+#: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
+_HOPELESS, _ABOVE = 10.0, 2.0
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
@@ -124,9 +126,10 @@ def circuit_attempts(
         for split in SPLITS:
 
             def build(analysis: _Analysis = analysis, split: Split = split) -> Built:
-                nodes = analysis.planned(eps, split, dtype)
-                _check_strain(nodes, {k: _goal(n, eps, split, dtype) for k, n in _tables(nodes)}, eps, found=False)
-                tables = _fit_tables(nodes, eps, split, dtype, known)
+                aim = analysis.in_reach(eps, dtype)
+                nodes = analysis.planned(aim, split, dtype)
+                _check_strain(nodes, {k: _goal(n, aim, split, dtype) for k, n in _tables(nodes)}, aim, found=False)
+                tables = _fit_tables(nodes, aim, split, dtype, known)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
@@ -139,35 +142,54 @@ class _Circuits:
     def __init__(self, ground: Prepared, dtype: str) -> None:
         self.ground, self.dtype = ground, dtype
         self.ranges = BoxRanges(ground.extended.box, ground.known)
-        self.found: list[_Analysis] = []
+        self.found: list[tuple[Mode, _Analysis]] = []
+        self.sized: dict[Mode, _Analysis] = {}
         self.seen: list[tuple[list[int], list[bool]]] = []
         self.modes = list(_MODES[dtype])
+
+    @cached_property
+    def written(self) -> list[Expr]:
+        """The formula, its sums taken apart."""
+        return [parted(expr, self.ranges.of) for expr in self.ground.written]
 
     def promising_first(self, eps: float) -> Iterator[_Analysis]:
         """All circuits, those last in which tables as accurate as can be would not do."""
         strained: list[tuple[float, _Analysis]] = []
-        for analysis in self.all():
+        for mode, analysis in self.all():
             strain = analysis.least_error(self.dtype) / eps
+            if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
+                analysis = self.at_sizes(mode, analysis)
+                strain = analysis.least_error(self.dtype) / eps
             if strain < 1:
                 yield analysis
             else:
                 strained.append((strain, analysis))
         yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
 
-    def all(self) -> Iterator[_Analysis]:
+    def all(self) -> Iterator[tuple[Mode, _Analysis]]:
         """In the order of the modes."""
         yield from list(self.found)
         while self.modes:
-            guide = PlanningGuide(self.ranges, self.modes[0])
-            written = [parted(expr, self.ranges.of) for expr in self.ground.written]
-            circuit = build_circuit(written, self.ground.extended.box.variables, guide)
+            guide, circuit = self.guided(self.modes[0])
             if (guide.norms, guide.logs) not in self.seen:
-                self.found.append(_Analysis.of(circuit, self.ground, self.ranges))
+                self.found.append((self.modes[0], _Analysis.of(circuit, self.ground, self.ranges)))
                 self.seen.append((guide.norms, guide.logs))
                 del self.modes[0]
                 yield self.found[-1]
             else:
                 del self.modes[0]
+
+    def at_sizes(self, mode: Mode, plain: _Analysis) -> _Analysis:
+        """The circuit that reads even functions at |u|; the plain one if there are none."""
+        if mode not in self.sized:
+            guide, circuit = self.guided(mode._replace(sizes=True))
+            self.sized[mode] = _Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
+        return self.sized[mode]
+
+    def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
+        """A circuit, and what was decided on the way to it."""
+        guide = PlanningGuide(self.ranges, mode)
+        return guide, build_circuit(self.written, self.ground.extended.box.variables, guide)
 
 
 @dataclass(frozen=True)
@@ -203,6 +225,11 @@ class _Analysis:
         flow.measure(nodes, cells)
         return cls(circuit, ground, ranges.search, flow, nodes, cells)
 
+    @property
+    def singular(self) -> bool:
+        """Whether a function is read where its slope is unbounded."""
+        return any(not math.isfinite(node.slope) for node in self.nodes.values())
+
     @cached_property
     def signs(self) -> dict[str, list[int]]:
         """Trees of the signs that the proof may use."""
@@ -233,6 +260,23 @@ class _Analysis:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
         return _FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
+
+    def in_reach(self, eps: float, dtype: str) -> float:
+        """The tolerance to plan for: far below what rounding does to a root, the closest bound is what a refusal needs.
+
+        Rounding by e under a root that may vanish moves it by √e.
+        """
+        errors: dict[int, float] = {}
+        worst = 0.0
+        for k, node in sorted(self.nodes.items()):
+            moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+            own = _FLOOR[dtype] * node.size if node.wire.is_table else 0.0
+            if math.isfinite(node.slope):
+                errors[k] = own + node.slope * moved
+            else:
+                errors[k] = own + self.cells[k].modulus(*node.ends, moved)
+                worst = max(worst, errors[k])
+        return worst * _ABOVE if eps < worst / _HOPELESS else eps
 
     def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""

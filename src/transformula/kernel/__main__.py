@@ -14,6 +14,7 @@ from dataclasses import asdict
 import numpy as np
 
 from transformula.kernel.check import Verification, verify_folder
+from transformula.kernel.digits import at_most
 from transformula.kernel.errors import ModelFileError
 
 USAGE = "usage: python -m transformula.kernel FOLDER [--json]"
@@ -46,15 +47,17 @@ def line(result: Verification) -> str:
         text = " ".join(f"not verified: {'; '.join(result.reasons)}".split())
         return "".join(c if " " <= c <= "~" else "?" for c in text)  # names in a hostile folder may be anything
     which = "" if result.mean is None else "the mean over the box of "
+    numbers = (result.bound, result.approximation, result.rounding)
+    bound, approximation, rounding = (at_most(number, 6) for number in numbers if number is not None)
     text = (
-        f"verified: {which}|computed - formula| <= {result.bound:.6g} (approximation {result.approximation:.6g} "
-        f"+ rounding {result.rounding:.6g}), eps = {result.eps:.6g}"
+        f"verified: {which}|computed - formula| <= {bound} (approximation {approximation} + rounding {rounding}), "
+        f"eps = {result.eps:.6g}"
     )
     if result.mean is None:
         return text
     return (
-        f"{text}; at every point outside seams, {result.mean.seams:.3g} of the box, it is <= "
-        f"{result.mean.outside:.6g}, and |computed| <= {result.mean.largest:.6g} everywhere"
+        f"{text}; at every point outside seams, {at_most(result.mean.seams)} of the box, it is <= "
+        f"{at_most(result.mean.outside, 6)}, and |computed| <= {at_most(result.mean.largest, 6)} everywhere"
     )
 
 

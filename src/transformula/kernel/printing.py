@@ -40,7 +40,8 @@ def _render(expr: Expr, args: list[_Text]) -> _Text:
         return str(expr.value), _ATOM
     if op == "add":
         first, *more = (_wrap(term, _QUOTIENT) for term in args)
-        return first + "".join(f" - {p[1:]}" if p[0] == "-" else f" + {p}" for p in more), _SUM
+        kept = (f"({p})" if p[0] == "-" and a.op == "div" else p for p, a in zip(more, expr.args[1:], strict=True))
+        return first + "".join(f" - {p[1:]}" if p[0] == "-" else f" + {p}" for p in kept), _SUM
     if op == "mul":
         rest, scale = "*".join(_wrap(a, _POWER) for a in args[1:]), expr.args[0].number
         if scale == -1:

@@ -74,18 +74,47 @@ def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
 
 
 def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
-    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then."""
+    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then.
+
+    So does b^{-e} S^e with b^k in a term, if that leaves no more to be multiplied, and less to be looked up or raised.
+
+    Examples
+    --------
+    >>> from transformula.kernel.parsing import parse
+    >>> [str(b) for b in distributed(factors_of(parse("(x**2 + y**2*z)/y"))[1])]
+    ['y**(-1)*x**2 + y*z']
+    >>> [str(b) for b in distributed(factors_of(parse("(x + y)/y"))[1])]
+    ['y', 'x + y']
+    """
     for total, exponent in powers.items():
         if total.op != "add":
             continue
-        for base in (b for b, e in powers.items() if b is not total and e == exponent):
-            if any(factors_of(term)[1].get(base, 0) < 0 for term in total.args):
-                terms = [product_of(*factors_of(ex.mul(base, term))) for term in total.args]
-                rest = {b: e for b, e in powers.items() if b not in (base, total)}
-                merged = ex.add(*terms)
-                rest[merged] = rest.get(merged, Fraction(0)) + exponent
+        for base, by in powers.items():
+            if base is total or abs(by) != abs(exponent):
+                continue
+            sign = 1 if by == exponent else -1
+            if not any(sign * factors_of(term)[1].get(base, 0) < 0 for term in total.args):
+                continue
+            factor = ex.power(base, ex.number(sign))
+            merged = ex.add(*(product_of(*factors_of(ex.mul(factor, term))) for term in total.args))
+            rest = {b: e for b, e in powers.items() if b not in (base, total)}
+            rest[merged] = rest.get(merged, Fraction(0)) + exponent
+            if sign > 0 or _is_less(rest, powers):
                 return distributed(rest)
     return powers
+
+
+def _is_less(some: dict[Expr, Fraction], others: dict[Expr, Fraction]) -> bool:
+    """Whether a product of powers of sums takes no more multiplications than another, and fewer powers."""
+    (products, tables), (most, before) = _costs(some), _costs(others)
+    return products <= most and products + tables < most + before
+
+
+def _costs(powers: dict[Expr, Fraction]) -> tuple[int, int]:
+    """How many products there are to make, and how many different powers, in a product and in the sums in it."""
+    parts = [powers, *(factors_of(term)[1] for base in powers if base.op == "add" for term in base.args)]
+    raised = {(base, e) for part in parts for base, e in part.items() if e != 1}
+    return sum(max(len(part) - 1, 0) for part in parts), len(raised)
 
 
 def product_of(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:

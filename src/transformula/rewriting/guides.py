@@ -32,14 +32,20 @@ class Guide(Protocol):
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Whether errors might carry the argument below or above the function's domain."""
 
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """Whether to read ``function``, which must be even then, at the size of its argument."""
+
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
 
     def directions(self, radicand: Expr) -> int:
         """In how many directions to measure the length √radicand; 0 for a table of the root."""
 
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
-        """Whether to read a function of a product of powers of these bases at the sum of their logarithms."""
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
+        """Whether to read a function of a product of powers of these bases at the sum of their logarithms.
+
+        ``alone`` if the function is the logarithm itself.
+        """
 
 
 class PlainGuide:
@@ -61,6 +67,10 @@ class PlainGuide:
         """No clamps."""
         return False, False
 
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """At the argument itself."""
+        return False
+
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """As it is written."""
         return False
@@ -69,6 +79,6 @@ class PlainGuide:
         """A table of the root."""
         return 0
 
-    def in_logs(self, bases: Sequence[Expr]) -> bool:
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Products are multiplied."""
         return False

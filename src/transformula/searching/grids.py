@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transformula.errors import UnboundedError
 from transformula.kernel.balls import precision, round_up
 from transformula.kernel.coverings import Ends, defined_on, products
+from transformula.kernel.digits import at_most
 from transformula.kernel.errors import NotProvenError
 from transformula.kernel.expression import Expr
 from transformula.kernel.grids import BITS, MAX_LEAVES, ORDERS, bounds_on
@@ -126,7 +127,7 @@ def _refusal(
     function: Expr, reason: str, best: float, seen: float, kind: type[NotProvenError] = NotProvenError
 ) -> NotProvenError:
     proven = best if math.isfinite(best) else None
-    said = f"the best bound of its error is {best:.3g}" if proven else f"an error of {seen:.3g} was seen"
+    said = f"the best bound of its error is {at_most(best)}" if proven else f"an error of {seen:.3g} was seen"
     return kind(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
 
 

@@ -26,6 +26,7 @@ from scipy.fft import dct
 
 from transformula.formulas.prompts import Prompts
 from transformula.kernel.balls import to_fmpq
+from transformula.kernel.digits import at_most
 from transformula.learning.rows import Floats
 from transformula.prompting import in_context
 from transformula.studies.report import Report, Run, Table, new_figure
@@ -87,8 +88,8 @@ def study(run: Run) -> Report:
             "What is cut comes down to the theory's power, where there is one, as the dimension grows; attention's own "
             "error falls no slower than that.",
             "Over these few dimensions the power of an analytic coupling is no rate: it grows with them.",
-            f"Rounding of the Transformers is proven to be at most {max(row[3] for row in built):.1g}, for all values, "
-            "queries and keys of the box: what is left is what the dimension cuts off.",
+            f"Rounding of the Transformers is proven to be at most {at_most(max(row[3] for row in built), 1)}, for all "
+            "values, queries and keys of the box: what is left is what the dimension cuts off.",
         ],
         {"slopes": slopes, "built": built, "rows": {name: rows for name, (rows, _) in curves.items()}},
         _figure(curves),

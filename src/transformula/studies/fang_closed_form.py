@@ -21,7 +21,7 @@ def study(run: Run) -> Report:
     for solver in ("exact", "sparse"):
         rows.append(_fit("f1*", 2, solver, f1_sample(run.seed))[0])
     texts = {}
-    sizes = run.pick([3000, 9000], [4500, 9000, 20_000, 45_000])
+    sizes = run.pick([3000, 6000], [4500, 9000, 20_000, 45_000])
     for solver in ("exact", "sparse"):
         for size in sizes:
             if solver == "exact" and size < 4500:

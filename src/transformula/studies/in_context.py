@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from transformula.constructions.in_context import construct_in_context
 from transformula.errors import NotProvenError
 from transformula.formulas.prompts import Prompts
+from transformula.kernel.digits import at_most
 from transformula.kernel.in_context import prove_in_context
 from transformula.model import Model
 from transformula.prompting import in_context
@@ -140,7 +141,7 @@ def _findings(table: list[list[Any]], sizes: list[list[Any]], exact: Model) -> l
     _, _, newton, _, worst = max((row for row in sizes if isinstance(row[2], int)), key=lambda row: row[4])
     return [
         f"Within {_EPS:g} of the exact ridge prediction at every prompt of the box: {exact.layers} layers of one head, "
-        f"proven bound {exact.certificate.bound:.2g}.",
+        f"proven bound {at_most(exact.certificate.bound, 2)}.",
         f"{last[0]} gradient steps are still off by {last[1]:.2g} at the hardest prompts. They are the algorithm's own "
         f"{last[0]} steps, up to {last[2]:.1g}: what is missing is the algorithm's, not the Transformer's.",
         f"Where gradient steps would need {worst:,} layers by the same bound, Newton and Schulz's iteration needs "

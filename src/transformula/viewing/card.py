@@ -7,6 +7,7 @@ from html import escape
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Formula
+from transformula.kernel.digits import at_most
 from transformula.model import Model
 from transformula.viewing.colours import notebook_css
 from transformula.viewing.drawings import sample_drawing
@@ -46,11 +47,11 @@ def card(model: Model) -> str:
     where = "for every prompt of the box" if isinstance(model.formula, Prompts) else where
     error = "|error|"
     if (mean := certificate.mean) is not None:
-        where = f"over the box; outside seams, {mean.seams:.2g} of it, |error| ≤ {mean.outside:.3g}"
+        where = f"over the box; outside seams, {at_most(mean.seams, 2)} of it, |error| ≤ {at_most(mean.outside)}"
         error = "mean |error|"
     facts = [
-        f"<b>{model.status}: {error} ≤ {certificate.bound:.3g}</b> {where} ({escape(model.weights.dtype)})",
-        f"approximation {certificate.approximation:.3g}, rounding {certificate.rounding:.3g}, "
+        f"<b>{model.status}: {error} ≤ {at_most(certificate.bound)}</b> {where} ({escape(model.weights.dtype)})",
+        f"approximation {at_most(certificate.approximation)}, rounding {at_most(certificate.rounding)}, "
         f"eps {certificate.eps:.3g}",
         f"{escape(model.construction)}: {_count(model.layers, 'layer')}, {_count(model.heads, 'head')}, "
         f"{_count(model.tokens, 'token')} ({model.memory_tokens:,} of memory), "

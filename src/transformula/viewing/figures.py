@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from transformula.formulas.samples import Samples
+from transformula.kernel.digits import at_most
 from transformula.kernel.weights import FloatArray
 from transformula.model import Model
 from transformula.optional import require
@@ -101,7 +102,7 @@ def _error_axis(axes: Any, worst: float, bound: float, status: str, palette: Pal
     else:
         reach = 1.7 * max(bound, worst if np.isfinite(worst) else 0.0)
         axes.set_ylim(-reach, reach)
-    _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
+    _beside_line(axes, bound, f"{status}: |error| ≤ {at_most(bound)}", palette.bound)
 
 
 def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool = True) -> None:
@@ -121,7 +122,7 @@ def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRI
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, format="%.1e")
         bar.outline.set_visible(False)
         bar.set_label("error: Transformer − formula")
-        axes.set_title(f"seen ≤ {cut.worst:.3g}, {status} ≤ {bound:.3g}", color=palette.bound)
+        axes.set_title(f"seen ≤ {at_most(cut.worst)}, {status} ≤ {at_most(bound)}", color=palette.bound)
         _name_axes(axes, cut, 4 if width == WIDTH else 1)
     return figure
 
@@ -145,7 +146,7 @@ def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Pale
         axes.axhline(bound, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
         axes.set_yscale("log")
         axes.set_ylim(smallest, bound * 30)
-        _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
+        _beside_line(axes, bound, f"{status}: |error| ≤ {at_most(bound)}", palette.bound)
         axes.set_xlabel("from the lower to the upper end of the interval")
         axes.set_ylabel("|error|")
         axes.legend(
@@ -305,7 +306,7 @@ def samples_figure(
         axes.set_yticks([0, bound * 1e-9, bound * 1e-6, bound * 1e-3, bound])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}" if value else "0")
         axes.minorticks_off()
-        _beside_line(axes, bound, f"{status}: |error| ≤ {bound:.3g}", palette.bound)
+        _beside_line(axes, bound, f"{status}: |error| ≤ {at_most(bound)}", palette.bound)
         axes.set_xlabel(noun)
         axes.set_ylabel("|error|")
     return figure

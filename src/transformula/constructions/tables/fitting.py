@@ -327,7 +327,7 @@ def _attempt(
     problem = task.problem(size)
     if cold and effort not in LAST_RESORTS:
         task.searched.add(size)
-    fresh = starts(task.normalised_leaves(), size) if cold else ()
+    fresh = starts(task.normalised_leaves(), size, task.poles) if cold else ()
     finalists = _screen(task, effort, problem, [*warm, *fresh])[
         : effort.finalists if cold else min(2, effort.finalists)
     ]

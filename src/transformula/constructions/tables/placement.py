@@ -28,7 +28,9 @@ OVERHANGS = (0, 1, 2)  # tokens beyond each end
 POWERS = (1.0, 0.5, 0.0)  # of the difficulty density: from fully adapted to equispaced
 UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is worth trying
 KINK_WIDTH = 2e-2  # leaves below this share of the range mark a kink
+FEW = 3  # tokens for which the starts of any kind do
 RARE = -12.0  # offset that makes a token's weight tiny: T is then a plain sum of exponentials
+SELDOM = -6.0  # the same for tokens that may soon be more frequent
 
 
 def scores_at(centres: Array, kappa: float) -> Scores:
@@ -42,11 +44,18 @@ def scores_at(centres: Array, kappa: float) -> Scores:
     return slopes - slopes[middle], offsets - offsets[middle]
 
 
-def starts(leaves: Leaves, size: int) -> Iterator[Scores]:
-    """All starting scores with ``size`` tokens, in a fixed order, most promising first."""
+def starts(leaves: Leaves, size: int, poles: tuple[float, float] | None = None) -> Iterator[Scores]:
+    """All starting scores with ``size`` tokens, in a fixed order, most promising first.
+
+    ``poles`` are c and y if f has the poles c +- iy beside its interval.
+    """
     if size == 1:
         yield np.zeros(1), np.zeros(1)
         return
+    if size > FEW:
+        yield from geometric_sums(leaves, size)
+        if poles is not None:
+            yield pole_pair(*poles, size)
     widths = np.diff(leaves.edges)
     powers = POWERS if widths.max() > UNEVEN * widths.min() else POWERS[-1:]
     for kappa in SHARPNESS:
@@ -88,6 +97,29 @@ def exponential_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
         rare = np.linspace(low, high, size - 1) / half
         lift = RARE - np.maximum(rare * leaves.edges[0], rare * leaves.edges[-1])
         yield np.concatenate([[0.0], rare]), np.concatenate([[0.0], lift])
+
+
+def geometric_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """One flat token, and rare ones whose slopes grow geometrically towards an end where f is hard.
+
+    What log u, 1/u and powers are close to 0: integrals of e^{-su} over s, evenly in log s.
+    """
+    edges, widths = leaves.edges, np.diff(leaves.edges)
+    for end, width, sign in ((edges[0], widths[0], -1.0), (edges[-1], widths[-1], 1.0)):
+        if widths.max() > UNEVEN * width:
+            rates = sign * np.geomspace(1 / (edges[-1] - edges[0]), 2 / width, size - 1)
+            yield np.concatenate([[0.0], rates]), np.concatenate([[0.0], SELDOM - rates * end])
+
+
+def pole_pair(centre: float, height: float, size: int) -> Scores:
+    """Two tokens whose exponentials add up to 2 cosh(a(x - c)), a = pi / 2y, and rare ones between them.
+
+    The denominator is zero at c +- iy, so that the numerator, a sum of exponentials, has no poles to follow.
+    """
+    slopes = np.linspace(-1, 1, size) * (np.pi / (2 * height))
+    offsets = np.full(size, SELDOM)
+    offsets[[0, -1]] = 0.0
+    return slopes, offsets - slopes * centre
 
 
 def hinges(leaves: Leaves, size: int) -> Iterator[Scores]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.constructions.tables.descent import Problem, State
+from transformula.constructions.tables.poles import nearest_poles
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import equalise, solve_values
 from transformula.constructions.tables.table import (
@@ -119,6 +120,14 @@ class Task:
     def normalised_leaves(self) -> Leaves:
         """The leaves in the coordinate t."""
         return replace(self.leaves, edges=(self.leaves.edges - self.leaves.finest) / self.half)
+
+    @cached_property
+    def poles(self) -> tuple[float, float] | None:
+        """Poles next to the interval, in the coordinate t, if f is smooth and has a pair of them there."""
+        if not self.leaves.resolved or self.leaves.graded:
+            return None
+        found = nearest_poles(self.f, self.leaves.edges[0], self.leaves.edges[-1])
+        return None if found is None else ((found[0] - self.leaves.finest) / self.half, found[1] / self.half)
 
     @cached_property
     def crossings(self) -> Array:

@@ -23,6 +23,14 @@ export function pretty(value, digits = 3) {
   return `${front.replace("-", "−")}·10${exponent}`;
 }
 
+// A bound, rounded up: what is shown holds too.
+export function atMost(bound, digits = 3) {
+  if (!(bound > 0)) return pretty(bound, digits);
+  const kept = bound >= 1e-3 && bound < 1e5 ? digits + 1 : digits;
+  const near = Number(bound.toPrecision(kept));
+  return pretty(near >= bound ? near : near + 10 ** (Math.floor(Math.log10(bound)) - kept + 1), digits);
+}
+
 export function hasWebGL() {
   try {
     const canvas = document.createElement("canvas");

@@ -1,6 +1,6 @@
 // What is claimed, of which formula, and what was refused.
 
-import { pretty } from "/static/charts.js";
+import { atMost, pretty } from "/static/charts.js";
 import { asked, complain, difference, pointAt } from "/static/fields.js";
 import { $, isMean, session, stated } from "/static/session.js";
 
@@ -55,7 +55,7 @@ export function refused(problem, retry, typing) {
   $("refusal-title").textContent = TITLES[problem.kind] ?? "Something went wrong";
   $("refusal-message").textContent = problem.message;
   const parts = [];
-  if (problem.closest) parts.push(`The best that was reached is ${pretty(problem.closest)}.`);
+  if (problem.closest) parts.push(`The best that was reached is ${atMost(problem.closest)}.`);
   if (problem.place) parts.push(`The proof stopped at ${problem.place}.`);
   if (session.model) parts.push("Below is the model that was compiled earlier.");
   $("refusal-place").textContent = parts.join(" ");
@@ -72,14 +72,14 @@ export function showClaim() {
   const { id, facts } = session.model;
   $("claim").hidden = false;
   $("mean").hidden = !isMean(facts);
-  $("bound").textContent = pretty(stated(facts, "bound"));
+  $("bound").textContent = atMost(stated(facts, "bound"));
   $("claimed").textContent = `${facts.outputs.join("; ")} on ${facts.box}, ε = ${pretty(stated(facts, "eps"))}`;
   const rows = {
     construction: facts.construction, layers: facts.layers, heads: facts.heads, tokens: facts.tokens,
-    "memory tokens": facts.memory_tokens, parameters: facts.parameters, approximation: pretty(stated(facts, "approximation")),
-    rounding: pretty(stated(facts, "rounding")), floats: facts.dtype, time: `${pretty(facts.seconds)} s`,
+    "memory tokens": facts.memory_tokens, parameters: facts.parameters, approximation: atMost(stated(facts, "approximation")),
+    rounding: atMost(stated(facts, "rounding")), floats: facts.dtype, time: `${pretty(facts.seconds)} s`,
   };
-  if (isMean(facts)) Object.assign(rows, { seams: pretty(facts.seams), "outside seams": pretty(facts.outside_seams) });
+  if (isMean(facts)) Object.assign(rows, { seams: atMost(facts.seams), "outside seams": atMost(facts.outside_seams) });
   $("facts").replaceChildren(...Object.entries(rows).map(([name, value]) => {
     const [group, term, data] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
     term.textContent = name;

@@ -1,5 +1,6 @@
 // One formula by every construction, as a table; rows appear as they come.
 
+import { atMost } from "/static/charts.js";
 import { streamedJob } from "/static/job.js";
 import { $, session } from "/static/session.js";
 
@@ -34,7 +35,7 @@ function row(entry) {
     Object.assign(add(entry.refusal), { colSpan: 5, className: "refusal" });
   } else {
     for (const size of [entry.layers, entry.heads, entry.memory_tokens, entry.parameters]) add(String(size));
-    add(entry.bound.toPrecision(3) + (entry.norm === "mean" ? " (mean)" : ""));
+    add(atMost(entry.bound) + (entry.norm === "mean" ? " (mean)" : ""));
   }
   add(entry.seconds.toFixed(2));
   return made;

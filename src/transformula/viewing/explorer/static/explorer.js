@@ -1,7 +1,7 @@
 // The page: fields in, a compilation out, and the views that follow from it.
 
 import { get, Refused, stream } from "/static/api.js";
-import { pretty } from "/static/charts.js";
+import { atMost, pretty } from "/static/charts.js";
 import { markStale, refused, setState, showClaim } from "/static/claim.js";
 import { compare, stopComparing } from "/static/comparing.js";
 import { stopTrying, tryAll } from "/static/constructions.js";
@@ -95,7 +95,7 @@ function finished({ model: id, facts }, of) {
   session.model = { id, facts, asked: of };
   $("refusal").hidden = true;
   const tokens = facts.tokens === 1 ? "1 token" : `${facts.tokens.toLocaleString("en")} tokens`;
-  setState("done", `Done in ${pretty(facts.seconds)} s: ${tokens}, ${isMean(facts) ? "mean error" : "error"} ≤ ${pretty(stated(facts, "bound"))}.`);
+  setState("done", `Done in ${pretty(facts.seconds)} s: ${tokens}, ${isMean(facts) ? "mean error" : "error"} ≤ ${atMost(stated(facts, "bound"))}.`);
   document.body.dataset.model = id;
   showClaim();
   showModel(compile);

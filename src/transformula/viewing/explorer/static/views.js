@@ -6,7 +6,7 @@ import { $, aborted, later, options, session, waiting } from "/static/session.js
 import { named, toHash } from "/static/state.js";
 
 const HEADS_SHOWN = 3;
-const { pretty } = charts;
+const { atMost, pretty } = charts;
 const drawn = { picture: null, line: null, attention: null };
 let gone = () => {}; // what to do where the server no longer has the model
 
@@ -124,7 +124,7 @@ function paintPicture() {
   const cut = drawn.picture;
   if (!cut) return;
   const others = held(cut);
-  const notes = [`largest error drawn ${pretty(cut.worst)}, ${proven(cut)} ≤ ${pretty(cut.bound)}`];
+  const notes = [`largest error drawn ${pretty(cut.worst)}, ${proven(cut)} ≤ ${atMost(cut.bound)}`];
   if (session.state.show === "error" && plane()) notes.unshift("red: the Transformer is above the formula, blue: below");
   if (others) notes.push(`held at ${others}`);
   if (cut.cells?.total > cut.cells?.lines.length) notes.push(`${cut.cells.total} cell borders: too many to draw`);
@@ -184,7 +184,7 @@ export function paintAttention() {
   const heads = answer.heads.slice(first, first + HEADS_SHOWN);
   const gap = answer.formula === null ? null : Math.abs(answer.model - answer.formula);
   $("answer").textContent =
-    `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, ${proven(answer)} ≤ ${pretty(answer.bound)}`;
+    `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, ${proven(answer)} ≤ ${atMost(answer.bound)}`;
   charts.attention("attention-chart", heads);
   const cut = heads.filter((head) => head.total > head.tokens.length);
   const notes = ["colour: the value a token offers, red above 0 and blue below"];
