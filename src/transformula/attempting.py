@@ -88,6 +88,11 @@ class Search:
         size = max(self.formula.box.dimension, len(self.formula.outputs))
         return max(usual * min(max(1.0, size / _SMALL), _MOST_TIMES), self.time_limit or 0.0)
 
+    @property
+    def most(self) -> float:
+        """What the search may take in all."""
+        return self.seconds(ALL + KEPT)
+
     def run(self, options: Options) -> Model:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in rounds(self.formula, options) for kind in some]

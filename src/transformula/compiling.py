@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transformula import proofs
-from transformula.attempting import ALL, KEPT, OUT_OF_WORK, Search
+from transformula.attempting import OUT_OF_WORK, Search
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS
 from transformula.constructions.options import (
@@ -102,7 +102,7 @@ def compile(
     check_positive(time_limit, "time_limit")
     search = Search(parsed, time_limit)
     try:
-        with limited(search.seconds(ALL + KEPT), time_limit):
+        with limited(search.most, time_limit):
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
