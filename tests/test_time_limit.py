@@ -65,7 +65,7 @@ def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
 
 
 def test_a_coarse_model_that_happens_to_be_close_is_the_answer(monkeypatch):
-    monkeypatch.setattr(attempting.Search, "compete", lambda search, _: search.refusals.append(CLOSE))
+    monkeypatch.setattr(attempting.Search, "compete", lambda search, _: search.note(CLOSE))
     model = compiling.compile("sin(x*y)", on="x=0..1, y=0..1", eps=1e-2)
     assert model.certificate.eps == 1e-2 >= model.certificate.bound and model.status == "proven"
 

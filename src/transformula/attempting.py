@@ -80,6 +80,7 @@ class Search:
         self.doubtful = False  # whether a proof took so long that it was given up
         self.ended = ""
         self.eps: float | None = None
+        self.goal = math.inf  # the coarser tolerance that is tried
         self.dtype = "float64"
 
     def seconds(self, usual: float) -> float:
@@ -190,9 +191,9 @@ class Search:
 
     def note(self, error: NotProvenError) -> None:
         """Remember what came closest; if that is not close, the search has less to spend."""
-        if self.limit is None and error.best_bound is not None:  # said of a coarser tolerance
-            rounding = error.rounding or 0.0
-            error = self.missed(Proof(error.best_bound - rounding, rounding))
+        if self.limit is None and error.best_bound is not None:
+            message = str(error).replace(f"eps = {self.goal:g} is", f"eps = {self.eps:g} is", 1)
+            error = NotProvenError(message, error.best_bound, error.place, error.measured, error.rounding)
         self.closest = closer(error, self.closest)
         if error.measured is not None and error.rounding is None:
             self.found = min(error.measured, self.found)
@@ -204,8 +205,8 @@ class Search:
 
     def look_coarser(self, kinds: Sequence[Construction], options: Options) -> None:
         """Prove something, and then something better, as long as there is work left."""
-        possible = self.ended or any(isinstance(error, NotProvenError) for error in self.refusals)
-        if self.eps is None or not possible:
+        measured = min(self.bound, self.found, self.expected) < math.inf
+        if self.eps is None or not (self.ended or measured):  # what could not even be begun has its reason
             return
         options.known["coarse"] = True
         reach = _spread(self.formula)
@@ -226,6 +227,7 @@ class Search:
     def try_goal(self, goal: float, kinds: Sequence[Construction], options: Options) -> None:
         """Remember the bound of the first construction that is proven to meet a larger tolerance."""
         assert self.eps is not None
+        self.goal = goal
         for kind in kinds:
             with suppress(NotProvenError, InputError):
                 model = self.first_proven(kind, replace(options, eps=goal))
