@@ -15,13 +15,15 @@ from transformula.kernel.series import SeriesOf, SingularError
 
 #: Cells are halved while their slopes differ by more than this part of the steepest.
 _ROUGH = 0.1
-_MAX_CELLS = 800
+#: Cells at most, and where any bound will do.
+_MAX_CELLS, _FEW_CELLS = 800, 200
 _UNIFORM = 48
 _GEOMETRIC = 60
 
 
-def find_cells(function: Expr, low: float, high: float) -> list[float]:
+def find_cells(function: Expr, low: float, high: float, loose: bool = False) -> list[float]:
     """Edges of cells of a function of u, halved where the slope is known badly compared with the steepest."""
+    most = _FEW_CELLS if loose else _MAX_CELLS
     cells = list(pairwise(geometric_cuts(low, high) if high > low else [low, math.nextafter(low, math.inf)]))
     done: list[tuple[float, ...]] = []
     with precision(64):
@@ -33,7 +35,7 @@ def find_cells(function: Expr, low: float, high: float) -> list[float]:
             steepest = max(certain, default=0.0)
             rough = [c for c in known if math.inf > c[3] - c[2] > _ROUGH * max(steepest, abs(c[2] + c[3]) / 8)]
             rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
-            if len(done) + len(known) + len(rough) > _MAX_CELLS:
+            if len(done) + len(known) + len(rough) > most:
                 rough = []
             cut = set(rough)
             done += [c for c in known if c not in cut]

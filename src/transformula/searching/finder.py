@@ -70,6 +70,7 @@ class Finder(Evidence):
         self.written |= {"parts": {}}
         self.data = self.written
         self.wires, self.singular, self.follow = wires, singular, follow
+        self.loose = False  # whether any bound will do, so that it is found soon
         self._found: list[tuple[Table, Expr, dict[str, Any]]] = []
 
     def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
@@ -133,7 +134,8 @@ class Finder(Evidence):
         """Search for cells of a function."""
         item = self._own(wire)
         if "cells" not in item:
-            item["cells"] = cells.find_cells(function, *item.get("ends", (low, high)))
+            low, high = item.get("ends", (low, high))
+            item["cells"] = cells.find_cells(function, low, high, self.loose)
         return item["cells"]
 
     def slopes(self, wire: int, table: Table, function: Expr | None, low: float, high: float, enough: float) -> Any:
@@ -141,7 +143,7 @@ class Finder(Evidence):
         item = self._own(wire)
         if "slopes" not in item or not _covers(_outer(item["slopes"]), (low, high)):
             low, high = _hull((low, high), item.get("reach", (low, high)))
-            item["slopes"] = tables.find_slopes(table, function, low, high, enough)
+            item["slopes"] = tables.find_slopes(table, function, low, high, enough, self.loose)
         return item["slopes"]
 
     def softmax(self, wire: int, table: Table, ends: Ends) -> Any:
