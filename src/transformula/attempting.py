@@ -34,7 +34,7 @@ from transformula.kernel.claim import Certificate, Proof
 from transformula.kernel.digits import at_most
 from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.regions import Region
-from transformula.limits import Limit, OutOfTime, OutOfWork, checkpoint, limited, part_of_the_rest
+from transformula.limits import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
 from transformula.model import Model
 from transformula.packaging import claimed, package
 from transformula.packing import shortfall
@@ -46,6 +46,8 @@ ALL, DOUBTFUL, KEPT, _SMALL, _MOST_TIMES = 17.0, 4.5, 4.5, 6, 4.0
 _IN_TIME = 0.8
 #: A construction may take this part of what is left, so that others can still be tried.
 _EACH = 0.9
+#: Seconds of work after which a proof that is given up speaks against others like it.
+_LONG = 3.0
 #: Within this factor of the tolerance a search has come close.
 _CLOSE = 10.0
 #: Other tables round a little better or worse; beyond this factor only another circuit helps.
@@ -75,6 +77,7 @@ class Search:
         self.found = self.expected = math.inf  # errors of tables that were found, and of those that rounding allows
         self.refusals: list[TransformulaError] = []
         self.limit: Limit | None = None
+        self.doubtful = False  # whether a proof took so long that it was given up
         self.ended = ""
         self.eps: float | None = None
         self.dtype = "float64"
@@ -150,7 +153,7 @@ class Search:
                 checkpoint()
                 if attempt.group in hopeless or (tried and error and _is_no_better(attempt, tried, error, eps)):
                     continue
-                tried = attempt
+                tried, before = attempt, left()
                 try:
                     built = attempt.build()
                     built.evidence.loose = self.limit is None
@@ -159,6 +162,9 @@ class Search:
                     error, closest = missed, closer(missed, closest)
                     self.note(missed)
                     again = isinstance(missed, RefutedError) and str(missed) == last  # whatever the tables are
+                    if isinstance(missed, RefutedError) and before - left() > _LONG * SECOND:
+                        again, self.doubtful = True, True
+                        self.note(missed)
                     if again or _is_hopeless(missed, eps):
                         hopeless.add(attempt.group)
                     last = str(missed)
@@ -188,7 +194,8 @@ class Search:
         elif error.measured is not None:
             self.expected = min(error.measured, self.expected)
         if self.limit is not None and self.eps is not None:
-            self.limit.after(self.seconds(ALL if _is_close(self.closest, self.eps) else DOUBTFUL))
+            close = _is_close(self.closest, self.eps) and not self.doubtful
+            self.limit.after(self.seconds(ALL if close else DOUBTFUL))
 
     def look_coarser(self, kinds: Sequence[Construction], options: Options) -> None:
         """Prove something, and then something better, as long as there is work left."""

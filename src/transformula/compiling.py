@@ -73,8 +73,8 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after a certain amount of work, about half a
-        minute for up to six variables; a longer limit lets it do more.
+        that says how close it came. Without it, a search ends after a certain amount of work, for up to six
+        variables about ten seconds, or twenty if it has come close; a longer limit lets it do more.
 
     Returns
     -------

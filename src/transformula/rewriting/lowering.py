@@ -48,6 +48,7 @@ from transformula.rewriting.guides import Guide
 from transformula.rewriting.squares import as_squares, radicand, root_of
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire, combined, constant_of
 
+_ARC_SINE = ex.call("asin", ARGUMENT)
 _LOG = ex.call("log", ARGUMENT)
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
 
@@ -241,17 +242,23 @@ class _Lowering:
         )
 
     def _at_distance(self, function: Expr, argument: Linear, low: Fraction | None, high: Fraction | None) -> Linear:
-        """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u)."""
+        """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u).
+
+        The arc sine is odd: at its lower end it is −f(−low − d), so that one table serves both ends.
+        """
         end, sign = (low, 1) if low is not None else (high, -1)
+        odd = low is not None and function == _ARC_SINE
         assert end is not None
         shift = constant_of(ex.number(-sign * end))
         distance = combined(
             [(ex.number(sign), argument), (ex.number(1), shift)],
             ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
         )
-        moved = factored(substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))}))
+        flip = -1 if odd else 1
+        inside = ex.add(ex.number(flip * end), ex.mul(ex.number(flip * sign), ARGUMENT))
+        moved = factored(substitute(function, {ARGUMENT: inside}))
         return combined(
-            [(ex.number(1), self._table(moved, self.relu(distance)))],
+            [(ex.number(flip), self._table(moved, self.relu(distance)))],
             substitute(function, {ARGUMENT: argument.meaning}),
         )
 

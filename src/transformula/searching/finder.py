@@ -37,6 +37,8 @@ _SQUARE = ex.power(ex.variable("u"), ex.number(2))
 _SQUARE_ENDS = (-1.001, 1.001)
 #: By how much more than was found an argument's error may grow, as a part.
 _ROOM = 0.1
+#: What the search for one proof may take, in microseconds, or as a part of what is left if that is more.
+_USUAL, _PART = 6e6, 0.4
 _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 
@@ -64,7 +66,7 @@ class Finder(Evidence):
         target: float | None = None,
     ) -> None:
         super().__init__({})
-        self.most_work = left()
+        self.most_work = min(left(), max(_USUAL, _PART * left()))
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}

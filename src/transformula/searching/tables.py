@@ -30,9 +30,9 @@ _TIGHTNESS = 1.08
 _NOISE = 2.0**-60
 #: Halving goes on while the worst bound falls to this part, or for so many steps more, or for two of every piece.
 _A_GAIN, _PATIENCE = 0.9, 100
-#: A function of so many functions, or beyond this bound relative to its values, was looked at in a second way, which
-#: costs so many microseconds for each of them.
-_DEEP, _SMOOTH, _TAYLOR = 8, 1e-3, 1000.0
+#: A function of more functions than this is looked at in a second way on most pieces, a Taylor model, which costs so
+#: many microseconds for each of them.
+_DEEP, _TAYLOR = 8, 1000.0
 #: Pieces that bound a slope, at most, and where any bound will do.
 _MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
 _SLOPE_TIGHTNESS = 1.2
@@ -114,7 +114,7 @@ class PieceSearch:
     def _on(self, a: float, b: float) -> Piece:
         if (a, b) not in self._known:
             self._known[a, b] = piece = self.bounds.on(a, b)
-            if self.nodes > _DEEP or not piece.error < _SMOOTH * (1 + piece.size):  # a Taylor model was tried too
+            if self.nodes > _DEEP:
                 spend(_TAYLOR * self.nodes)
             _check_defined(piece, self.function, self.name, a, b)
         return self._known[a, b]

@@ -196,7 +196,7 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
         if not history or sup < min(entry[1] for entry in history):
             parent = state
         history.append((size, sup))
-        if light and _at_its_end(history):
+        if light and _near(task, history) and _at_its_end(history):
             break
         size = int(np.ceil(LIGHT_RATIO * size)) if light else _next_size(task, history)
     return None
@@ -223,7 +223,7 @@ def _waves(task: Task, limit: int) -> tuple[Table, State, int] | None:
 
 
 def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
-    """Whether many more tokens were hardly better: so are yet more."""
+    """Whether many more tokens were hardly better, close to the goal: so are yet more."""
     return len(history) > 2 and history[-1][1] > LITTLE_GAIN * min(sup for _, sup in history[:-1])
 
 
