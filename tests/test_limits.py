@@ -170,3 +170,13 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
     assert caught.value.best_bound <= most
     asked = float(str(caught.value).split("ask for eps >= ")[1].split(",")[0].split(";")[0])
     assert asked >= caught.value.best_bound
+
+
+def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
+    search = attempting.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None)
+    search.eps = 1e-9
+    search.closest = NotProvenError("", 2e-6, rounding=4e-7)
+    said = str(search.stopped("all is done"))
+    assert "rounding alone is 4" in said and "more time" not in said
+    search.closest = NotProvenError("", 2e-6, rounding=4e-10)
+    assert "allow more time" in str(search.stopped("all is done"))

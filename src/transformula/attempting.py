@@ -265,7 +265,11 @@ class Search:
                 said += f", and the formula itself stays within {at_most(bound)} of a constant"
         known = bound if bound < math.inf else None
         advice = "ask for a larger eps" if known is None else f"ask for eps >= {at_most(known, 2)}"
-        advice += ", or allow more time" if self.ended else ""
+        rounding = found.rounding or 0.0
+        if self.eps is not None and rounding > self.eps:  # which no search makes less
+            said += f", and rounding alone is {at_most(rounding)}"
+        elif self.ended:
+            advice += ", or allow more time"
         return NotProvenError(f"{why}: {said}; {advice}", known, found.place, found.measured, found.rounding)
 
 
