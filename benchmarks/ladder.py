@@ -176,8 +176,8 @@ def section(found: Ladders) -> str:
         "A table of M tokens whose scores are equally spaced is a rational function of degree M - 1 in e^(hx). Tokens in float64,",
         "divided by 1 + the least degree that the AAA algorithm finds for the same tolerance (in x, and in e^(hx) for a range of h;",
         "`benchmarks/yardstick.py`). Below 1 the table is smaller: its scores need not be equally spaced, and bends cost nothing.",
-        "Above 1.3 are runge, which is a rational function of x itself, and tight tolerances of sqrt and sin20pi, for which the search",
-        "ends in poor minima.", "", *_ratios(found), "",
+        "Above 1.3 are runge, which is a rational function of x itself (its poles are those of no positive denominator with so few",
+        "exponentials), and tight tolerances of sqrt and sin20pi, for which the search ends in poor minima.", "", *_ratios(found), "",
     ])  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def _between(t: np.ndarray, ratio: float) -> np.ndarray:
 def fitted(function: Function, stored: dict[int, list[Scores]]) -> Iterator[State]:
     """The best states found, of ever more tokens."""
     size = float(np.ptp(function(np.linspace(-1, 1, 501))))
-    task = prepare(lambda t: function(t) / size, -1.0, 1.0, 1e-11, "float64", (), linear=False)
+    task = prepare(lambda t: function(t) / size, -1.0, 1.0, 1e-11, "float64", (), linear=False, most_crossings=MOST)
     before: State | None = None
     for tokens in range(2, MOST + 1):
         state = _best(task, tokens, before, stored.get(tokens, []))

@@ -5,9 +5,10 @@ import math
 import pytest
 
 import transformula as tf
-from transformula import compiling, limits
+from transformula import attempting, limits
 from transformula.errors import NotProvenError
 from transformula.kernel import work
+from transformula.kernel.boxes import Box, Formula
 from transformula.limits import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
 
 
@@ -71,21 +72,53 @@ def test_what_is_remembered_counts_as_when_it_was_done() -> None:
     assert found(3) == 30 and found(1) == 10 and calls == [1, 2, 3]
 
 
+def test_a_limit_inside_another_ends_with_it_and_may_be_moved() -> None:
+    with limited(4.0) as outer, limited(9.0) as inner:
+        assert left() == pytest.approx(4e6)
+        inner.after(3.0)
+        assert left() == pytest.approx(3e6)
+        inner.after(9.0)
+        work.spend(1e6)
+        outer.after(2.0)
+        assert left() == pytest.approx(1e6)
+        work.spend(1.5e6)
+        with pytest.raises(OutOfWork):
+            checkpoint()
+
+
 def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
-    """The circuit gets four fifths, and the lookup is still tried with the rest."""
-    monkeypatch.setattr(compiling, "SECONDS", 0.4)
+    """The circuit gets nine tenths, and the lookup is still tried with the rest."""
+    monkeypatch.setattr(attempting, "ALL", 0.4)
+    monkeypatch.setattr(attempting, "KEPT", 0.0)
     tried = []
-    first_proven = compiling._Search.first_proven
+    first_proven = attempting.Search.first_proven
 
     def counted(search, construction, options):
         tried.append((construction.name, left()))
         return first_proven(search, construction, options)
 
-    monkeypatch.setattr(compiling._Search, "first_proven", counted)
+    monkeypatch.setattr(attempting.Search, "first_proven", counted)
     with pytest.raises(NotProvenError):
         tf.compile("sin(2*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", 1e-5)
-    assert [name for name, _ in tried] == ["circuit", "lookup", "partition"]
-    assert tried[0][1] == pytest.approx(0.8 * 0.4e6, rel=0.1) and tried[1][1] > 0
+    assert [name for name, _ in tried[:2]] == ["circuit", "lookup"]
+    assert tried[0][1] == pytest.approx(0.9 * 0.4e6, rel=0.1) and tried[1][1] > 0
+
+
+def test_a_search_that_is_not_close_may_take_less() -> None:
+    for error, seconds in [
+        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), attempting.ALL),
+        (NotProvenError("far", best_bound=5e-4, rounding=1e-8), attempting.DOUBTFUL),
+        (NotProvenError("rounding", best_bound=5e-6, rounding=4e-6), attempting.DOUBTFUL),
+        (NotProvenError("nothing is known"), attempting.ALL),
+        (NotProvenError("tables that miss", measured=1e-3), attempting.DOUBTFUL),
+    ]:
+        search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+        search.eps = 1e-6
+        with limited(100.0) as search.limit:
+            search.note(error)
+            assert left() == pytest.approx(seconds * limits.SECOND)
+            search.note(NotProvenError("closer", best_bound=2e-6, rounding=1e-8))
+            assert left() == pytest.approx(attempting.ALL * limits.SECOND)
 
 
 HOPELESS = "exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", 3e-6
@@ -102,16 +135,48 @@ def test_a_refusal_says_how_close_it_came_and_does_not_depend_on_what_was_asked_
 
 def test_larger_formulas_may_take_more() -> None:
     usual = [
-        compiling._usual_seconds(compiling._read(f, compiling.box_of(on)))
-        for f, on in (("x", "x=0..1"), ("x1", "x1..x12=0..1"), (["x"] * 18, "x=0..1"), ("x1", "x1..x600=0..1"))
+        attempting.Search(Formula.of(texts, Box.of(on)), None).seconds(10.0)
+        for texts, on in (
+            (["x"], "x=0..1"),
+            (["x1"], "x1..x12=0..1"),
+            (["x"] * 18, "x=0..1"),
+            (["x1"], "x1..x600=0..1"),
+        )
     ]
-    assert usual == [compiling.SECONDS, 2 * compiling.SECONDS, 3 * compiling.SECONDS, compiling._MOST_SECONDS]
+    assert usual == [10.0, 20.0, 30.0, 40.0]
 
 
 def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(compiling._Search, "run", lambda search, options: seen.append(left()))
+    monkeypatch.setattr(attempting.Search, "run", lambda search, options: seen.append(left()))
     tf.compile("x", "x=0..1", time_limit=1000)
     tf.compile("x", "x=0..1", time_limit=1)
     assert seen[0] == pytest.approx(1000 * limits.SECOND, rel=1e-3)
-    assert seen[1] == pytest.approx(compiling.SECONDS * limits.SECOND, rel=1e-3)
+    assert seen[1] == pytest.approx((attempting.ALL + attempting.KEPT) * limits.SECOND, rel=1e-3)
+
+
+#: Far more than can be had: each is refused after a little work, with a bound that holds and the way out.
+REFUSALS = [
+    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, "dtype": "float32"}, 0.05),
+    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0),
+]
+
+
+@pytest.mark.parametrize(("formula", "box", "options", "most"), REFUSALS, ids=[case[0] for case in REFUSALS])
+def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most, monkeypatch) -> None:
+    with work.limited(math.inf) as meter, pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
+        tf.compile(formula, box, **options)
+    assert meter[0] < 1.1 * (attempting.DOUBTFUL + attempting.KEPT) * limits.SECOND
+    assert caught.value.best_bound <= most
+    asked = float(str(caught.value).split("ask for eps >= ")[1].split(",")[0].split(";")[0])
+    assert asked >= caught.value.best_bound
+
+
+def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
+    search = attempting.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None)
+    search.eps = 1e-9
+    search.closest = NotProvenError("", 2e-6, rounding=4e-7)
+    said = str(search.stopped("all is done"))
+    assert "rounding alone is 4" in said and "more time" not in said
+    search.closest = NotProvenError("", 2e-6, rounding=4e-10)
+    assert "allow more time" in str(search.stopped("all is done"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformula import proofs
+from transformula.attempting import OUT_OF_WORK, Search
 from transformula.constructions.attempts import Built
-from transformula.constructions.chooser import DEFAULT_EPS, Round, attempts, rounds
+from transformula.constructions.chooser import DEFAULT_EPS
 from transformula.constructions.options import (
     Options,
     absolute,
@@ -19,47 +17,18 @@ from transformula.constructions.options import (
     check_positive,
     checked_options,
 )
-from transformula.constructions.registry import COMPACT, MEMORIZE, Construction
-from transformula.errors import (
-    FormulaError,
-    InputError,
-    NotProvenError,
-    RefutedError,
-    SearchInterrupted,
-    TransformulaError,
-    UnboundedError,
-    closer,
-    closest_bound,
-)
+from transformula.constructions.registry import COMPACT, MEMORIZE
+from transformula.errors import FormulaError, SearchInterrupted
 from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
 from transformula.formulas.notations import as_texts
-from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
 from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.check import Verification, prove
-from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
-from transformula.kernel.digits import at_most
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.files import unpack
-from transformula.limits import OutOfTime, OutOfWork, checkpoint, limited, part_of_the_rest
+from transformula.kernel.check import Verification
+from transformula.limits import OutOfTime, OutOfWork, limited
 from transformula.model import Model
-from transformula.packing import certify, check_bound, outlined, pack
+from transformula.packaging import package
 from transformula.searching.ground import prepared
-from transformula.threads import one_thread
-
-#: Other tables round a little better or worse; beyond this factor only another circuit helps.
-_HOPELESS = 20.0
-#: Bounds this many times too large are not the tables' fault.
-_FAR_OFF = 1000.0
-#: Seconds of work that a search may take if nothing is said about it: for formulas of up to so many variables and
-#: outputs, and at most. A construction may take a part of what is left, so that others can still be tried.
-SECONDS, _SMALL, _MOST_SECONDS = 30.0, 6, 120.0
-_EACH = 0.8
-_ENDED = "no proof was found with the work that is usual for a formula of this size"
-_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
-#: A single layer may have so many times the numbers of several.
-_ONE_LAYER = 1.5
 
 
 def compile(
@@ -104,8 +73,8 @@ def compile(
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after a certain amount of work, about half a
-        minute for up to six variables; a longer limit lets it do more.
+        that says how close it came. Without it, a search ends after a certain amount of work, for up to six
+        variables about ten seconds, or twenty if it has come close; a longer limit lets it do more.
 
     Returns
     -------
@@ -130,27 +99,20 @@ def compile(
     0.007
     """
     parsed = at_positions(_read(formula, box_of(on)), shape)
-    search = _Search(parsed)
     check_positive(time_limit, "time_limit")
+    search = Search(parsed, time_limit)
     try:
-        with limited(max(_usual_seconds(parsed), time_limit or 0.0), time_limit):
+        with limited(search.most, time_limit):
             if rel is not None:
                 eps = absolute(rel, eps, prepared(parsed).extended)
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
             return search.run(options)
     except OutOfTime:
-        if search.proven:
-            return min(search.proven, key=_size)
-        raise search.refusal(f"the time is up after {time_limit:g} s") from None
+        raise search.stopped(f"the time is up after {time_limit:g} s") from None
     except OutOfWork:
-        raise search.refusal(_ENDED) from None
+        raise search.stopped(OUT_OF_WORK) from None
     except KeyboardInterrupt:
-        raise SearchInterrupted(str(search.refusal("interrupted"))) from None
-
-
-def _usual_seconds(formula: Formula) -> float:
-    """How much work a search may take if nothing is said about it."""
-    return min(SECONDS * max(1.0, max(formula.box.dimension, len(formula.outputs)) / _SMALL), _MOST_SECONDS)
+        raise SearchInterrupted(str(search.stopped("interrupted"))) from None
 
 
 def _read(formula: Any, box: Box) -> Formula:
@@ -161,115 +123,6 @@ def _read(formula: Any, box: Box) -> Formula:
         if not (said := hint(formula, box.variables)):
             raise
         raise FormulaError(f"{error}: {said}") from None
-
-
-class _Search:
-    """Attempts, one after the other, and what is known of them at any moment."""
-
-    def __init__(self, formula: Formula) -> None:
-        self.formula = formula
-        self.proven: list[Model] = []
-        self.closest: NotProvenError | None = None
-
-    def run(self, options: Options) -> Model:
-        """The smallest model of the first round in which one is proven, or the most telling refusal."""
-        refusals: list[TransformulaError] = []
-        *first, last = rounds(self.formula, options)
-        for kinds in first:
-            self.compete(kinds, options, refusals, _EACH)
-            if self.proven:
-                break
-        else:
-            self.compete(last, options, refusals, 1.0)
-        if self.proven:
-            return min(self.proven, key=_size)
-        raise _most_telling(refusals)
-
-    def compete(self, kinds: Round, options: Options, refusals: list[TransformulaError], part: float) -> None:
-        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``.
-
-        Each may take a part of the work that is left.
-        """
-        for kind in kinds:
-            of_use = min((model.memory_tokens for model in self.proven), default=math.inf)
-            if not of_use:
-                return
-            try:
-                with part_of_the_rest(part):
-                    self.proven.append(self.first_proven(kind, replace(options, most=of_use)))
-            except (NotProvenError, InputError) as error:
-                refusals.append(error)
-            except OutOfWork:
-                refusals.append(self.refusal(_ENDED))
-
-    def first_proven(self, construction: Construction, options: Options) -> Model:
-        """The first attempt of a construction whose proof closes, or the refusal that came closest."""
-        closest: NotProvenError | None = None
-        hopeless: set[int] = set()
-        last = ""
-        try:
-            for attempt in attempts(construction, self.formula, options):
-                checkpoint()
-                if attempt.group in hopeless:
-                    continue
-                try:
-                    return package(attempt.construction, attempt.build(), self.formula, options)
-                except NotProvenError as error:
-                    closest, self.closest = closer(error, closest), closer(error, self.closest)
-                    again = isinstance(error, RefutedError) and str(error) == last  # whatever the tables are
-                    if again or _is_hopeless(error, options.eps):
-                        hopeless.add(attempt.group)
-                    last = str(error)
-        except OverflowError:
-            closest = closer(NotProvenError(_BEYOND_FLOATS), closest)
-        except TransformulaError:
-            if closest is None:
-                raise  # else what was almost proven says more than why the rest could not even be begun
-        assert closest is not None, "a construction yields attempts or raises"
-        if isinstance(closest, RefutedError):  # said of weights that were just made: errors went too far
-            other = "" if options.dtype == "float64" else ", or use float64"
-            raise NotProvenError(
-                f"no {construction.name} could be proven, errors carry too far: {closest}; "
-                f"ask for a larger eps or take a smaller box{other}",
-                place=closest.place,
-            )
-        raise closest
-
-    def refusal(self, why: str) -> NotProvenError:
-        """What is known when the search has to end: how close it came, and where it stopped."""
-        found = self.closest
-        if found is None or closest_bound(found) == math.inf:
-            return NotProvenError(f"{why}, before anything was proven: allow more time, or ask for a larger eps")
-        if found.best_bound is not None:
-            said = f"the best bound proven so far is {at_most(found.best_bound)}"
-        else:
-            said = f"no bound is proven so far, and the best table has a measured error of {found.measured:.3g}"
-        near = f" ({found.place})" if found.place else ""
-        return NotProvenError(
-            f"{why}: {said}{near}; allow more time, or ask for a larger eps",
-            found.best_bound, found.place, found.measured, found.rounding,
-        )  # fmt: skip
-
-
-def _is_hopeless(error: NotProvenError, eps: float | None) -> bool:
-    """Whether attempts of the same group, which differ in their tables only, would fail as well."""
-    rounding, bound = error.rounding or 0.0, error.best_bound or 0.0
-    far = eps is not None and (rounding > _HOPELESS * eps or bound > _FAR_OFF * eps)
-    return far or isinstance(error, UnboundedError)
-
-
-def _size(model: Model) -> tuple[int, float]:
-    """Its memory tokens, then its numbers, of which a single layer may have half as many again."""
-    return model.memory_tokens, model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)
-
-
-def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
-    """The proof that came closest; if nothing could even be built, the first reason."""
-    closest: NotProvenError | None = None
-    for error in refusals:
-        if isinstance(error, NotProvenError):
-            closest = closer(error, closest)
-    return closest or refusals[0]
 
 
 def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", compact: bool = False) -> Model:
@@ -303,28 +156,6 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", c
     if compact:
         return package(COMPACT, Built(construct_compact(samples, dtype)), samples, options)
     return package(MEMORIZE, Built(construct_memorize(samples, eps, dtype)), samples, options)
-
-
-def package(construction: Construction, built: Built, target: Formula | Samples | Prompts, options: Options) -> Model:
-    """Search for the evidence, store it, and prove the claim from what is stored."""
-    name, shape = construction.name, None if options.shape is None else list(options.shape)
-    if isinstance(target, Samples):
-        plain = Description(name, samples={"x": target.x.tolist(), "y": target.y.tolist()})
-    elif isinstance(target, Prompts):
-        plain = Description(name, task=target.stated)
-    else:
-        texts = list(target.typed or target.texts)
-        plain = Description(name, formulas=texts, box=str(target.box), shape=shape, circuit=built.circuit)
-    description = outlined(built.weights, plain)
-    eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
-    with one_thread():
-        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
-        packed = pack(built.weights, description, built.evidence.evidence())
-        weights, stored = unpack(packed)
-        proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
-    certificate = certify(packed, stored, weights.dtype, proof, eps)
-    proofs.remember(packed, certificate)
-    return Model(name, target, weights, packed, certificate, options.shape)
 
 
 def load(folder: str | Path) -> Model:

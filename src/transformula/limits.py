@@ -33,50 +33,70 @@ class OutOfWork(Exception):
     """What may be done is done. Only who has said how much may catch this."""
 
 
-#: The count at which work ends, and when it ends by the clock.
-_most: ContextVar[float] = ContextVar("most", default=math.inf)
-_end: ContextVar[float] = ContextVar("end", default=math.inf)
+class Limit:
+    """A count at which work ends, and when it ends by the clock; never later than what is ``outside`` of it ends."""
+
+    def __init__(self, seconds: float, time_limit: float | None = None, outside: Limit | None = None) -> None:
+        self.start, self.outside = work.counted(), outside
+        self.most = self.start + seconds * SECOND
+        self.end = math.inf if time_limit is None else time.monotonic() + time_limit
+
+    def after(self, seconds: float) -> None:
+        """From now on, end after so many seconds of all the work since this limit was set."""
+        self.most = self.start + seconds * SECOND
+
+    def all(self) -> Iterator[Limit]:
+        """This limit and those outside of it."""
+        now: Limit | None = self
+        while now is not None:
+            yield now
+            now = now.outside
+
+
+_limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 
 @contextmanager
-def limited(seconds: float, time_limit: float | None = None) -> Iterator[None]:
+def limited(seconds: float, time_limit: float | None = None) -> Iterator[Limit]:
     """Count work inside the block, and stop it after so many seconds of work, or when the time is up."""
-    end = math.inf if time_limit is None else time.monotonic() + time_limit
     with work.limited(math.inf):
-        stops = _most.set(seconds * SECOND + work.counted()), _end.set(end)
+        limit = Limit(seconds, time_limit, _limit.get())
+        before = _limit.set(limit)
         try:
-            yield
+            yield limit
         finally:
-            _most.reset(stops[0])
-            _end.reset(stops[1])
+            _limit.reset(before)
 
 
 @contextmanager
 def part_of_the_rest(part: float) -> Iterator[None]:
     """Inside the block, stop after this part of what may still be done."""
-    stop = _most.set(work.counted() + part * left()) if left() < math.inf else None
-    try:
+    with limited(part * left() / SECOND):
         yield
-    finally:
-        if stop is not None:
-            _most.reset(stop)
 
 
 def left() -> float:
     """How much work may still be done."""
-    return max(_most.get() - work.counted(), 0.0)
+    limit = _limit.get()
+    return math.inf if limit is None else max(min(one.most for one in limit.all()) - work.counted(), 0.0)
 
 
 def time_left() -> float | None:
     """Seconds until the time is up; None if nobody has set a limit."""
-    return None if _end.get() == math.inf else max(_end.get() - time.monotonic(), 0.0)
+    limit = _limit.get()
+    end = math.inf if limit is None else min(one.end for one in limit.all())
+    return None if end == math.inf else max(end - time.monotonic(), 0.0)
 
 
 def checkpoint() -> None:
     """End here if the time is up, or all is done that may be."""
-    if time.monotonic() > _end.get():
+    limit = _limit.get()
+    if limit is None:
+        return
+    now, counted = time.monotonic(), work.counted()
+    if any(now > one.end for one in limit.all()):
         raise OutOfTime
-    if work.counted() > _most.get():
+    if any(counted > one.most for one in limit.all()):
         raise OutOfWork
 
 

@@ -85,17 +85,20 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
     mean = proof.mean and Mean(*(getattr(proof.mean, f.name) * CLAIM_MARGIN for f in fields(Mean)))
     claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN, mean=mean)
     if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
-        message = _shortfall(claimed, eps, dtype)
+        message = shortfall(claimed, eps, dtype)
         raise NotProvenError(message, best_bound=claimed.bound, rounding=claimed.rounding)
     return claimed
 
 
-def _shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
+def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
+    """What is said of a proof that does not meet the tolerance."""
     parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
     parts += ", means over the box" if proof.mean else ""
     if eps is None:
         return f"no finite bound is proven: the best bound is {at_most(proof.bound)} ({parts})"
     advice = f"ask for eps >= {at_most(proof.bound, 2)}"
-    if proof.rounding > eps:
-        advice += ", or use float64" if dtype != "float64" else ", or take a smaller box"
+    if proof.rounding > eps and dtype == "float64":
+        advice = f"rounding alone is more than that: {advice}, or take a smaller box"
+    elif proof.rounding > eps:
+        advice += ", or use float64"
     return f"eps = {eps:g} is not proven: the best bound is {at_most(proof.bound)} ({parts}); {advice}"

@@ -8,7 +8,6 @@ from typing import Any
 
 from flint import fmpq
 
-from transformula.compiling import package
 from transformula.constructions.attempts import Built
 from transformula.constructions.chooser import DEFAULT_EPS
 from transformula.constructions.in_context import construct_in_context, default_rate
@@ -23,6 +22,7 @@ from transformula.kernel.description import MAX_BLOCKS
 from transformula.kernel.in_context import MAX_ROUNDS, prove_in_context
 from transformula.kernel.prompts import FIELDS, MAY_VANISH, Task
 from transformula.model import Model
+from transformula.packaging import package
 from transformula.threads import one_thread
 
 #: What may be asked for; ridge with steps is gradient descent.

@@ -67,7 +67,7 @@ def test_more_tokens_promise_more():
 
 def test_singular_and_unresolved_functions_do_not_start_from_stored_scores():
     for function in (np.sqrt, lambda x: np.cos(5000 * np.pi * x)):
-        task = prepare(function, 0.0, 1.0, 1e-4, "float64", (), linear=True)
+        task = prepare(function, 0.0, 1.0, 1e-4, "float64", (), linear=True, most_crossings=100)
         assert neighbours._promising(task, 100) == []
 
 

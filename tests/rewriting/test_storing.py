@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import random_formula
-from transformula.constructions.circuit import SPLITS, _fit_tables, _promising_first
+from transformula.constructions.circuit import SPLITS, _Circuits, _fit_tables
 from transformula.constructions.circuit_layout import Layout
 from transformula.constructions.one_layer import assemble
 from transformula.constructions.parts import FittedPart, one_layer_spec
@@ -203,7 +203,7 @@ def _holds(stored, network, variables):
 )
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
-    analysis = next(_promising_first(prepared(formula), 0.05, "float64"))
+    analysis = next(_Circuits(prepared(formula), "float64").promising_first(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = _fit_tables(nodes, 0.05, SPLITS[0], "float64", {})
     layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)

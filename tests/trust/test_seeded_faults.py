@@ -15,7 +15,7 @@ import pytest
 
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
-from transformula import compiling
+from transformula import attempting
 from transformula.constructions import attention_only, circuit, local, lookup, partition
 from transformula.constructions.circuit_guide import Mode
 from transformula.errors import NotProvenError, TransformulaError
@@ -58,7 +58,7 @@ def compiled(case):
     And whether a model within the tolerance came out.
     """
     texts, box, construction, eps, more = CASES[case]
-    package, said = compiling.package, []
+    package, said = attempting.package, []
 
     def packaged(kind, built, formula, options):
         try:
@@ -73,13 +73,13 @@ def compiled(case):
             raise NotProvenError("not close enough", best_bound=model.certificate.bound)
         return model
 
-    compiling.package = packaged
+    attempting.package = packaged
     try:
         tf.compile(texts, on=box, construction=construction, eps=eps, **more)
     except TransformulaError as error:
         return (*said, f"{type(error).__name__}: {error}"), False
     finally:
-        compiling.package = package
+        attempting.package = package
     return tuple(said), True
 
 

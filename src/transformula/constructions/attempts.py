@@ -11,6 +11,12 @@ from transformula.kernel.evidence import Evidence
 from transformula.kernel.weights import Weights
 from transformula.searching.finder import Finder
 
+#: Errors of tables that come to more than so many times the tolerance are not worth a proof: what is proven may be
+#: less than their sum, but not by that much.
+STRAINED = 4.0
+#: What is said of them.
+ASK = ": ask for a larger eps"
+
 
 @dataclass(frozen=True, eq=False)
 class Built:
@@ -26,12 +32,13 @@ class Attempt:
     """One try: its construction, and how to build it.
 
     Attempts of one ``group`` differ in their tables only: if rounding alone is far too much for one of them, it
-    is for all.
+    is for all. ``tables`` is the part of the tolerance that they may use, if that is all they differ in.
     """
 
     construction: Construction
     build: Callable[[], Built]
     group: int = 0
+    tables: float | None = None
 
 
-__all__ = ["Attempt", "Built", "Evidence"]
+__all__ = ["ASK", "STRAINED", "Attempt", "Built", "Evidence"]

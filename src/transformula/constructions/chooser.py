@@ -106,7 +106,7 @@ def _lookups(formula: Formula, options: Options) -> Iterator[Attempt]:
     from transformula.constructions.lookup import lookup_attempts
 
     eps = _check_approximation(formula, options)
-    yield from lookup_attempts(formula, eps, options.dtype, options.shape, options.most)
+    yield from lookup_attempts(formula, eps, options.dtype, options.shape, options.most, options.known)
 
 
 def _partitions(formula: Formula, options: Options) -> Iterator[Attempt]:
@@ -126,7 +126,7 @@ def _circuits(formula: Formula, options: Options) -> Iterator[Attempt]:
     if positions > 1:
         with suppress(RefutedError):  # if the positions differ, each carries all inputs
             formula = formula_of_a_position(formula, positions)
-    yield from circuit_attempts(formula, eps, options.dtype, positions, inputs)
+    yield from circuit_attempts(formula, eps, options.dtype, positions, inputs, options.known)
 
 
 def _layered(formula: Formula, options: Options) -> float:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.attempts import ASK, STRAINED, Attempt, Built
 from transformula.constructions.circuit_guide import Interval, Mode, PlanningGuide, largest
 from transformula.constructions.circuit_layout import Layout, Node, NodeTable
 from transformula.constructions.registry import CIRCUIT
@@ -94,12 +94,19 @@ _NEAR = 0.1
 _HALVINGS = 60
 #: Squares are held scaled by powers of two up to twice this: well inside the format's range.
 _MOST_SCALE = {"float64": 480, "float32": 56}
+#: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
+_HOPELESS, _ABOVE = 10.0, 2.0
 #: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
 _FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 
 def circuit_attempts(
-    formula: Formula, eps: float, dtype: str, positions: int, inputs: tuple[str, ...]
+    formula: Formula,
+    eps: float,
+    dtype: str,
+    positions: int,
+    inputs: tuple[str, ...],
+    known: dict[str, Any] | None = None,
 ) -> Iterator[Attempt]:
     """Circuits with ever tighter tables; if rounding alone is too much, another circuit.
 
@@ -109,40 +116,80 @@ def circuit_attempts(
         What one position computes, as typed.
     positions, inputs
         Of the whole sequence. If every position has its own inputs, all do the same; otherwise each carries all.
+    known
+        What other attempts of the same search have left: circuits, and tables that missed their goals.
     """
-    failed: dict[object, _Failure] = {}
-    for group, analysis in enumerate(_promising_first(prepared(formula), eps, dtype)):
+    known = {} if known is None else known
+    if "circuits" not in known:
+        known["circuits"] = _Circuits(prepared(formula), dtype)
+    for group, analysis in enumerate(known["circuits"].promising_first(eps)):
         for split in SPLITS:
 
             def build(analysis: _Analysis = analysis, split: Split = split) -> Built:
-                nodes = analysis.planned(eps, split, dtype)
-                tables = _fit_tables(nodes, eps, split, dtype, failed)
+                aim = analysis.in_reach(eps, dtype)
+                nodes = analysis.planned(aim, split, dtype)
+                _check_strain(nodes, {k: _goal(n, aim, split, dtype) for k, n in _tables(nodes)}, aim, found=False)
+                tables = _fit_tables(nodes, aim, split, dtype, known)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
-            yield Attempt(CIRCUIT, build, group)
+            yield Attempt(CIRCUIT, build, group, split.tables)
 
 
-def _promising_first(ground: Prepared, eps: float, dtype: str) -> Iterator[_Analysis]:
-    """The formula's circuits, those last in which tables as accurate as can be would not do."""
-    formula = ground.extended
-    ranges = BoxRanges(formula.box, ground.known)
-    written = [parted(expr, ranges.of) for expr in ground.written]
-    seen: list[tuple[list[int], list[bool]]] = []
-    strained: list[tuple[float, _Analysis]] = []
-    for mode in _MODES[dtype]:
-        guide = PlanningGuide(ranges, mode)
-        circuit = build_circuit(written, formula.box.variables, guide)
-        if (guide.norms, guide.logs) in seen:
-            continue
-        seen.append((guide.norms, guide.logs))
-        analysis = _Analysis.of(circuit, ground, ranges)
-        strain = analysis.least_error(dtype) / eps
-        if strain < 1:
-            yield analysis
-        else:
-            strained.append((strain, analysis))
-    yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
+class _Circuits:
+    """The formula's circuits, each made when it is asked for."""
+
+    def __init__(self, ground: Prepared, dtype: str) -> None:
+        self.ground, self.dtype = ground, dtype
+        self.ranges = BoxRanges(ground.extended.box, ground.known)
+        self.found: list[tuple[Mode, _Analysis]] = []
+        self.sized: dict[Mode, _Analysis] = {}
+        self.seen: list[tuple[list[int], list[bool]]] = []
+        self.modes = list(_MODES[dtype])
+
+    @cached_property
+    def written(self) -> list[Expr]:
+        """The formula, its sums taken apart."""
+        return [parted(expr, self.ranges.of) for expr in self.ground.written]
+
+    def promising_first(self, eps: float) -> Iterator[_Analysis]:
+        """All circuits, those last in which tables as accurate as can be would not do."""
+        strained: list[tuple[float, _Analysis]] = []
+        for mode, analysis in self.all():
+            strain = analysis.least_error(self.dtype) / eps
+            if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
+                analysis = self.at_sizes(mode, analysis)
+                strain = analysis.least_error(self.dtype) / eps
+            if strain < 1:
+                yield analysis
+            else:
+                strained.append((strain, analysis))
+        yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
+
+    def all(self) -> Iterator[tuple[Mode, _Analysis]]:
+        """In the order of the modes."""
+        yield from list(self.found)
+        while self.modes:
+            guide, circuit = self.guided(self.modes[0])
+            if (guide.norms, guide.logs) not in self.seen:
+                self.found.append((self.modes[0], _Analysis.of(circuit, self.ground, self.ranges)))
+                self.seen.append((guide.norms, guide.logs))
+                del self.modes[0]
+                yield self.found[-1]
+            else:
+                del self.modes[0]
+
+    def at_sizes(self, mode: Mode, plain: _Analysis) -> _Analysis:
+        """The circuit that reads even functions at |u|; the plain one if there are none."""
+        if mode not in self.sized:
+            guide, circuit = self.guided(mode._replace(sizes=True))
+            self.sized[mode] = _Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
+        return self.sized[mode]
+
+    def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
+        """A circuit, and what was decided on the way to it."""
+        guide = PlanningGuide(self.ranges, mode)
+        return guide, build_circuit(self.written, self.ground.extended.box.variables, guide)
 
 
 @dataclass(frozen=True)
@@ -178,6 +225,11 @@ class _Analysis:
         flow.measure(nodes, cells)
         return cls(circuit, ground, ranges.search, flow, nodes, cells)
 
+    @property
+    def singular(self) -> bool:
+        """Whether a function is read where its slope is unbounded."""
+        return any(not math.isfinite(node.slope) for node in self.nodes.values())
+
     @cached_property
     def signs(self) -> dict[str, list[int]]:
         """Trees of the signs that the proof may use."""
@@ -208,6 +260,23 @@ class _Analysis:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
         return _FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
+
+    def in_reach(self, eps: float, dtype: str) -> float:
+        """The tolerance to plan for: far below what rounding does to a root, the closest bound is what a refusal needs.
+
+        Rounding by e under a root that may vanish moves it by √e.
+        """
+        errors: dict[int, float] = {}
+        worst = 0.0
+        for k, node in sorted(self.nodes.items()):
+            moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+            own = _FLOOR[dtype] * node.size if node.wire.is_table else 0.0
+            if math.isfinite(node.slope):
+                errors[k] = own + node.slope * moved
+            else:
+                errors[k] = own + self.cells[k].modulus(*node.ends, moved)
+                worst = max(worst, errors[k])
+        return worst * _ABOVE if eps < worst / _HOPELESS else eps
 
     def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
@@ -349,47 +418,78 @@ def _effective_slope(node: Node, allowed: float) -> float:
 
 
 class _Failure(NamedTuple):
-    """A goal that was missed, and the best table found."""
+    """A goal that was missed, the best table found, and its error."""
 
     goal: float
     table: NodeTable
+    reached: float
+
+
+def _tables(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
+    return [(k, node) for k, node in nodes.items() if node.wire.is_table]
+
+
+def _goal(node: Node, eps: float, split: Split, dtype: str) -> float:
+    """The error that a wire's table is to have, as the wire holds it."""
+    goal = max(_own_error(node, split.tables * eps), _FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
+    return max(goal * 2.0**node.held, split.floor * _FLOOR[dtype]) if node.wire.function == SQUARE else goal
+
+
+def _check_strain(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
+    """Refuse what tables with such errors cannot come to, before more is fitted or anything proven."""
+    expected = sum(error * 2.0 ** -nodes[k].held * nodes[k].sensitivity for k, error in errors.items())
+    if expected > STRAINED * eps:
+        which = "the best tables that were found" if found else "tables as accurate as the format allows"
+        raise NotProvenError(
+            f"{which} leave an error of about {expected:.2g}{ASK}",
+            measured=expected,
+            rounding=None if found else expected,
+        )
 
 
 def _fit_tables(
-    nodes: dict[int, Node], eps: float, split: Split, dtype: str, failed: dict[object, _Failure]
+    nodes: dict[int, Node], eps: float, split: Split, dtype: str, left_behind: dict[str, Any]
 ) -> dict[int, tuple[object, NodeTable]]:
     """A table for every table wire: (key of the table, table); equal keys share.
 
-    Where a goal was missed before, a smaller one is not tried again: ``failed`` remembers.
+    Where a goal was missed before, a smaller one is not tried again. Nor is one fitted for nothing: what the tables
+    found so far come to is checked after each that falls short. Where any bound will do, tables that are better than
+    need be serve.
     """
+    failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
+    fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
-    tables = [k for k, n in nodes.items() if n.wire.is_table]
-    eps = split.tables * eps
-    for k in tables:
-        node = nodes[k]
+    goals = {k: _goal(node, eps, split, dtype) for k, node in _tables(nodes)}
+    for k, node in _tables(nodes):
         assert node.wire.function is not None
-        goal = _own_error(node, eps)
-        ends, function = node.ends, node.wire.function
-        goal = max(goal, _FLOOR[dtype] * node.size, 1e-300)  # a function may be zero throughout
-        if function == SQUARE:
-            goal, ends = goal * 2.0**node.held, SQUARE_ENDS
-            goal = max(goal, split.floor * _FLOOR[dtype])
+        ends, function = SQUARE_ENDS if node.wire.function == SQUARE else node.ends, node.wire.function
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
-        wanted[keys[k]] = (function, ends, min(before, goal), max(shift, node.drift))
-    hopeless = {key for key, (_, _, goal, _) in wanted.items() if key in failed and goal <= failed[key].goal}
-    known = {key: failed[key].table for key in hopeless}
+        wanted[keys[k]] = (function, ends, min(before, goals[k]), max(shift, node.drift))
+    known: dict[object, NodeTable] = {}
+    for key, (_, _, goal, _) in wanted.items():
+        if key in failed and not failed[key].goal < goal < failed[key].reached:
+            known[key] = failed[key].table
+        elif "coarse" in left_behind and key in fitted and fitted[key][0] <= goal:
+            known[key] = fitted[key][1]
     for function, ends, _, shift in wanted.values():
         if function != SQUARE:
             _with_room(function, ends, shift)  # refuses what cannot be fitted before anything is
-    todo = {key: (*want, dtype) for key, want in wanted.items() if key not in hopeless}
-    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once)
-    for (key, want), (table, reached) in zip(todo.items(), found, strict=True):
+    reached = {key: goal for key, (_, _, goal, _) in wanted.items()}
+    reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
+    _check_strain(nodes, {k: reached[keys[k]] for k in goals}, eps, found=True)
+    todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, "coarse" in left_behind)
+    for (key, want), (table, error) in zip(todo.items(), found, strict=True):
         known[key] = table
-        if not reached:
-            failed[key] = _Failure(want[2], table)
-    return {k: (keys[k], known[keys[k]]) for k in tables}
+        if error > want[2]:
+            failed[key] = _Failure(want[2], table, error)
+            reached[key] = error
+            _check_strain(nodes, {k: reached[keys[k]] for k in goals}, eps, found=True)
+        else:
+            fitted[key] = want[2], table
+    return {k: (keys[k], known[keys[k]]) for k in goals}
 
 
 def _share_out(nodes: dict[int, Node], split: Split) -> None:
@@ -439,11 +539,11 @@ def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
 
 def _fit(
     function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
-) -> tuple[NodeTable, bool]:
-    """A table, and whether it meets the goal."""
+) -> tuple[NodeTable, float]:
+    """A table, and its error if that is above the goal."""
     if function == SQUARE:  # all have one range, margins included
         ready = ready_square(goal, dtype)
-        return NodeTable(ready.slopes, ready.offsets, ready.values), True
+        return NodeTable(ready.slopes, ready.offsets, ready.values), 0.0
     low, high = _with_room(function, ends, shift)
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
@@ -454,13 +554,13 @@ def _fit(
             )
     except CannotFit as failure:
         if failure.best is not None:
-            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), False
+            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), failure.best_error
         raise UnboundedError(  # not one of so few tokens, whatever they are to reach
             f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
             "take a smaller box",
             place=str(function),
         ) from None
-    return NodeTable(table.slopes, table.offsets, table.values), True
+    return NodeTable(table.slopes, table.offsets, table.values), 0.0
 
 
 _fit_once = remembered(64)(_fit)

@@ -8,9 +8,12 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from transformula.errors import NotProvenError
-from transformula.kernel.expression import Expr
+from transformula.kernel import expression as ex
+from transformula.kernel.expression import Expr, substitute
+from transformula.kernel.normal_forms import Algebra
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.guides import Balance
+from transformula.rewriting.wires import ARGUMENT
 from transformula.searching.box_ranges import BoxRanges, function_range
 
 #: A length is close to zero if its square may fall below this part of its largest.
@@ -27,11 +30,13 @@ class Mode(NamedTuple):
 
     ``directions``: in how many to measure lengths that may vanish; 0 is a table of the root, which turns an
     error e under it into √e: too much for float32. ``logs``: read functions of products of at least so many
-    factors at sums of logarithms; 0 for none.
+    factors at sums of logarithms; 0 for none. ``sizes``: read even functions at the size of an argument of either
+    sign, for fewer tokens and more accurate tables at the price of a layer.
     """
 
     directions: int
     logs: int
+    sizes: bool = False
 
 
 class PlanningGuide:
@@ -46,6 +51,7 @@ class PlanningGuide:
         self.offsets: list[str] = []
         self.clamps: list[list[bool]] = []
         self.exchanges: list[bool] = []
+        self.sizes: list[bool] = []
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -58,6 +64,7 @@ class PlanningGuide:
             "exchanges": self.exchanges,
             "norms": self.norms,
             "logs": self.logs,
+            "sizes": self.sizes,
         }
 
     def balance(self, left: Expr, right: Expr) -> Balance:
@@ -97,6 +104,12 @@ class PlanningGuide:
         self.clamps.append(list(choice))
         return choice
 
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """Where the argument has both signs, if that is the mode."""
+        low, high = self.ranges.of(argument) if self.mode.sizes else (0.0, 0.0)
+        self.sizes.append(low < 0 < high and _is_even(function))
+        return self.sizes[-1]
+
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Exchange them where the others' sizes multiply to less than half: then less cancels."""
         ends = self.ranges.of(inner)
@@ -117,6 +130,12 @@ class PlanningGuide:
         wanted = alone or 0 < self.mode.logs <= len(bases)
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
+
+
+def _is_even(function: Expr) -> bool:
+    """Whether f(|u|) is seen to be f(u)."""
+    algebra = Algebra([str(ARGUMENT.value)])
+    return algebra.same(algebra.of(function), algebra.of(substitute(function, {ARGUMENT: ex.call("abs", ARGUMENT)})))
 
 
 def largest(ends: Interval) -> float:

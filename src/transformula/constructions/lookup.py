@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.attempts import Attempt, Built
+from transformula.constructions.attempts import ASK, STRAINED, Attempt, Built
 from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import Allowance, CannotFit
@@ -37,16 +38,22 @@ _EASY = 200.0
 
 
 def lookup_attempts(
-    formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None, most: float = math.inf
+    formula: Formula,
+    eps: float,
+    dtype: str,
+    shape: tuple[int, int] | None,
+    most: float = math.inf,
+    known: dict[str, Any] | None = None,
 ) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest: its proof says by how much it falls short. With more than ``most`` tokens a model
-    is of no use, and is not built.
+    Where none does, the closest, if it is close: its proof says by how much it falls short. With more than ``most``
+    tokens a model is of no use, and is not built. ``known`` is what other attempts of the same search have left.
     """
     ground = prepared(formula)
+    missed: dict[object, tuple[FittedPart, float]] = ({} if known is None else known).setdefault("missed", {})
     for share in _SHARES:
-        fitter = _Fitter(share, dtype, most)
+        fitter = _Fitter(eps, share, dtype, most, missed)
 
         def build(fitter: _Fitter = fitter) -> Built:
             spec = one_layer_spec(ground.extended, eps, fitter, dtype, shape)
@@ -58,32 +65,50 @@ def lookup_attempts(
 
 
 class _Fitter:
-    """Fits parts at a share of their tolerance, and remembers whether one fell short."""
+    """Fits parts at a share of their tolerance, and remembers whether one fell short, and which by how much."""
 
-    def __init__(self, share: float, dtype: str, most: float) -> None:
-        self.share, self.dtype, self.fell_short = share, dtype, False
-        self.most_tokens = int(min(MAX_GRID, most))
+    def __init__(
+        self, eps: float, share: float, dtype: str, most: float, missed: dict[object, tuple[FittedPart, float]]
+    ) -> None:
+        self.eps, self.share, self.dtype, self.fell_short = eps, share, dtype, False
+        self.most_tokens, self.missed = int(min(MAX_GRID, most)), missed
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
-        tasks = [(part, ranges, eps * self.share, self.dtype, self.most_tokens) for part, ranges, eps in parts]
+        tasks = {
+            (part, ranges): (part, ranges, eps * self.share, self.dtype, self.most_tokens)
+            for part, ranges, eps in parts
+            if (part, ranges) not in self.missed
+        }
+        self.fell_short = len(tasks) < len(parts)
+        found: dict[object, FittedPart] = {}
         try:
-            for table, fell_short in fit_all(_fit, tasks, lambda: self.fell_short):
+            fitted = fit_all(_fit, list(tasks.values()), lambda: self.fell_short)
+            for key, (table, fell_short, error) in zip(tasks, fitted, strict=True):
                 self.fell_short |= fell_short
-                yield table
+                found[key] = table
+                if error is not None:
+                    self.missed[key] = table, error
         except NotProvenError:  # what cannot be had at this share cannot be had at a smaller one
             self.fell_short = True
             raise
+        errors = [self.missed[part, ranges][1] for part, ranges, _ in parts if (part, ranges) in self.missed]
+        if sum(errors) > STRAINED * self.eps:
+            raise NotProvenError(
+                f"the best table that was found has an error of about {sum(errors):.2g}{ASK}",
+                measured=sum(errors),
+            )
+        yield from (found.get((p, r)) or self.missed[p, r][0] for p, r, _ in parts)
 
 
 def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
     """A table for one part, as `lookup_attempts` takes it first."""
-    return next(_Fitter(1.0, dtype, math.inf)([(part, tuple(ranges), eps)]))
+    return next(_Fitter(math.inf, 1.0, dtype, math.inf, {})([(part, tuple(ranges), eps)]))
 
 
 def _fit(
     part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int, most: Allowance
-) -> tuple[FittedPart, bool]:
-    """A table for a part, and whether it fell short."""
+) -> tuple[FittedPart, bool, float | None]:
+    """A table for a part, whether it fell short, and its error where a smaller one was to be had."""
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
     fell_short = eps < finest
@@ -91,14 +116,19 @@ def _fit(
     try:
         with one_thread():
             if len(ranges) == 1:
-                return _from_table(fit_expression(part.expr, names[0], *ranges[0], eps, dtype, most=most)), fell_short
-            return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short
+                return (
+                    _from_table(fit_expression(part.expr, names[0], *ranges[0], eps, dtype, most=most)),
+                    fell_short,
+                    None,
+                )
+            return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short, None
     except CannotFit as failure:
         if most_tokens < MAX_GRID:
             raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
         if failure.best is None:
             raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
-        return _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best), True
+        table = _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best)
+        return table, True, failure.best_error
 
 
 def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], dtype: str) -> float:

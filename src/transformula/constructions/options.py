@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transformula.constructions.registry import Construction, chosen
@@ -17,7 +17,10 @@ from transformula.kernel.weights import DTYPES
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may ask for beside formula and box; ``most`` tokens are all that is still of use in a model."""
+    """What the user may ask for beside formula and box.
+
+    ``most`` tokens are all that is still of use in a model; ``known`` is what attempts leave for others of one search.
+    """
 
     eps: float | None = None
     construction: Construction | None = None
@@ -26,6 +29,7 @@ class Options:
     layers: int | None = None
     shape: tuple[int, int] | None = None
     most: float = math.inf
+    known: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def checked_options(

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from transformula.compiling import package
 from transformula.constructions.attempts import Built
 from transformula.constructions.linear_attention import attention_weights
 from transformula.constructions.options import Options, check_dtype
@@ -19,6 +18,7 @@ from transformula.learning.linear_attention import AttentionFit, Heads, factor, 
 from transformula.learning.rows import Floats, Range, regression_rows
 from transformula.learning.solvers.lowrank import few_threads
 from transformula.model import Model
+from transformula.packaging import package
 
 
 class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from typing import Any
 
 from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
-from transformula.compiling import compile, package
+from transformula.compiling import compile
 from transformula.constructions.attempts import Built
 from transformula.constructions.options import Options
 from transformula.constructions.polynomial import ridge_weights
@@ -31,6 +31,7 @@ from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.parsing import MAX_LENGTH
 from transformula.learning.rows import Range
 from transformula.model import Model
+from transformula.packaging import package
 
 Exponents = tuple[int, ...]
 #: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.

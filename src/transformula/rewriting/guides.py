@@ -32,6 +32,9 @@ class Guide(Protocol):
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Whether errors might carry the argument below or above the function's domain."""
 
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """Whether to read ``function``, which must be even then, at the size of its argument."""
+
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
 
@@ -63,6 +66,10 @@ class PlainGuide:
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """No clamps."""
         return False, False
+
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """At the argument itself."""
+        return False
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """As it is written."""

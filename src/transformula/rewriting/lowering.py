@@ -13,6 +13,7 @@ earlier wires. The rewriting uses identities only:
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
 * a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
   φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
+* an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
   and the second half's, as in the kernel's normal form;
@@ -47,6 +48,7 @@ from transformula.rewriting.guides import Guide
 from transformula.rewriting.squares import as_squares, radicand, root_of
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire, combined, constant_of
 
+_ARC_SINE = ex.call("asin", ARGUMENT)
 _LOG = ex.call("log", ARGUMENT)
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
 
@@ -240,17 +242,23 @@ class _Lowering:
         )
 
     def _at_distance(self, function: Expr, argument: Linear, low: Fraction | None, high: Fraction | None) -> Linear:
-        """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u)."""
+        """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u).
+
+        The arc sine is odd: at its lower end it is −f(−low − d), so that one table serves both ends.
+        """
         end, sign = (low, 1) if low is not None else (high, -1)
+        odd = low is not None and function == _ARC_SINE
         assert end is not None
         shift = constant_of(ex.number(-sign * end))
         distance = combined(
             [(ex.number(sign), argument), (ex.number(1), shift)],
             ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
         )
-        moved = factored(substitute(function, {ARGUMENT: ex.add(ex.number(end), ex.mul(ex.number(sign), ARGUMENT))}))
+        flip = -1 if odd else 1
+        inside = ex.add(ex.number(flip * end), ex.mul(ex.number(flip * sign), ARGUMENT))
+        moved = factored(substitute(function, {ARGUMENT: inside}))
         return combined(
-            [(ex.number(1), self._table(moved, self.relu(distance)))],
+            [(ex.number(flip), self._table(moved, self.relu(distance)))],
             substitute(function, {ARGUMENT: argument.meaning}),
         )
 
@@ -259,11 +267,14 @@ class _Lowering:
         if argument.is_constant:  # its wires cancel
             value = substitute(function, {ARGUMENT: argument.constant})
             return Linear((), value, substitute(function, {ARGUMENT: argument.meaning}))
+        meaning = substitute(function, {ARGUMENT: argument.meaning})
+        if self.guide.at_size(function, argument.meaning):
+            size = self._bend(ex.call("abs", argument.meaning), argument)
+            return combined([(ex.number(1), self._wire(function, size))], meaning)
         shift = self.guide.offset(function, argument.meaning)
         if not shift:
             return self._wire(function, argument)
         moved = self._wire(ex.add(function, ex.number(-shift)), argument)
-        meaning = substitute(function, {ARGUMENT: argument.meaning})
         return combined([(ex.number(1), moved), (ex.number(1), constant_of(ex.number(shift)))], meaning)
 
     def _wire(self, function: Expr | None, argument: Linear) -> Linear:
@@ -286,9 +297,10 @@ class _Lowering:
             return constant_of(largest)
         return self._wire(None, argument)
 
-    def _bend(self, expr: Expr) -> Linear:
+    def _bend(self, expr: Expr, *args: Linear) -> Linear:
+        """abs, min or max; of what is lowered already, if that is given."""
         one = ex.number(1)
-        args = [self.lower(a) for a in expr.args]
+        args = args or tuple(self.lower(a) for a in expr.args)
         if expr.op == "abs":
             minus = combined([(ex.number(-1), args[0])], ex.neg(args[0].meaning))
             return combined([(one, self.relu(args[0])), (one, self.relu(minus))], expr)

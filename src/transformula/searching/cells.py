@@ -15,27 +15,28 @@ from transformula.kernel.series import SeriesOf, SingularError
 
 #: Cells are halved while their slopes differ by more than this part of the steepest.
 _ROUGH = 0.1
-_MAX_CELLS = 500
+#: Cells at most, and where any bound will do.
+_MAX_CELLS, _FEW_CELLS = 500, 200
 _UNIFORM = 48
 _GEOMETRIC = 60
 #: Its ends, and those of its slopes.
 _Cell = tuple[float, float, float, float]
 
 
-def find_cells(function: Expr, low: float, high: float) -> list[float]:
+def find_cells(function: Expr, low: float, high: float, loose: bool = False) -> list[float]:
     """Edges of cells of a function of u, halved where the slope is known badly compared with the steepest."""
     with precision(64):
         series = SeriesOf(function, "u")
         edges = _first_cuts(series, low, high) if high > low else [low, math.nextafter(low, math.inf)]
         known = [(a, b, *_slopes(series, a, b)) for a, b in pairwise(edges)]
-        while cut := _worst(known):
+        while cut := _worst(known, _FEW_CELLS if loose else _MAX_CELLS):
             halves = [half for a, b, *_ in cut for half in ((a, _middle(a, b)), (_middle(a, b), b))]
             gone = set(cut)
             known = [c for c in known if c not in gone] + [(a, b, *_slopes(series, a, b)) for a, b in halves]
     return sorted([start for start, *_ in known] + [max(c[1] for c in known)])
 
 
-def _worst(known: list[_Cell]) -> list[_Cell]:
+def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
     """The cells to be halved next: those whose slopes are known worst, if badly, as long as there are not too many."""
     # a cell is at least as steep as the end of its slopes that is nearer to zero
     steepest = max((max(c[2], -c[3]) for c in known if math.isfinite(c[3] - c[2])), default=0.0)
@@ -43,7 +44,7 @@ def _worst(known: list[_Cell]) -> list[_Cell]:
     rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= _MAX_CELLS else []
+    return cut if len(known) + len(cut) <= limit else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:

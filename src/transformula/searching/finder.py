@@ -37,6 +37,8 @@ _SQUARE = ex.power(ex.variable("u"), ex.number(2))
 _SQUARE_ENDS = (-1.001, 1.001)
 #: By how much more than was found an argument's error may grow, as a part.
 _ROOM = 0.1
+#: What the search for one proof may take, in microseconds, or as a part of what is left if that is more.
+_USUAL, _PART = 6e6, 0.4
 _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 
@@ -64,12 +66,13 @@ class Finder(Evidence):
         target: float | None = None,
     ) -> None:
         super().__init__({})
-        self.most_work = left()
+        self.most_work = min(left(), max(_USUAL, _PART * left()))
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}
         self.data = self.written
         self.wires, self.singular, self.follow = wires, singular, follow
+        self.loose = False  # whether any bound will do, so that it is found soon
         self._found: list[tuple[Table, Expr, dict[str, Any]]] = []
 
     def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
@@ -133,7 +136,8 @@ class Finder(Evidence):
         """Search for cells of a function."""
         item = self._own(wire)
         if "cells" not in item:
-            item["cells"] = cells.find_cells(function, *item.get("ends", (low, high)))
+            low, high = item.get("ends", (low, high))
+            item["cells"] = cells.find_cells(function, low, high, self.loose)
         return item["cells"]
 
     def slopes(self, wire: int, table: Table, function: Expr | None, low: float, high: float, enough: float) -> Any:
@@ -141,7 +145,7 @@ class Finder(Evidence):
         item = self._own(wire)
         if "slopes" not in item or not _covers(_outer(item["slopes"]), (low, high)):
             low, high = _hull((low, high), item.get("reach", (low, high)))
-            item["slopes"] = tables.find_slopes(table, function, low, high, enough)
+            item["slopes"] = tables.find_slopes(table, function, low, high, enough, self.loose)
         return item["slopes"]
 
     def softmax(self, wire: int, table: Table, ends: Ends) -> Any:

@@ -15,18 +15,26 @@ from flint import arb
 
 from transformula.kernel.balls import from_float, precision, round_down, round_up
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr, variables_of
+from transformula.kernel.expression import Expr, variables_of, walk
+from transformula.kernel.functions import FUNCTIONS
 from transformula.kernel.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.models import Floats
 from transformula.kernel.slopes import SlopePieces
 from transformula.kernel.tables import Piece, Table, TablePieces
+from transformula.kernel.work import spend
 from transformula.limits import checkpoint
 
 #: Pieces are cut until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.08
 #: Errors below this share of abs(f) are not worth refining: no float shows them.
 _NOISE = 2.0**-60
-_MAX_SLOPE_PIECES = 600
+#: Halving goes on while the worst bound falls to this part, or for so many steps more, or for two of every piece.
+_A_GAIN, _PATIENCE = 0.9, 100
+#: A function of more functions than this is looked at in a second way on most pieces, a Taylor model, which costs so
+#: many microseconds for each of them.
+_DEEP, _TAYLOR = 8, 1000.0
+#: Pieces that bound a slope, at most, and where any bound will do.
+_MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
 _SLOPE_TIGHTNESS = 1.2
 #: How far a piece may reach beyond the interval that it is meant for, as part of that.
 _STICK_OUT = 1e-3
@@ -57,6 +65,7 @@ class PieceSearch:
         self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
         self.edges = _first_edges(table, low, high)
         self.most = max(6000, 40 * table.values.size)
+        self.nodes = sum(node.op in FUNCTIONS for node in walk(function))
         self._known: dict[tuple[float, float], Piece] = {}
         self.worst = 0.0
 
@@ -82,12 +91,18 @@ class PieceSearch:
         for a, b in met:
             add(a, b)
         new: list[float] = []
+        before, since = math.inf, 0
         while -heap[0][0] > max(_TIGHTNESS * reached, size * _NOISE) and len(self._known) < self.most:
             _, a, b = heap[0]
             middle = a + (b - a) / 2
             if not a < middle < b:
                 break
             checkpoint()
+            since += 1
+            if -heap[0][0] < _A_GAIN * before:
+                before, since = -heap[0][0], 0
+            if since > max(_PATIENCE, 2 * len(heap)):
+                break  # all were halved, and none is better: nor will they be
             heapq.heappop(heap)
             new.append(middle)
             add(a, middle)
@@ -99,6 +114,8 @@ class PieceSearch:
     def _on(self, a: float, b: float) -> Piece:
         if (a, b) not in self._known:
             self._known[a, b] = piece = self.bounds.on(a, b)
+            if self.nodes > _DEEP:
+                spend(_TAYLOR * self.nodes)
             _check_defined(piece, self.function, self.name, a, b)
         return self._known[a, b]
 
@@ -147,16 +164,19 @@ def _first_edges(table: Table, low: float, high: float) -> list[float]:
     return [*edges, high]
 
 
-def find_slopes(table: Table, function: Expr | None, low: float, high: float, enough: float) -> list[float]:
+def find_slopes(
+    table: Table, function: Expr | None, low: float, high: float, enough: float, loose: bool = False
+) -> list[float]:
     """Edges of pieces on which `slopes.slope_gap` (`slopes.table_slope` without a function) is tight.
 
-    A bound of at most ``enough`` is not refined any further.
+    A bound of at most ``enough`` is not refined any further, and hardly any if it may be ``loose``.
     """
     if not low < high:
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(_MAX_SLOPE_PIECES):
+    for _ in range(_FEW_SLOPE_PIECES if loose else _MAX_SLOPE_PIECES):
+        checkpoint()
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
         if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:

@@ -6,7 +6,6 @@ import math
 import time
 from typing import Any
 
-from transformula.compiling import package
 from transformula.constructions.local import local_attempts
 from transformula.constructions.options import Options
 from transformula.constructions.registry import LOCAL
@@ -14,6 +13,7 @@ from transformula.errors import NotProvenError
 from transformula.inside import tables_of
 from transformula.kernel.boxes import Formula
 from transformula.model import Model
+from transformula.packaging import package
 from transformula.studies.rates import TARGETS, power_slope
 from transformula.studies.report import Report, Run, Table, new_figure
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiling import compile, package
+from transformula.compiling import compile
 from transformula.constructions.attempts import Built
 from transformula.constructions.lookup import fit_part
 from transformula.constructions.options import Options
@@ -27,6 +27,7 @@ from transformula.kernel.weights import named_matrices
 from transformula.learning.rows import Floats
 from transformula.learning.writing import decimal_text
 from transformula.model import Model
+from transformula.packaging import package
 from transformula.searching.ground import prepared
 from transformula.studies.report import Report, Run, Table, new_figure
 

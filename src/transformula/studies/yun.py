@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiling import compile, package
+from transformula.compiling import compile
 from transformula.constructions.options import Options
 from transformula.constructions.registry import YUN
 from transformula.constructions.yun import MAX_CONTEXTS, yun_attempts
@@ -14,6 +14,7 @@ from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.boxes import Formula
 from transformula.model import Model
+from transformula.packaging import package
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
 
 FORMULA, BOX = "sin(3*x)*y", "x=0..1, y=0..1"

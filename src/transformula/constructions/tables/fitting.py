@@ -21,19 +21,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from transformula.constructions.tables.descent import FLOPS, State, operations_left
+from transformula.constructions.tables.descent import FLOPS, Fresh, State, operations_left
 from transformula.constructions.tables.neighbours import grow_stored, rivals, shrink_stored
 from transformula.constructions.tables.one_size import (
     LAST_RESORTS,
     LIGHT,
     STEADY,
     THOROUGH,
+    WAVY,
     WITHIN_REACH,
     Effort,
     attempt,
     grown_from,
     pruned_from,
+    refine,
 )
+from transformula.constructions.tables.placement import waves
 from transformula.constructions.tables.solving import equalise, improve
 from transformula.constructions.tables.table import Function, Table
 from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit, Task, prepare
@@ -47,9 +50,12 @@ CHAIN = 16  # a table of M tokens grows by at most 1 + M / CHAIN tokens at once
 MAX_SHRINK = 80  # removing tokens from larger tables costs tens of seconds
 MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
 LIGHT_RATIO = 1.2  # growth of the size in the last resort
+LITTLE_GAIN = 0.8  # what is left of the error then, if that is the end
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
+SWINGS = 40  # what swings to and fro more often gets a token for every swing
+MAX_BEYOND = 8  # tokens beyond the ends for that
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
 LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
@@ -108,7 +114,7 @@ def fit_table(
     """
     effort = effort or Effort()
     with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
-        task = prepare(f, lower, upper, eps, dtype, singular, linear)
+        task = prepare(f, lower, upper, eps, dtype, singular, linear, max(max_tokens, SWINGS))
         task.most = most
         return _fitted(task, effort, max_tokens)
 
@@ -118,7 +124,7 @@ def allowance(doubtful: bool) -> Allowance:
     growing, shrinking = operations_left(LATER if doubtful else FIRST), SHRINKING * left() * FLOPS
     return Allowance(
         growing if growing < Effort.growing else math.inf,
-        shrinking if shrinking < Effort.total else math.inf,
+        shrinking if shrinking < Effort.total - Effort.growing else math.inf,
     )
 
 
@@ -157,9 +163,12 @@ def _grow(
     ``failures`` are sizes that were tried before, and the states that came closest.
     """
     failed, size = 0, task.least_size()
-    if task.leaves.crowded:
+    crossings = len(task.crossings)
+    if task.leaves.crowded or crossings > max(limit, SWINGS):
         size = limit = 1  # its error is known soon, and hardly larger than that of any other
     light = effort in LAST_RESORTS
+    if SWINGS < crossings <= limit and not light and (wave := _waves(task, limit)) is not None:
+        return wave
     if light and task.closest is not None:
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
@@ -182,8 +191,35 @@ def _grow(
         if not history or sup < min(entry[1] for entry in history):
             parent = state
         history.append((size, sup))
+        if light and _near(task, history) and _at_its_end(history):
+            break
         size = int(np.ceil(LIGHT_RATIO * size)) if light else _next_size(task, history)
     return None
+
+
+def _waves(task: Task, limit: int) -> tuple[Table, State, int] | None:
+    """A table of what oscillates often: with a token for every swing, steps are dear and hardly needed."""
+    places, leaves = (task.swings() - task.leaves.finest) / task.half, task.normalised_leaves()
+    for beyond in range(MAX_BEYOND + 1):
+        found = list(waves(leaves, places, beyond, task.goal / task.range))
+        size = len(found[0][0])
+        if size > limit or task.stuck:
+            break
+        problem = task.problem(size)
+        best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
+        table: Table | None = None
+        if best.sup < WITHIN_REACH * task.goal:
+            table, best = refine(task, WAVY, problem, [best])
+        task.work += problem.work
+        if table is not None:
+            return table, best, size - 1
+        task.missed(best)
+    return None
+
+
+def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
+    """Whether many more tokens were hardly better, close to the goal: so are yet more."""
+    return len(history) > 2 and history[-1][1] > LITTLE_GAIN * min(sup for _, sup in history[:-1])
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
@@ -233,6 +269,8 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
 
 def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]) -> Table:
     """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
+    if table.size > MAX_SHRINK or not task.most.shrinking:
+        return table
     finely = not task.leaves.graded  # next to a singularity there are many points in any case
     quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)

@@ -49,6 +49,7 @@ LIGHT = Effort(quick_steps=0, finalists=2, long_steps=3, lawson_rounds=3, growin
 #: The same for what is singular: starts are graded like the function, and steps from them go on for long.
 STEADY = Effort(quick_steps=0, finalists=2, long_steps=60, lawson_rounds=12, growing=1.2e10)
 LAST_RESORTS = (LIGHT, STEADY)
+WAVY = Effort(long_steps=4, lawson_rounds=4)
 
 
 def attempt(
@@ -73,7 +74,7 @@ def attempt(
     for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do
         if found is not None or not some or (best is not None and _out_of_reach(task, best)):
             break
-        found, state = _refine(task, effort, problem, some)
+        found, state = refine(task, effort, problem, some)
         if found is not None or best is None or state.sup < best.sup:
             best = state
         if problem.work > effort.per_size:
@@ -109,7 +110,7 @@ def _screen(task: Task, effort: Effort, problem: Problem, candidates: Sequence[S
     return distinct
 
 
-def _refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]) -> tuple[Table | None, State]:
+def refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]) -> tuple[Table | None, State]:
     """Many steps, then minimax, first at the states' own prices and then at that of rounding itself."""
     enough = 1.2 * APPROXIMATION_SHARE * task.eps
 

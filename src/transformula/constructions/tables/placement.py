@@ -22,6 +22,7 @@ from transformula.constructions.tables.table import Array
 Scores = tuple[Array, Array]
 
 SHARPNESS = (0.5, 1.5, 4.0, 0.15)  # kappa: from overlapping (spectral, large values) to cell-like
+WAVES = (1.0, 0.8, 1.25)  # of the sharpness that theory gives for a cosine
 GRADED = (0.15, 0.5)  # kappa next to a singularity
 OVERHANGS = (0, 1, 2)  # tokens beyond each end
 POWERS = (1.0, 0.5, 0.0)  # of the difficulty density: from fully adapted to equispaced
@@ -66,6 +67,21 @@ def starts(leaves: Leaves, size: int, poles: tuple[float, float] | None = None) 
                     yield scores_at(quantiles(leaves, ranks, power), kappa)
     yield from exponential_sums(leaves, size)
     yield from hinges(leaves, size)
+
+
+def waves(leaves: Leaves, places: Array, beyond: int, error: float) -> Iterator[Scores]:
+    """Tokens where a wave swings out furthest, and as far apart to the ends and some more beyond.
+
+    With equal gaps h and Gaussian scores, Σ (−1)^j w_j = 2 q^{1/4} cos(πx/h) (1 + O(q)), q = exp(−2π²/kappa), a
+    quotient of theta functions: two tokens a period make a cosine, with an error that is known before.
+    """
+    kappa = 2 * np.pi**2 / np.log(4 / min(error, 0.5))
+    first, last = places[1] - places[0], places[-1] - places[-2]
+    below = beyond + int((places[0] - leaves.edges[0]) / first)
+    above = beyond + int((leaves.edges[-1] - places[-1]) / last)
+    before, after = places[0] - first * np.arange(below, 0, -1), places[-1] + last * np.arange(1, above + 1)
+    for factor in WAVES:
+        yield scores_at(np.concatenate([before, places, after]), factor * kappa)
 
 
 def graded_starts(leaves: Leaves, size: int) -> Iterator[Scores]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -21,11 +20,13 @@ from transformula.limits import checkpoint
 
 DEGREE = 8
 MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
+BLOCK = 64  # leaves that are looked at together
 FINE, TINY = 1e-3, 1e-6  # of the range: leaves as fine as this mark a hard place, and a singularity
 FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cannot alias
 
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 _PROBES = -np.cos(np.pi * (np.arange(2 * DEGREE) + 0.5) / (2 * DEGREE))
+_POINTS = np.concatenate([_NODES, _PROBES])
 _TO_PROBES, _TO_NODES = (np.cos(np.outer(np.arccos(x), np.arange(DEGREE + 1))) for x in (_PROBES, _NODES))  # T_k(x)
 _TO_PROBES = _TO_PROBES @ np.linalg.inv(_TO_NODES)
 
@@ -67,26 +68,33 @@ def resolve(f: Function, lower: float, upper: float, tolerance: float, singular:
     cuts = {lower + (upper - lower) * c for c in FIRST_CUTS} - {lower, upper}
     inside = {float(s) for s in singular if lower < s < upper}
     edges = sorted({lower, upper} | inside | (cuts if not inside else set()))
-    stack = list(pairwise(edges))[::-1]
+    left, right = np.array(edges[:-1]), np.array(edges[1:])
     smallest = 4 * np.finfo(float).eps * max(abs(lower), abs(upper), upper - lower) * 4
     done: list[float] = [lower]
     resolved = True
-    while stack:
-        checkpoint()
-        left, right = stack.pop()
+    while len(left):  # all that are to be halved
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
-        values = f(middle + half * _NODES)
-        misfit = np.abs(_TO_PROBES @ values - f(middle + half * _PROBES)).max()
-        narrow = half <= max(smallest if left > 0 or right < 0 else 0.0, 1e-30)
-        if misfit <= tolerance or narrow:
-            resolved &= bool(misfit <= tolerance)
-            done.append(right)
-        elif len(done) + len(stack) > MAX_LEAVES:
-            rest = [right, *(edge for _, edge in reversed(stack))]
-            return Leaves(np.array([*done, *rest]), resolved=False, crowded=True)
-        else:
-            stack += [(middle, right), (left, middle)]
-    return Leaves(np.array(done), resolved)
+        misfit = np.concatenate(
+            [_misfit(f, middle[k : k + BLOCK], half[k : k + BLOCK]) for k in range(0, len(left), BLOCK)]
+        )
+        narrow = half <= np.maximum(np.where((left > 0) | (right < 0), smallest, 0.0), 1e-30)
+        ready = (misfit <= tolerance) | narrow
+        resolved &= bool((misfit[ready] <= tolerance).all())
+        done += right[ready].tolist()
+        left, middle, right = left[~ready], middle[~ready], right[~ready]
+        if len(done) + 2 * len(left) > MAX_LEAVES:
+            return Leaves(np.array(sorted([*done, *right.tolist()])), resolved=False, crowded=True)
+        left, right = np.stack([left, middle], axis=1).ravel(), np.stack([middle, right], axis=1).ravel()
+    return Leaves(np.array(sorted(done)), resolved)
+
+
+def _misfit(f: Function, middle: Array, half: Array) -> Array:
+    """How far f is from its interpolant on each of a few leaves; its values may have a second axis."""
+    checkpoint()
+    values = f((middle[:, None] + half[:, None] * _POINTS).ravel())
+    values = values.reshape(len(middle), len(_POINTS), -1)
+    misfit = np.abs(_TO_PROBES @ values[:, : len(_NODES)] - values[:, len(_NODES) :])
+    return np.asarray(misfit.max(axis=(1, 2)))
 
 
 def sample(leaves: Leaves, count: int) -> Array:

@@ -30,13 +30,15 @@ def fit_all(
     tasks: Sequence[tuple[Any, ...]],
     doubtful: Callable[[], bool] = lambda: False,
     again: Callable[..., Fitted] | None = None,
+    loose: bool = False,
 ) -> Iterator[Fitted]:
     """What ``fit``, a function of a module, makes of each task and an `Allowance`, in order.
 
-    ``doubtful`` tells whether something has failed by then, ``again`` is the same as ``fit`` with a memory.
+    ``doubtful`` tells whether something has failed by then, ``again`` is the same as ``fit`` with a memory. If they are
+    ``loose``, tables need not be small.
     """
     found: dict[int, tuple[Fitted, float]] = {}
-    if len(tasks) > 1 and allowance(doubtful()) == PLENTY:
+    if len(tasks) > 1 and allowance(doubtful()) == PLENTY and not loose:
         for index, answer in ahead(partial(_elsewhere, fit), ((time_left(), task) for task in tasks)):
             checkpoint()
             if answer is not None:
@@ -44,6 +46,7 @@ def fit_all(
             report("solving", len(found), len(tasks) - len(found))
     for index, task in enumerate(tasks):
         most = allowance(doubtful())
+        most = most._replace(shrinking=0.0) if loose else most
         if index in found and most == PLENTY and found[index][1] <= _LITTLE * left():
             spend(found[index][1])
             yield found[index][0]

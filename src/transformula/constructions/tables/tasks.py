@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformula.constructions.tables.descent import Problem, State
 from transformula.constructions.tables.library import NODES
@@ -38,6 +39,8 @@ POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
 RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
 NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
 DENSE_POINTS = 2000
+FIRST_POINTS = 2000  # at most, to see how often f swings to and fro
+HALVINGS = 50  # of an interval where f crosses a value
 SMALL = 8  # tokens: smaller tables move more freely, next to a singularity too
 MAX_SPOILED = 6  # sizes in a row that only rounding spoils
 DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
@@ -140,12 +143,25 @@ class Task:
         found = nearest_poles(self.f, self.leaves.edges[0], self.leaves.edges[-1])
         return None if found is None else ((found[0] - self.leaves.finest) / self.half, found[1] / self.half)
 
+    @cached_property
+    def crossings(self) -> Array:
+        """Between which points of the dense sample f crosses its median: pairs of places."""
+        return self.dense[crossings(self.dense_values, self.eps)]
+
     def least_size(self) -> int:
         """A size below which no table exists: an M-token T - c x - d has at most 2M - 1 zeros."""
-        offset = self.dense_values - np.sort(self.dense_values)[len(self.dense_values) // 2]
-        signs = np.sign(offset[np.abs(offset) > self.eps])
-        crossings = int(np.count_nonzero(np.diff(signs)))
-        return max(1, (crossings + 1) // 2)
+        return max(1, (len(self.crossings) + 1) // 2)
+
+    def swings(self) -> Array:
+        """Halfway between crossings of the median: where a wave swings out furthest, to all digits."""
+        (left, right), middle = self.crossings.T, np.median(self.dense_values)
+        rising = self.f(left) < middle
+        for _ in range(HALVINGS):
+            checkpoint()
+            at = 0.5 * (left + right)
+            before = (self.f(at) < middle) == rising
+            left, right = np.where(before, at, left), np.where(before, right, at)
+        return np.asarray(0.25 * (left[1:] + right[1:] + left[:-1] + right[:-1]))
 
     def accepts(self, table: Table) -> bool:
         """Whether a table will do."""
@@ -189,6 +205,14 @@ class Task:
         return replace(table, error_estimate=float(error), rounding_estimate=float(profile.max()))
 
 
+def crossings(values: Array, eps: float) -> NDArray[np.int64]:
+    """Neighbours, or nearly so, on either side of the median and more than eps away from it: pairs of indices."""
+    offset = values - np.median(values)
+    far = np.flatnonzero(np.abs(offset) > eps)
+    turns = np.flatnonzero(np.diff(np.sign(offset[far])))
+    return np.stack([far[turns], far[turns + 1]], axis=1)
+
+
 def acceptable(table: Table, eps: float) -> bool:
     """Whether the measured and modelled errors leave the proof its headroom."""
     return table.error_estimate <= APPROXIMATION_SHARE * eps and table.total_error <= TOTAL_SHARE * eps
@@ -196,9 +220,12 @@ def acceptable(table: Table, eps: float) -> bool:
 
 def prepare(
     f: Function, lower: float, upper: float, eps: float, dtype: str, singular: Sequence[float],
-    linear: bool,
+    linear: bool, most_crossings: int,
 ) -> Task:  # fmt: skip
-    """Check the request, sample f adaptively, and set up the task."""
+    """Check the request, sample f adaptively, and set up the task.
+
+    What crosses its median more often than is said is not sampled any further.
+    """
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise CannotFit(f"there are no floats between {lower} and {upper}", None)
     if dtype not in UNIT_ROUNDOFF:
@@ -215,7 +242,11 @@ def prepare(
             raise CannotFit(f"f is not finite at x = {bad!r}: narrow the interval", None)
         return values
 
-    size = float(np.abs(checked(np.linspace(lower, upper, 33))).max())
-    tolerance = max(RESOLUTION * eps, NOISE * size)
-    leaves = resolve(checked, float(lower), float(upper), tolerance, singular)
+    first = np.linspace(lower, upper, min(FIRST_POINTS, 8 * most_crossings) + 1)
+    values = checked(first)
+    if len(crossings(values, eps)) > most_crossings:
+        leaves = Leaves(first, resolved=False, crowded=True)
+    else:
+        tolerance = max(RESOLUTION * eps, NOISE * float(np.abs(values).max()))
+        leaves = resolve(checked, float(lower), float(upper), tolerance, singular)
     return Task(checked, eps, dtype, linear, leaves, 0.5 * (upper - lower))
