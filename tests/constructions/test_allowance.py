@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from transformula.constructions.tables import fitting, grids
+from transformula.constructions.tables import fitting, grids, neighbours
 from transformula.constructions.tables.descent import FLOPS, LEAST
 from transformula.constructions.tables.fitting import LATER, SHRINKING, Allowance, allowance
 from transformula.constructions.tables.tasks import MAX_SPOILED, PLENTY, CannotFit
@@ -35,13 +35,14 @@ def test_a_fit_gives_up_when_its_allowance_is_used_up():
 
 
 def test_tables_that_only_rounding_spoils_stop_growing(monkeypatch):
-    sizes, attempt = [], fitting._attempt
+    sizes, attempt = [], fitting.attempt
 
-    def counted(task, effort, size, *others):
+    def counted(task, effort, size, *others, **more):
         sizes.append(size)
-        return attempt(task, effort, size, *others)
+        return attempt(task, effort, size, *others, **more)
 
-    monkeypatch.setattr(fitting, "_attempt", counted)
+    monkeypatch.setattr(fitting, "attempt", counted)
+    monkeypatch.setattr(neighbours, "attempt", counted)
     with pytest.raises(CannotFit) as error:
         fitting.fit_table(np.exp, 0.0, 1.0, 4e-7, "float32")
     assert error.value.best_error < 4e-6  # rounding, of a table that fits

@@ -204,3 +204,15 @@ def test_squares(low, width, share):
         assert arb(float(least)) <= arb(point) ** 2 and (most == math.inf or arb(point) ** 2 <= arb(float(most)))
         (least,), (most,) = cells.slopes(a, b)
         assert least <= 2 * point <= most and abs(2 * point) <= cells.steepest
+
+
+@pytest.mark.parametrize(("text", "low", "high", "most"), [
+    ("1/u", 1.0, 5.0, 60), ("log(u)", 1.0, 5.0, 60), ("tanh(50*u)", -1.0, 1.0, 250), ("u/(exp(u) - 1)", 0.1, 5.0, 500),
+])  # fmt: skip
+def test_smooth_functions_take_few_cells(text, low, high, most):
+    assert len(find_cells(parse(text), low, high)) <= most
+
+
+def test_cells_shrink_towards_an_end_without_a_slope_and_only_there():
+    edges = find_cells(parse("sqrt(u)"), 0.0, 1.0)
+    assert edges[1] < 1e-12 and edges[-1] - edges[-2] > 1e-3

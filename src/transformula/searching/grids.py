@@ -15,6 +15,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.errors import UnboundedError
+from transformula.formulas.numeric import increasing
 from transformula.kernel.balls import precision, round_up
 from transformula.kernel.coverings import Ends, defined_on, products
 from transformula.kernel.digits import at_most
@@ -199,7 +200,7 @@ def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floa
         at = -np.diff(offsets[order]) / np.diff(slopes[order])
     gap = (high - low) * 1e-9
     marks = [low]
-    for mark in np.unique(at[np.isfinite(at)]).tolist():
+    for mark in np.sort(at[np.isfinite(at)]).tolist():
         if mark - marks[-1] > gap and high - mark > gap:
             marks.append(mark)
     return np.array([*marks, high])
@@ -219,7 +220,7 @@ def _fine_edges(
     """``values`` that are larger than what the table comes to make small weights matter as much more."""
     edges = first_edges(slopes, offsets, *ends)
     for _ in range(cuts):
-        edges = np.unique(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))
+        edges = increasing(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))
     for _ in range(_MAX_HALVINGS):
         centre, radius = boxes_of(edges[:-1], edges[1:])
         scores = slopes * centre[:, None] + offsets
@@ -232,7 +233,7 @@ def _fine_edges(
             growth *= np.maximum(np.abs(values) / max(float(np.abs(weights @ values).max()), 1e-300), 1.0)
         lost = (growth * rates**order).sum(axis=1) / math.factorial(order)
         bad = lost > _COARSE
-        finer = np.unique(np.concatenate([edges, centre[bad]]))
+        finer = increasing(np.concatenate([edges, centre[bad]]))
         if len(finer) == len(edges):
             break
         edges = finer

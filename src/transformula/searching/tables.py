@@ -158,7 +158,7 @@ def _first_edges(table: Table, low: float, high: float) -> list[float]:
         at: Floats = -np.diff(table.offsets[0][order]) / np.diff(table.slopes[0][order])
     least = (high - low) * 1e-9
     edges = [low]
-    for mark in np.unique(at[(at > low + least) & (at < high - least)]).tolist():
+    for mark in np.sort(at[(at > low + least) & (at < high - least)]).tolist():
         if mark - edges[-1] > least:
             edges.append(mark)
     return [*edges, high]

@@ -1,9 +1,11 @@
 r"""Fit the smallest table: search over the number of tokens, many starts, minimax refinement.
 
-For a size M every start of :mod:`placement` gets a few Levenberg-Marquardt steps; the best are
-refined and equalised (Lawson).  Sizes grow, guided by the observed rate, until the tolerance is
-met, then shrink: by bisection down to the largest size that failed, and by removing single tokens
-from the table found.  Budgets count arithmetic, not seconds, so results are deterministic.
+What is like a function whose tables are stored starts from these, at the size that they tell
+(:mod:`neighbours`).  For anything else, and if that fails, every start of :mod:`placement` gets a few
+Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
+Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
+the largest size that failed, and by removing single tokens from the table found.  Budgets count
+arithmetic, not seconds, so results are deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
@@ -15,30 +17,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 
 import numpy as np
 
-from transformula.constructions.tables.descent import FLOPS, Fresh, Problem, State, operations_left
-from transformula.constructions.tables.placement import (
-    Scores,
-    graded_starts,
-    inserted,
-    split,
-    starts,
-    waves,
-    without,
-    worst_tokens,
+from transformula.constructions.tables.descent import FLOPS, Fresh, State, operations_left
+from transformula.constructions.tables.neighbours import grow_stored, rivals, shrink_stored
+from transformula.constructions.tables.one_size import (
+    LAST_RESORTS,
+    LIGHT,
+    STEADY,
+    THOROUGH,
+    WAVY,
+    WITHIN_REACH,
+    Effort,
+    attempt,
+    grown_from,
+    pruned_from,
+    refine,
 )
-from transformula.constructions.tables.solving import equalise, improve, solve_values
+from transformula.constructions.tables.placement import waves
+from transformula.constructions.tables.solving import equalise, improve
 from transformula.constructions.tables.table import Function, Table
-from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, PLENTY, Allowance, CannotFit, Task, prepare
+from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit, Task, prepare
 from transformula.limits import left
 
 __all__ = ["THOROUGH", "Allowance", "CannotFit", "Effort", "allowance", "fit_table"]
 
-WARM = 3  # warm starts tried for a size
 ALWAYS_COLD = 5  # up to this size all starts are tried; above, mostly grown ones, which do better
 COLD_RATIO = 1.4  # growth of the size after which all starts are tried again
 CHAIN = 16  # a table of M tokens grows by at most 1 + M / CHAIN tokens at once
@@ -49,37 +54,13 @@ LITTLE_GAIN = 0.8  # what is left of the error then, if that is the end
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
-HOPELESS = 300.0  # further than this from the goal no other start of that size will do
-USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
 SWINGS = 40  # what swings to and fro more often gets a token for every swing
 MAX_BEYOND = 8  # tokens beyond the ends for that
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
+LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
 LATER = 0.1  # the same after a table that was not found: then all is doubtful
 SHRINKING = 0.4  # and the part that it may take to shrink
-SCREENED = 32  # starts that are tried together
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to search, in floating-point operations as they were once counted (about 4e9 a second on one core)."""
-
-    per_size: float = 1.5e9
-    growing: float = 9e9
-    total: float = 2e10
-    quick_steps: int = 8
-    finalists: int = 4
-    long_steps: int = 80
-    lawson_rounds: int = 25
-
-
-THOROUGH = Effort(per_size=5e9, growing=3e10, total=5e10, quick_steps=20, finalists=10)
-LIGHT = Effort(quick_steps=0, finalists=2, long_steps=3, lawson_rounds=3, growing=4e9)
-#: The same for what is singular: starts are graded like the function, and steps from them go on for long.
-STEADY = Effort(quick_steps=0, finalists=2, long_steps=60, lawson_rounds=12, growing=1.2e10)
-LAST_RESORTS = (LIGHT, STEADY)
-WAVY = Effort(long_steps=4, lawson_rounds=4)
 
 
 def fit_table(
@@ -148,7 +129,11 @@ def allowance(doubtful: bool) -> Allowance:
 
 
 def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
-    found = _grow(task, effort, max_tokens)
+    near = grow_stored(task, effort, max_tokens)
+    if near.table is not None and near.state is not None:
+        table, state = shrink_stored(task, effort, near.table, near.state)
+        return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
+    found = _grow(task, effort, max_tokens, near.failures)
     if found is None and not task.stuck:
         found = _grow(task, STEADY if task.leaves.graded else LIGHT, max_tokens)
     if found is None and task.closest is not None:
@@ -157,7 +142,8 @@ def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
         return task.best  # without headroom: whether it is enough is for the proof to say
     if found is None:
         raise CannotFit(_complaint(task), task.best)
-    return _sharpened(task, effort, *_shrink(task, effort, *found))
+    table, state = _shrink(task, effort, *found)
+    return _sharpened(task, effort, table, [state])
 
 
 def _complaint(task: Task) -> str:
@@ -169,8 +155,13 @@ def _complaint(task: Task) -> str:
     )
 
 
-def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | None:
-    """Increase the size until a table is accepted; also return the last size that failed."""
+def _grow(
+    task: Task, effort: Effort, limit: int, failures: Sequence[tuple[int, State]] = ()
+) -> tuple[Table, State, int] | None:
+    """Increase the size until a table is accepted; also return the last size that failed.
+
+    ``failures`` are sizes that were tried before, and the states that came closest.
+    """
     failed, size = 0, task.least_size()
     crossings = len(task.crossings)
     if task.leaves.crowded or crossings > max(limit, SWINGS):
@@ -182,14 +173,18 @@ def _grow(task: Task, effort: Effort, limit: int) -> tuple[Table, State, int] | 
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
     history: list[tuple[int, float]] = []
+    for tokens, missed in failures:
+        failed, size = tokens, tokens + 1
+        parent = missed if parent is None or missed.sup < parent.sup else parent
+        history.append((tokens, missed.sup))
     wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
     wanted *= GRADED if task.leaves.graded and not light else 1.0
     budget = task.work + min(wanted, task.most.growing)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
-        warm = [] if light else _grown(task, parent, size)
+        warm = [] if light else grown_from(task, parent, size)
         due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
         cold = not warm or size <= ALWAYS_COLD or due
-        table, sup, state = _attempt(task, effort, size, warm, cold)
+        table, sup, state = attempt(task, effort, size, warm, cold)
         if table is not None and state is not None:
             return table, state, failed
         failed = size
@@ -214,7 +209,7 @@ def _waves(task: Task, limit: int) -> tuple[Table, State, int] | None:
         best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
         table: Table | None = None
         if best.sup < WITHIN_REACH * task.goal:
-            table, best = _refine(task, WAVY, problem, [best])
+            table, best = refine(task, WAVY, problem, [best])
         task.work += problem.work
         if table is not None:
             return table, best, size - 1
@@ -261,8 +256,8 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     while 1 < table.size <= MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        warm, cold = _pruned(task, state, size), size not in task.searched and size <= MAX_COLD
-        smaller, _, small_state = _attempt(task, effort, size, warm, cold)
+        warm, cold = pruned_from(task, state, size), size not in task.searched and size <= MAX_COLD
+        smaller, _, small_state = attempt(task, effort, size, warm, cold)
         if smaller is not None and small_state is not None:
             table, state, failed = smaller, small_state, min(failed, size - 1)
         elif untried:
@@ -272,140 +267,17 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     return table, state
 
 
-def _sharpened(task: Task, effort: Effort, table: Table, state: State) -> Table:
+def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]) -> Table:
     """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
-    if table.rounding_estimate > QUIET * task.eps or table.size > MAX_SHRINK or not task.most.shrinking:
+    if table.size > MAX_SHRINK or not task.most.shrinking:
         return table
-    problem = task.problem(table.size)
-    closer = improve(problem, [state, replace(state, price=problem.price)], 2 * effort.long_steps)
-    for rival in map(task.finish, equalise(problem, closer, 0.0, effort.lawson_rounds)):
-        if rival.rounding_estimate <= QUIET * task.eps and rival.total_error < table.total_error:
+    finely = not task.leaves.graded  # next to a singularity there are many points in any case
+    quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
+    problem = task.problem(table.size, finely=finely)
+    tried = [*states, replace(states[0], price=problem.price)]
+    closer = equalise(problem, improve(problem, tried, 2 * effort.long_steps), 0.0, effort.lawson_rounds)
+    for state in sorted(closer, key=lambda state: state.sup)[:2]:
+        rival = task.finish(state, finely)
+        if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:
             table = rival
     return table
-
-
-def _grown(task: Task, state: State | None, size: int) -> list[Scores]:
-    """Warm starts larger than ``state``: split the tokens where the error is largest."""
-    if state is None:
-        return []
-    problem, missing = task.problem(size), size - len(state.slopes)
-    solved = solve_values(problem, state.slopes, state.offsets)
-    scores = state.slopes, state.offsets
-    tokens = worst_tokens(solved.errors, solved.softmax, solved.values[:, 0], max(WARM, missing))
-    if missing > len(tokens):
-        return []
-    if missing == 1:
-        grown = [split(scores, problem.points, solved.softmax, [token]) for token in tokens]
-    else:
-        grown = [split(scores, problem.points, solved.softmax, tokens[:missing])]
-    if task.leaves.graded and missing < len(state.slopes):
-        grown.append(inserted(scores, solved.errors, solved.softmax, missing))
-    return grown
-
-
-def _pruned(task: Task, state: State, size: int) -> list[Scores]:
-    """Scores of ``size`` tokens left after removing, one by one, the token missed least."""
-    scores = state.slopes, state.offsets
-    problem = task.problem(size)
-    rivals = [scores]
-    while len(scores[0]) > size:
-        rivals = [without(scores, k) for k in range(len(scores[0]))]
-        solved = improve(problem, [Fresh(*rival, problem.price) for rival in rivals], 0)
-        rivals = [rivals[k] for k in np.argsort([s.cost for s in solved], kind="stable")]
-        scores = rivals[0]
-    task.work += problem.work
-    return rivals[:WARM]
-
-
-def _attempt(
-    task: Task, effort: Effort, size: int, warm: Sequence[Scores], cold: bool = True
-) -> tuple[Table | None, float, State | None]:
-    """Look for an acceptable table of ``size`` tokens.
-
-    Returns the table or None, and the smallest sup-norm met with its state.
-    """
-    problem = task.problem(size)
-    if cold and effort not in LAST_RESORTS:
-        task.searched.add(size)
-    fresh = starts(task.normalised_leaves(), size, task.poles) if cold else ()
-    finalists = _screen(task, effort, problem, [*warm, *fresh])[
-        : effort.finalists if cold else min(2, effort.finalists)
-    ]
-    if task.leaves.graded and not cold:  # what has grown may be stuck, though it looks better for now
-        finalists += _screen(task, effort, problem, list(graded_starts(task.normalised_leaves(), size)))[:1]
-    found: Table | None = None
-    best: State | None = None
-    for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do
-        if found is not None or not some or (best is not None and _out_of_reach(task, best)):
-            break
-        found, state = _refine(task, effort, problem, some)
-        if found is not None or best is None or state.sup < best.sup:
-            best = state
-        if problem.work > effort.per_size:
-            break
-    task.work += problem.work
-    if best is None:
-        return None, np.inf, None
-    if found is None:
-        task.missed(best)
-    return found, best.sup, best
-
-
-def _out_of_reach(task: Task, state: State) -> bool:
-    """Whether a size is too small: as much better than smaller ones as can be hoped for, and far from the goal."""
-    expected = task.closest is None or state.sup < USUAL_GAIN * task.closest.sup
-    return expected and state.sup > HOPELESS * task.goal
-
-
-def _screen(task: Task, effort: Effort, problem: Problem, candidates: Sequence[Scores]) -> list[State]:
-    """A few steps from every start at every price; distinct states, best first."""
-    pool: list[State] = []
-    fresh = [Fresh(*scores, price) for scores, price in product(candidates, task.prices(problem))]
-    for first in range(0, len(fresh), SCREENED):
-        pool += improve(problem, fresh[first : first + SCREENED], effort.quick_steps)
-        if min(state.sup for state in pool) <= task.goal or problem.work > 0.5 * effort.per_size:
-            break
-    pool = [state for state in pool if np.isfinite(state.cost)]
-    pool.sort(key=lambda state: (state.sup, state.price))
-    distinct = pool[:1]
-    for state in pool[1:]:  # an equal sup-norm is the same minimum found again
-        if state.sup > 1.01 * distinct[-1].sup:
-            distinct.append(state)
-    return distinct
-
-
-def _refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]) -> tuple[Table | None, State]:
-    """Many steps, then minimax, first at the states' own prices and then at that of rounding itself."""
-    enough = 1.2 * APPROXIMATION_SHARE * task.eps
-
-    def polished(states: Sequence[State]) -> list[State]:
-        found = improve(problem, states, effort.long_steps)
-        near = [k for k, state in enumerate(found) if state.sup < WITHIN_REACH * task.goal]
-        equal = equalise(problem, [found[k] for k in near], task.goal, effort.lawson_rounds)
-        for k, state in zip(near, equal, strict=True):
-            found[k] = state
-        return found
-
-    found = polished(states)
-    again = [s for s in found if enough < s.sup <= HOPELESS * task.goal and s.price != problem.price]
-    if again:
-        found += polished([replace(state, price=problem.price) for state in again])
-    for state in sorted(found, key=lambda state: (-state.price, state.sup)):  # small values round best
-        if state.sup <= enough and (table := _accepted(task, problem, state)) is not None:
-            return table, state
-    return None, min(found, key=lambda state: state.sup)
-
-
-def _accepted(task: Task, problem: Problem, state: State) -> Table | None:
-    """The finished table if it is accepted.
-
-    When rounding alone spoils the total, large values are made dearer and the scores move again.
-    """
-    for _ in range(4):
-        table = task.finish(state)
-        if task.accepts(table):
-            return table
-        if table.error_estimate > APPROXIMATION_SHARE * task.eps:
-            return None
-        (state,) = improve(problem, [replace(state, price=5 * state.price)], 30)
-    return None

@@ -119,8 +119,10 @@ def _kept(task: tuple[object, ...], fit: Callable[[], Table]) -> Table:
 
 @cache
 def _code() -> str:
-    """A hash of the modules that fit, and of what they stand on."""
-    sources = [*sorted(path for base in here.__path__ for path in Path(base).glob("*.py")), Path(numeric.__file__)]
+    """A hash of the modules that fit, of what they start from, and of what they stand on."""
+    kinds = ("*.py", "*.json")
+    own = sorted(path for base in here.__path__ for kind in kinds for path in Path(base).glob(kind))
+    sources = [*own, Path(numeric.__file__)]
     digest = hashlib.sha256(np.__version__.encode())
     for source in sources:
         digest.update(source.read_bytes())

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformula.constructions.tables.table import Array, Function
+from transformula.formulas.numeric import increasing
 from transformula.limits import checkpoint
 
 DEGREE = 8
@@ -26,9 +27,8 @@ FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cann
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 _PROBES = -np.cos(np.pi * (np.arange(2 * DEGREE) + 0.5) / (2 * DEGREE))
 _POINTS = np.concatenate([_NODES, _PROBES])
-_TO_PROBES = np.polynomial.chebyshev.chebvander(_PROBES, DEGREE) @ np.linalg.inv(
-    np.polynomial.chebyshev.chebvander(_NODES, DEGREE)
-)
+_TO_PROBES, _TO_NODES = (np.cos(np.outer(np.arccos(x), np.arange(DEGREE + 1))) for x in (_PROBES, _NODES))  # T_k(x)
+_TO_PROBES = _TO_PROBES @ np.linalg.inv(_TO_NODES)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def sample(leaves: Leaves, count: int) -> Array:
     nodes = -np.cos(np.pi * (np.arange(per_leaf) + 0.5) / per_leaf)
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
     inner = (middle[:, None] + half[:, None] * nodes).ravel()
-    return np.unique(np.clip(np.concatenate([inner, edges]), edges[0], edges[-1]))
+    return increasing(np.clip(np.concatenate([inner, edges]), edges[0], edges[-1]))
 
 
 def quantiles(leaves: Leaves, positions: Array, power: float) -> Array:

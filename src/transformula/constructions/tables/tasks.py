@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.constructions.tables.descent import Problem, State
+from transformula.constructions.tables.library import NODES
 from transformula.constructions.tables.poles import nearest_poles
 from transformula.constructions.tables.sampling import Leaves, resolve, sample
 from transformula.constructions.tables.solving import equalise, solve_values
@@ -33,6 +34,7 @@ from transformula.limits import checkpoint
 
 APPROXIMATION_SHARE = 0.7  # of eps, for the measured approximation error
 TOTAL_SHARE = 0.9  # of eps, for approximation plus rounding: what is left is for the proof
+FINELY = 25  # the same for the last table
 POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
 RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
 NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
@@ -79,7 +81,7 @@ class Task:
     closest: State | None = None
     spoiled: int = 0  # sizes in a row that failed though they came close enough
     searched: set[int] = field(default_factory=set)  # sizes tried from all starts
-    samples: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    samples: dict[tuple[int, bool], tuple[Array, Array]] = field(default_factory=dict)
     dense: Array = field(init=False)
     dense_values: Array = field(init=False)
 
@@ -102,12 +104,12 @@ class Task:
         """Spread of the values of f, at least eps."""
         return max(float(np.ptp(self.dense_values)), self.eps)
 
-    def problem(self, size: int, normalised: bool = True) -> Problem:
-        """Samples for a table of ``size`` tokens, priced for rounding."""
-        if size not in self.samples:
-            x = sample(self.leaves, POINTS_PER_TOKEN * size + 20)
-            self.samples[size] = x, self.f(x)[:, None]
-        x, target = self.samples[size]
+    def problem(self, size: int, normalised: bool = True, finely: bool = False) -> Problem:
+        """Samples for a table of ``size`` tokens, priced for rounding; so many that hardly an error is missed."""
+        if (size, finely) not in self.samples:
+            x = sample(self.leaves, (FINELY if finely else POINTS_PER_TOKEN) * size + 20)
+            self.samples[size, finely] = x, self.f(x)[:, None]
+        x, target = self.samples[size, finely]
         points = (x - self.leaves.finest) / self.half if normalised else x
         price = self.unit * (size + 10) * np.sqrt(len(x))
         return Problem(points, target, float(price), self.linear, self.leaves.graded and size > SMALL)
@@ -120,6 +122,18 @@ class Task:
     def normalised_leaves(self) -> Leaves:
         """The leaves in the coordinate t."""
         return replace(self.leaves, edges=(self.leaves.edges - self.leaves.finest) / self.half)
+
+    @property
+    def shift(self) -> float:
+        """What is to be added to t for a coordinate that is −1 and 1 at the ends."""
+        edges = self.leaves.edges
+        return float((self.leaves.finest - 0.5 * (edges[0] + edges[-1])) / self.half)
+
+    @cached_property
+    def profile(self) -> Array:
+        """Values of f at the places where stored scores are compared with it."""
+        edges = self.leaves.edges
+        return self.f(0.5 * (edges[0] + edges[-1]) + self.half * NODES)
 
     @cached_property
     def poles(self) -> tuple[float, float] | None:
@@ -164,7 +178,7 @@ class Task:
         if self.closest is None or state.sup < self.closest.sup:
             self.closest = state
 
-    def finish(self, state: State) -> Table:
+    def finish(self, state: State, finely: bool = False) -> Table:
         """The table of a state: back to x, gauge, rounding, values again, measurement."""
         checkpoint()
         slopes = state.slopes / self.half
@@ -173,9 +187,9 @@ class Task:
         coarse = self.dense[:: max(1, len(self.dense) // 200)]
         slopes, offsets = anchor(coarse, slopes[order], offsets[order], state.values[order, 0])
         slopes, offsets = to_dtype(slopes, self.dtype), to_dtype(offsets, self.dtype)
-        problem = self.problem(len(slopes), normalised=False)
+        problem = self.problem(len(slopes), normalised=False, finely=finely)
         solved = solve_values(problem, slopes, offsets)
-        (solved,) = equalise(problem, [solved], 0.5 * self.goal, rounds=30, steps=0)
+        (solved,) = equalise(problem, [solved], 0.0 if finely else 0.5 * self.goal, rounds=30, steps=0)
         values = to_dtype(solved.values[:, 0], self.dtype)
         linear = float(to_dtype(solved.linear[0], self.dtype))
         self.work += problem.work
