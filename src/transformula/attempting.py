@@ -41,7 +41,7 @@ from transformula.packing import shortfall
 
 #: Seconds of work for formulas of up to so many variables and outputs: all that a search may take, what one may take
 #: that has come nowhere near, and what is kept for a bound. Larger formulas may take more, up to so many times.
-ALL, DOUBTFUL, KEPT, _SMALL, _MOST_TIMES = 17.0, 4.5, 4.5, 6, 4.0
+ALL, DOUBTFUL, KEPT, _SMALL, _MOST_TIMES = 22.0, 4.5, 4.5, 6, 4.0
 #: The part of a time limit after which a bound is looked for.
 _IN_TIME = 0.8
 #: A construction may take this part of what is left, so that others can still be tried.
