@@ -1,6 +1,6 @@
 """Find tables of the square on its range, and keep the best of each size in squares.json beside the solver.
 
-Every circuit has squares, all of them in one table (`constructions.circuit`), so they are worth a longer search than a
+Every circuit has squares, all of them in one table (`constructions.circuit_tables`), so they are worth a longer search than a
 compile can afford. A table that is there already stays, unless a smaller or a closer one is found.
 ``python benchmarks/squares.py`` takes some minutes.
 """
@@ -11,7 +11,7 @@ import json
 
 import numpy as np
 
-from transformula.constructions.circuit import SQUARE_ENDS
+from transformula.constructions.circuit_tables import SQUARE_ENDS
 from transformula.constructions.tables.fitting import THOROUGH, CannotFit, Effort, fit_table
 from transformula.constructions.tables.ready import PATH, squares
 from transformula.constructions.tables.table import Table

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformula.constructions.circuit import SQUARE_ENDS
+from transformula.constructions.circuit_tables import SQUARE_ENDS
 from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import random_formula
-from transformula.constructions.circuit import SPLITS, _Circuits, _fit_tables
+from transformula.constructions.circuit import SPLITS, Circuits
 from transformula.constructions.circuit_layout import Layout
+from transformula.constructions.circuit_tables import fit_tables
 from transformula.constructions.one_layer import assemble
 from transformula.constructions.parts import FittedPart, one_layer_spec
 from transformula.kernel.balls import enclose, precision
@@ -203,9 +204,9 @@ def _holds(stored, network, variables):
 )
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
-    analysis = next(_Circuits(prepared(formula), "float64").promising_first(0.05))
+    analysis = next(Circuits(prepared(formula), "float64").promising_first(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
-    tables = _fit_tables(nodes, 0.05, SPLITS[0], "float64", {})
+    tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {})
     layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
     stored = store_circuit(analysis.circuit, layout.places, scales)
