@@ -45,16 +45,8 @@ def test_tighter_tolerances_take_more_tokens_but_not_many():
     assert counts == sorted(counts) and counts[-1] <= 10  # spectral: digits cost tokens, not powers of them
 
 
-@pytest.mark.parametrize(
-    ("function", "low", "high", "eps", "tokens"),
-    [
-        (np.log, 0.002, 1.0, 1e-9, 20),  # without slopes that grow geometrically: none, and 87 for 1/u
-        (lambda u: 1 / u, 1.0, 30.0, 1e-11, 20),
-        (lambda x: 1 / (1 + 25 * x**2), -1.0, 1.0, 1e-8, 9),  # 15 if its poles are not seen
-    ],
-)
-def test_functions_that_are_hard_on_one_side_or_have_poles(function, low, high, eps, tokens):
-    assert fit_table(function, low, high, eps, linear=False).size <= tokens
+def test_poles_are_seen():
+    assert fit_table(lambda x: 1 / (1 + 25 * x**2), -1.0, 1.0, 1e-8, linear=False).size <= 9  # 15 if they are not
 
 
 def test_the_same_task_gives_the_same_table():

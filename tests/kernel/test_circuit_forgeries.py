@@ -14,7 +14,7 @@ import transformula as tf
 from support.balls import BallTransformer
 from support.forging import tried, with_values
 from support.judging import largest_error
-from transformula.constructions import circuit as circuits_made
+from transformula.constructions import circuit_tables as circuits_made
 from transformula.errors import TransformulaError
 from transformula.transformers.matrices import matrix_of
 

@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import transformula as tf
-from transformula import compiling
+from transformula import packaging
 from transformula.kernel import check
 from transformula.kernel.check import verify_files
 from transformula.scaling.engines import Outcome
@@ -62,7 +62,7 @@ def test_proofs_run_on_one_thread(monkeypatch):
 
         return asked
 
-    monkeypatch.setattr(compiling, "prove", spied(compiling.prove))
+    monkeypatch.setattr(packaging, "prove", spied(packaging.prove))
     monkeypatch.setattr(check, "verify_files", spied(check.verify_files))
     with threadpool_limits(limits=2):
         assert tf.verify(tf.compile("x*y", on="x=0..1, y=0..1")).verified

@@ -12,7 +12,7 @@ from flint import arb
 
 import transformula as tf
 from support.judging import largest_error
-from transformula import compiling
+from transformula import attempting, compiling
 from transformula.errors import NotProvenError
 from transformula.formulas.samples import Samples
 from transformula.kernel.balls import enclose, precision
@@ -93,7 +93,8 @@ def tried(formula: Any, on: Any, **options: Any) -> Tried:
         raise _Stopped(construction.name, built.weights, built.circuit, built.evidence, target)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "package", stop)
+        for module in (attempting, compiling):
+            patch.setattr(module, "package", stop)
         try:
             if isinstance(formula, np.ndarray):
                 tf.memorize(formula, on, **options)

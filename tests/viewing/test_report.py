@@ -10,6 +10,7 @@ import transformula as tf
 from transformula.errors import InputError, ModelFileError
 from transformula.kernel.check import Verification
 from transformula.kernel.claim import Certificate
+from transformula.kernel.digits import at_most
 from transformula.viewing.card import card
 from transformula.viewing.circuit_view import Item
 from transformula.viewing.drawings import MAX_OUTPUTS
@@ -225,7 +226,7 @@ def test_bad_places_are_refused(shelf, tmp_path):
 def _card_shows_formula_bound_and_plot(model):
     shown = model._repr_html_()
     assert shown == card(model)
-    assert f"{model.certificate.bound:.3g}" in shown and '<svg class="plot"' in shown
+    assert at_most(model.certificate.bound) in shown and '<svg class="plot"' in shown
     assert "<script" not in shown and "http" not in shown
     Page(shown)
 

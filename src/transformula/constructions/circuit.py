@@ -53,6 +53,7 @@ def circuit_attempts(
     positions: int,
     inputs: tuple[str, ...],
     known: dict[str, Any] | None = None,
+    enough: float | None = None,
 ) -> Iterator[Attempt]:
     """Circuits with ever tighter tables; if rounding alone is too much, another circuit.
 
@@ -64,6 +65,8 @@ def circuit_attempts(
         Of the whole sequence. If every position has its own inputs, all do the same; otherwise each carries all.
     known
         What other attempts of the same search have left: circuits, and tables that missed their goals.
+    enough
+        A larger tolerance that is enough, where ``eps`` is only aimed at.
     """
     known = {} if known is None else known
     if "circuits" not in known:
@@ -74,8 +77,9 @@ def circuit_attempts(
             def build(analysis: Analysis = analysis, split: Split = split) -> Built:
                 aim = analysis.in_reach(eps, dtype)
                 nodes = analysis.planned(aim, split, dtype)
-                check_strain(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, aim, found=False)
-                tables = fit_tables(nodes, aim, split, dtype, known)
+                most = max(aim, enough or 0.0)
+                check_strain(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
+                tables = fit_tables(nodes, aim, split, dtype, known, most)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 

@@ -116,13 +116,13 @@ def check_strain(nodes: dict[int, Node], errors: dict[int, float], eps: float, f
 
 
 def fit_tables(
-    nodes: dict[int, Node], eps: float, split: Split, dtype: str, left_behind: dict[str, Any]
+    nodes: dict[int, Node], eps: float, split: Split, dtype: str, left_behind: dict[str, Any], enough: float
 ) -> dict[int, tuple[object, NodeTable]]:
     """A table for every table wire: (key of the table, table); equal keys share.
 
     Where a goal was missed before, a smaller one is not tried again. Nor is one fitted for nothing: what the tables
-    found so far come to is checked after each that falls short. Where any bound will do, tables that are better than
-    need be serve.
+    found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
+    are better than need be serve.
     """
     failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
     fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
@@ -146,7 +146,7 @@ def fit_tables(
             _with_room(function, ends, shift)  # refuses what cannot be fitted before anything is
     reached = {key: goal for key, (_, _, goal, _) in wanted.items()}
     reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
-    check_strain(nodes, {k: reached[keys[k]] for k in goals}, eps, found=True)
+    check_strain(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
     todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
     found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, "coarse" in left_behind)
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
@@ -154,7 +154,7 @@ def fit_tables(
         if error > want[2]:
             failed[key] = _Failure(want[2], table, error)
             reached[key] = error
-            check_strain(nodes, {k: reached[keys[k]] for k in goals}, eps, found=True)
+            check_strain(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
         else:
             fitted[key] = want[2], table
     return {k: (keys[k], known[keys[k]]) for k in goals}

@@ -57,7 +57,8 @@ def local_attempts(formula: Formula, eps: float, dtype: str, degree: int | None 
         cut = plan if group == 0 else Plan.fine(formula, names, plan.degree, _CELLS * eps / finer, dtype)
         assert cut is not None, "nobody has said how many numbers it may take"
         both = cut.formula()
-        for attempt in islice(circuit_attempts(both, _CIRCUIT * eps, dtype, 1, both.box.variables), _CIRCUITS):
+        circuits = circuit_attempts(both, _CIRCUIT * eps, dtype, 1, both.box.variables, enough=eps)
+        for attempt in islice(circuits, _CIRCUITS):
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 
 

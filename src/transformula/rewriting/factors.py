@@ -76,15 +76,18 @@ def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
 def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
     """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then.
 
-    So does b^{-e} S^e with b^k in a term, if that leaves no more to be multiplied, and less to be looked up or raised.
+    So does b^{-e} S^e with b^k in a term and e > 0, where b is not zero anyway, if that leaves no more to be
+    multiplied, and less to be looked up or raised.
 
     Examples
     --------
     >>> from transformula.kernel.parsing import parse
     >>> [str(b) for b in distributed(factors_of(parse("(x**2 + y**2*z)/y"))[1])]
     ['y**(-1)*x**2 + y*z']
-    >>> [str(b) for b in distributed(factors_of(parse("(x + y)/y"))[1])]
-    ['y', 'x + y']
+    >>> sorted(str(b) for b in distributed(factors_of(parse("(x + y)/y"))[1]))
+    ['x + y', 'y']
+    >>> sorted(str(b) for b in distributed(factors_of(parse("x*y/(1 + x**2)"))[1]))
+    ['x', 'x**2 + 1', 'y']
     """
     for total, exponent in powers.items():
         if total.op != "add":
@@ -93,6 +96,8 @@ def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
             if base is total or abs(by) != abs(exponent):
                 continue
             sign = 1 if by == exponent else -1
+            if sign < 0 < by:
+                continue
             if not any(sign * factors_of(term)[1].get(base, 0) < 0 for term in total.args):
                 continue
             factor = ex.power(base, ex.number(sign))
