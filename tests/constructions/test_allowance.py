@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from transformula.constructions.tables import fitting, grids, neighbours
+from transformula.constructions.tables import fitting, grids
 from transformula.constructions.tables.descent import FLOPS, LEAST
 from transformula.constructions.tables.fitting import LATER, SHRINKING, Allowance, allowance
 from transformula.constructions.tables.tasks import MAX_SPOILED, PLENTY, CannotFit
@@ -34,15 +34,7 @@ def test_a_fit_gives_up_when_its_allowance_is_used_up():
     assert work(Allowance(LEAST, 0.0)) < 0.5 * work(Allowance(6 * LEAST, 0.0))
 
 
-def test_tables_that_only_rounding_spoils_stop_growing(monkeypatch):
-    sizes, attempt = [], fitting.attempt
-
-    def counted(task, effort, size, *others, **more):
-        sizes.append(size)
-        return attempt(task, effort, size, *others, **more)
-
-    monkeypatch.setattr(fitting, "attempt", counted)
-    monkeypatch.setattr(neighbours, "attempt", counted)
+def test_tables_that_only_rounding_spoils_stop_growing(sizes):
     with pytest.raises(CannotFit) as error:
         fitting.fit_table(np.exp, 0.0, 1.0, 4e-7, "float32")
     assert error.value.best_error < 4e-6  # rounding, of a table that fits

@@ -7,24 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformula.constructions.tables import fitting, kept, library, neighbours
+from transformula.constructions.tables import kept, library, neighbours
 from transformula.constructions.tables.fitting import fit_table
 from transformula.constructions.tables.tasks import prepare
-
-
-@pytest.fixture
-def sizes(monkeypatch):
-    """The sizes that were tried."""
-    tried, attempt = [], neighbours.attempt
-
-    def counted(task, effort, size, *others, **more):
-        tried.append(size)
-        return attempt(task, effort, size, *others, **more)
-
-    monkeypatch.setattr(neighbours, "attempt", counted)
-    monkeypatch.setattr(fitting, "attempt", counted)
-    return tried
-
 
 #: function, interval, eps, tokens that were always enough
 KIN = [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transformula.constructions.registry import Construction
+from transformula.errors import NotProvenError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.weights import Weights
 from transformula.searching.finder import Finder
@@ -41,4 +42,10 @@ class Attempt:
     tables: float | None = None
 
 
-__all__ = ["ASK", "STRAINED", "Attempt", "Built", "Evidence"]
+def check_strain(expected: float, eps: float, said: str, rounding: float | None = None) -> None:
+    """Refuse tables whose errors are expected to come to so much that a proof is not worth it."""
+    if expected > STRAINED * eps:
+        raise NotProvenError(f"{said} an error of about {expected:.2g}{ASK}", measured=expected, rounding=rounding)
+
+
+__all__ = ["ASK", "Attempt", "Built", "Evidence", "check_strain"]

@@ -22,7 +22,7 @@ from transformula.constructions.attempts import Attempt, Built
 from transformula.constructions.circuit_analysis import Analysis
 from transformula.constructions.circuit_guide import Mode, PlanningGuide
 from transformula.constructions.circuit_layout import Layout
-from transformula.constructions.circuit_tables import Split, check_strain, fit_tables, goal_of, tables_of
+from transformula.constructions.circuit_tables import Split, check_errors, fit_tables, goal_of, tables_of
 from transformula.constructions.registry import CIRCUIT
 from transformula.kernel.boxes import Formula
 from transformula.kernel.expression import Expr
@@ -78,7 +78,7 @@ def circuit_attempts(
                 aim = analysis.in_reach(eps, dtype)
                 nodes = analysis.planned(aim, split, dtype)
                 most = max(aim, enough or 0.0)
-                check_strain(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
+                check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
                 tables = fit_tables(nodes, aim, split, dtype, known, most)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)

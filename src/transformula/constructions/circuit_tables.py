@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transformula.constructions.attempts import ASK, STRAINED
+from transformula.constructions.attempts import check_strain
 from transformula.constructions.circuit_guide import Interval
 from transformula.constructions.circuit_layout import Node, NodeTable
 from transformula.constructions.tables.fitting import Allowance, CannotFit
@@ -103,16 +103,11 @@ def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
     return max(goal * 2.0**node.held, split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
 
 
-def check_strain(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
+def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
     """Refuse what tables with such errors cannot come to, before more is fitted or anything proven."""
     expected = sum(error * 2.0 ** -nodes[k].held * nodes[k].sensitivity for k, error in errors.items())
-    if expected > STRAINED * eps:
-        which = "the best tables that were found" if found else "tables as accurate as the format allows"
-        raise NotProvenError(
-            f"{which} leave an error of about {expected:.2g}{ASK}",
-            measured=expected,
-            rounding=None if found else expected,
-        )
+    which = "the best tables that were found" if found else "tables as accurate as the format allows"
+    check_strain(expected, eps, f"{which} leave", None if found else expected)
 
 
 def fit_tables(
@@ -146,7 +141,7 @@ def fit_tables(
             _with_room(function, ends, shift)  # refuses what cannot be fitted before anything is
     reached = {key: goal for key, (_, _, goal, _) in wanted.items()}
     reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
-    check_strain(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
+    check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
     todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
     found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, "coarse" in left_behind)
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
@@ -154,7 +149,7 @@ def fit_tables(
         if error > want[2]:
             failed[key] = _Failure(want[2], table, error)
             reached[key] = error
-            check_strain(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
+            check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
         else:
             fitted[key] = want[2], table
     return {k: (keys[k], known[keys[k]]) for k in goals}

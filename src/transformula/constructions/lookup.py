@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.constructions.attempts import ASK, STRAINED, Attempt, Built
+from transformula.constructions.attempts import Attempt, Built, check_strain
 from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.constructions.registry import LOOKUP
 from transformula.constructions.tables.fitting import Allowance, CannotFit
@@ -92,11 +92,7 @@ class _Fitter:
             self.fell_short = True
             raise
         errors = [self.missed[part, ranges][1] for part, ranges, _ in parts if (part, ranges) in self.missed]
-        if sum(errors) > STRAINED * self.eps:
-            raise NotProvenError(
-                f"the best table that was found has an error of about {sum(errors):.2g}{ASK}",
-                measured=sum(errors),
-            )
+        check_strain(sum(errors), self.eps, "the best table that was found has")
         yield from (found.get((p, r)) or self.missed[p, r][0] for p, r, _ in parts)
 
 

@@ -28,6 +28,7 @@ from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.tables import Table
 from transformula.limits import checkpoint
 from transformula.progress import report
+from transformula.searching.tables import turns
 
 Mask = NDArray[np.bool_]
 
@@ -194,16 +195,7 @@ def trees_of(levels: Sequence[Mask]) -> list[list[int]]:
 def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floats:
     """Edges of the first boxes: where neighbouring tokens take turns, ends rounded outward."""
     low, high = -round_up(-lower), round_up(upper)
-    high = max(high, math.nextafter(low, math.inf))
-    order = np.argsort(slopes)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        at = -np.diff(offsets[order]) / np.diff(slopes[order])
-    gap = (high - low) * 1e-9
-    marks = [low]
-    for mark in np.sort(at[np.isfinite(at)]).tolist():
-        if mark - marks[-1] > gap and high - mark > gap:
-            marks.append(mark)
-    return np.array([*marks, high])
+    return np.array(turns(slopes, offsets, low, max(high, math.nextafter(low, math.inf))))
 
 
 def find_softmax(table: Table, ends: Sequence[Ends]) -> list[list[float]]:

@@ -63,7 +63,7 @@ class PieceSearch:
         self.function, self.name = function, next(iter(variables_of(function)), "u")
         first, last = exact[0] or (from_float(low), from_float(high))
         self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
-        self.edges = _first_edges(table, low, high)
+        self.edges = turns(table.slopes[0], table.offsets[0], low, high)
         self.most = max(6000, 40 * table.values.size)
         self.nodes = sum(node.op in FUNCTIONS for node in walk(function))
         self._known: dict[tuple[float, float], Piece] = {}
@@ -151,11 +151,11 @@ def _check_defined(piece: Piece, function: Expr, name: str, a: float, b: float) 
             raise NotProvenError(f"{error} on {a:.6g} .. {b:.6g}", place=f"{name} = {a:.6g} .. {b:.6g}") from None
 
 
-def _first_edges(table: Table, low: float, high: float) -> list[float]:
-    """The ends, and where neighbouring scores are equal."""
-    order = np.argsort(table.slopes[0])
+def turns(slopes: Floats, offsets: Floats, low: float, high: float) -> list[float]:
+    """The ends of an interval, and where neighbouring tokens take turns: their scores are equal."""
+    order = np.argsort(slopes)
     with np.errstate(all="ignore"):
-        at: Floats = -np.diff(table.offsets[0][order]) / np.diff(table.slopes[0][order])
+        at: Floats = -np.diff(offsets[order]) / np.diff(slopes[order])
     least = (high - low) * 1e-9
     edges = [low]
     for mark in np.sort(at[(at > low + least) & (at < high - least)]).tolist():
