@@ -43,6 +43,7 @@ from flint import arb
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import round_up
 from transformula.kernel.expression import Expr
+from transformula.kernel.work import spend
 
 MAX_DIRECTIONS, MAX_FOLDS = 4_096, 40
 
@@ -96,6 +97,7 @@ class Measure(NamedTuple):
 
     def rows(self) -> list[Row]:
         """The arguments of the ReLUs, and last N."""
+        spend(15 * self.units * (self.units if self.folded else 2))
         return self._folds() if self.folded else self._directions()
 
     def _directions(self) -> list[Row]:
