@@ -97,7 +97,7 @@ class Measure(NamedTuple):
 
     def rows(self) -> list[Row]:
         """The arguments of the ReLUs, and last N."""
-        spend(15 * self.units * (self.units if self.folded else 2))
+        spend(15 * self.units * (self.units if self.folded else 5))
         return self._folds() if self.folded else self._directions()
 
     def _directions(self) -> list[Row]:
