@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.nets import Layer, Net, forge, linear
 from transformula.errors import RefutedError, TransformulaError
 from transformula.kernel.balls import enclose
+from transformula.kernel.boxes import Box
 from transformula.kernel.circuits import CircuitReader
 from transformula.kernel.lengths import MAX_FOLDS, Measure
 
@@ -91,12 +92,12 @@ MEASURE = Measure(7, True)
 BOX = "x=-1..1, y=-1..1"
 
 
-def folding(change=lambda rows: rows, scale=1.0):
+def folding(change=lambda rows: rows, scale=1.0, biases=None):
     """√(x² + y²) by folds, one layer each; ``change`` is what is wrong with its numbers."""
     rows = change([list(row) for row in numbers(MEASURE)])
     names = ["x.x", "x.y", *(f"u{k}" for k in range(MEASURE.units))]
     forms = [{n: c for n, c in zip(names, row, strict=False) if c} for row in rows]
-    units = [(form, 0, {f"u{k}": scale}) for k, form in enumerate(forms[:-1])]
+    units = [(form, (biases or {}).get(k, 0), {f"u{k}": scale}) for k, form in enumerate(forms[:-1])]
     layers = [Layer([], units[:4]), *(Layer([], [unit]) for unit in units[4:])]
     return Net(["x", "y"], names[2:], [], layers, [{(0, n): c for n, c in forms[-1].items()}])
 
@@ -107,15 +108,17 @@ def circuit(key="folds", sides=((0, "1"), (1, "1"))):
     return {"wires": [wire], "outputs": [linear((2 + MEASURE.units, "1"))]}
 
 
-def judged(net, stored=None):
+def judged(net, stored=None, box=BOX):
     """The bound that is proven, None if nothing is; what is proven is true."""
     try:
-        found = forge(net.weights(), ["sqrt(x**2 + y**2)"], BOX, stored or circuit())
+        found = forge(net.weights(), ["sqrt(x**2 + y**2)"], box, stored or circuit())
     except TransformulaError:
         return None
     if not found.verification:
         return None
-    points = np.random.default_rng(0).uniform(-1, 1, (4_000, 2)) * np.repeat([1, 1e-3], 2_000)[:, None]
+    low, high = np.array(Box.of(box).floats()).T
+    points = np.random.default_rng(0).uniform(low, high, (4_000, 2)) * np.repeat([1, 1e-3], 2_000)[:, None]
+    points = np.clip(points, low, high)
     wrong = np.abs(found.run(points)[:, 0] - np.hypot(*points.T)).max()
     assert wrong <= found.bound, f"off by {wrong} where {found.bound} is claimed"
     return found.bound
@@ -176,3 +179,11 @@ def test_a_fold_is_read_by_its_length_only():
     stored["outputs"] = [linear((2 + MEASURE.units, "1"), (3, "1/1000000"))]
     with pytest.raises(TransformulaError, match="outside the length"):
         forge(folding().weights(), ["sqrt(x**2 + y**2)"], BOX, stored)
+
+
+def test_a_unit_that_is_always_off_is_no_exception():
+    """Im z_2 = (|y| − |x|)/√2 is negative here. Were x and y off, it might not be: what the unit really reads counts."""
+    box = "x=2..3, y=0..1"
+    assert judged(folding(), box=box) < 1e-2
+    bound = judged(folding(biases={4: -1}), box=box)
+    assert bound is None or bound > 0.1
