@@ -12,6 +12,7 @@ from transformula.errors import RefutedError, TransformulaError
 from transformula.kernel.balls import enclose
 from transformula.kernel.boxes import Box
 from transformula.kernel.circuits import CircuitReader
+from transformula.kernel.flow import ErrorFlow, Fuzz
 from transformula.kernel.lengths import MAX_FOLDS, Measure
 
 MEASURES = [Measure(n, folded) for n in (4, 5, 8, 13) for folded in (False, True)]
@@ -68,15 +69,24 @@ def test_errors_of_the_units_count_no_more_than_it_says(measure, seed, size):
     assert moved.max() <= allowed * (1 + 1e-9) + 1e-12
 
 
-def test_one_unit_counts_as_much_as_it_says():
-    measure = Measure(9, True)
-    rows, angle = numbers(measure), np.linspace(0, 2 * np.pi, 20_001)
+@pytest.mark.parametrize("measure", [Measure(9, True), Measure(9, False)], ids=str)
+def test_one_unit_counts_as_much_as_it_says(measure):
+    """In its own numbers, and in what the flow makes of them."""
+    rows, angle, off = numbers(measure), np.linspace(0, 2 * np.pi, 20_001), 1e-6
+    wire = {"norm": [linear((0, "1")), linear((1, "1"))]}
+    wire["folds" if measure.folded else "from"] = [[k, 0, 0] for k in range(measure.units)]
+    stored = {"wires": [wire], "outputs": [linear((2 + measure.units, "1"))]}
+    read = CircuitReader(["x", "y"]).read(stored)
+    exact = measured(rows, np.cos(angle), np.sin(angle))[0]
     for k in range(measure.units):
         errors = np.zeros((measure.units, 1))
-        errors[k] = 1e-6
+        errors[k] = off
         found = [measured(rows, np.cos(angle), np.sin(angle), None, e)[0] for e in (errors, -errors)]
-        most = max(np.abs(f - measured(rows, np.cos(angle), np.sin(angle))[0]).max() for f in found)
-        assert most >= 0.49e-6 * measure.unit_factor * float(measure.share(k))
+        most = max(np.abs(f - exact).max() for f in found)
+        assert 0.49 <= most / (off * measure.unit_factor * float(measure.share(k))) <= 1 + 1e-6
+        fuzz = {2 + k: Fuzz(off / 2, off / 2)}
+        flow = ErrorFlow(read, {}, fuzz, {}, {}).on(-np.ones((2, 1)), np.ones((2, 1)), read.outputs[0])
+        assert most * (1 - 1e-6) <= flow.carry(fuzz, {})[0] <= 2.1 * most
 
 
 @pytest.mark.parametrize("units", [0, 1, 3, MAX_FOLDS + 1])
