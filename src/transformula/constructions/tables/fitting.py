@@ -131,7 +131,8 @@ def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
         table, state = shrink_stored(task, effort, near.table, near.state)
         return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
     found = _grow(task, effort, max_tokens, near.failures)
-    if found is None and not task.stuck and not task.leaves.graded and _is_near(task):
+    wave = len(task.crossings) > FEW_SWINGS
+    if found is None and not (task.stuck or task.leaves.graded or wave) and _is_near(task):
         task.searched.clear()
         found = _grow(task, effort, max_tokens)  # another way: the price is that of the tolerance from the start
     if found is None and not task.stuck:

@@ -19,13 +19,14 @@ MAX_BEYOND = 8  # tokens beyond the ends
 def wave_table(task: Task, limit: int) -> tuple[Table, State, int] | None:
     """A table of what oscillates often: with a token for every swing, or every other, steps are hardly needed."""
     share, swings = min(task.goal / task.range, 0.5), task.swings()
-    if task.linear:
-        between = 0.5 * (swings[1:] + swings[:-1])
-        for places in (between[::2], between[1::2]):
-            if (found := _wave(task, limit, places, 2 * np.pi**2 / np.log(1 / share))) is not None:
-                return found
-            task.spoiled = 0  # rounding that is due to a sine's large values
-    return _wave(task, limit, swings, 2 * np.pi**2 / np.log(4 / share))
+    between = 0.5 * (swings[1:] + swings[:-1])
+    kinds = [(between[::2], 1.0), (between[1::2], 1.0)] if task.linear else []
+    for places, q in [*kinds, (swings, 4.0)]:
+        found = _wave(task, limit, places, 2 * np.pi**2 / np.log(q / share))
+        if found is not None:
+            return found
+        task.spoiled = 0  # what rounding does to such values it does not do to others
+    return None
 
 
 def _wave(task: Task, limit: int, places: Array, kappa: float) -> tuple[Table, State, int] | None:
