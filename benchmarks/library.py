@@ -72,7 +72,7 @@ def _best(task: Task, tokens: int, before: State | None, stored: list[Scores]) -
         worst = worst_tokens(before.errors, before.softmax, before.values[:, 0], 3)
         points = task.problem(tokens - 1).points
         tried += [split((before.slopes, before.offsets), points, before.softmax, [k]) for k in worst]
-    pool = improve(problem, [Fresh(*scores, price) for scores in tried for price in task.prices(problem)], 10)
+    pool = improve(problem, [Fresh(*scores, price) for scores in tried for price in task.prices(problem, tokens)], 10)
     pool = sorted((state for state in pool if np.isfinite(state.cost)), key=lambda state: state.sup)
     distinct = [b for a, b in zip([None, *pool], pool, strict=False) if a is None or b.sup > 1.01 * a.sup]
     long = improve(problem, distinct[:FINALISTS], 100)

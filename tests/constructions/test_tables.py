@@ -10,6 +10,7 @@ from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
 from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
+from transformula.threads import one_thread
 
 
 def _softmax(slopes, offsets, x):
@@ -55,6 +56,19 @@ def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
 def test_tighter_tolerances_take_more_tokens_but_not_many():
     counts = [len(fit_table(np.sin, 0.0, 6.0, eps, "float64").slopes) for eps in (1e-2, 1e-5, 1e-7)]
     assert counts == sorted(counts) and counts[-1] <= 10  # spectral: digits cost tokens, not powers of them
+
+
+@pytest.mark.parametrize(("eps", "linear", "tokens"), [(1e-6, True, 19), (1e-9, True, 31), (1e-6, False, 26)])
+def test_a_wave_takes_a_token_or_two_a_period(eps, linear, tokens):
+    """Ten periods: with a linear term one token each and a few at the ends, as long as large values may round."""
+    with one_thread():
+        assert fit_table(lambda x: np.sin(20 * np.pi * x), 0.0, 1.0, eps, linear=linear).size <= tokens
+
+
+def test_a_table_that_grows_does_not_get_worse():
+    """Split more gently, tokens keep what they had reached: else 24 and more are needed, or 48 for another digit."""
+    with one_thread():
+        assert fit_table(lambda x: x * np.tanh(1 / x), 0.04, 25.0, 1e-9, linear=False).size <= 19
 
 
 def test_poles_are_seen():

@@ -21,22 +21,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from transformula.constructions.tables.descent import FLOPS, Fresh, State, operations_left
+from transformula.constructions.tables.descent import FLOPS, State, operations_left
 from transformula.constructions.tables.neighbours import grow_stored, rivals, shrink_stored
 from transformula.constructions.tables.one_size import (
     LAST_RESORTS,
     LIGHT,
     STEADY,
     THOROUGH,
-    WAVY,
     WITHIN_REACH,
     Effort,
     attempt,
     grown_from,
     pruned_from,
-    refine,
 )
-from transformula.constructions.tables.placement import waves
+from transformula.constructions.tables.oscillations import FEW_SWINGS, SWINGS, wave_table
 from transformula.constructions.tables.solving import equalise, improve
 from transformula.constructions.tables.table import Function, Table
 from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit, Task, prepare
@@ -55,8 +53,7 @@ STALLED = 0.9  # what is left of the error after two sizes that were not worth i
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-SWINGS = 40  # what swings to and fro more often gets a token for every swing
-MAX_BEYOND = 8  # tokens beyond the ends for that
+BESIDE_WAVES = 1e9  # arithmetic for a table that is smaller than one with a token for every swing
 QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
 LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
@@ -135,6 +132,10 @@ def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
         table, state = shrink_stored(task, effort, near.table, near.state)
         return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
     found = _grow(task, effort, max_tokens, near.failures)
+    wave = len(task.crossings) > FEW_SWINGS
+    if found is None and not (task.stuck or task.leaves.graded or wave) and _is_near(task):
+        task.searched.clear()
+        found = _grow(task, effort, max_tokens)  # another way: the price is that of the tolerance from the start
     if found is None and not task.stuck:
         found = _grow(task, STEADY if task.leaves.graded else LIGHT, max_tokens)
     if found is None and task.closest is not None:
@@ -168,8 +169,11 @@ def _grow(
     if task.leaves.crowded or crossings > max(limit, SWINGS):
         size = limit = 1  # its error is known soon, and hardly larger than that of any other
     light = effort in LAST_RESORTS
-    if SWINGS < crossings <= limit and not light and (wave := _waves(task, limit)) is not None:
+    wave = wave_table(task, limit) if FEW_SWINGS < crossings <= limit and not light else None
+    if wave is not None and crossings > SWINGS:
         return wave
+    if wave is not None:  # what takes more tokens than that is of no use
+        limit = wave[0].size - 1
     if light and task.closest is not None:
         size = max(size, len(task.closest.slopes))
     parent: State | None = None  # the best failure so far, whose tokens are split
@@ -180,9 +184,10 @@ def _grow(
         history.append((tokens, missed.sup))
     wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
     wanted *= GRADED if task.leaves.graded and not light else 1.0
-    budget = task.work + min(wanted, task.most.growing)
+    budget = task.work + min(wanted, task.most.growing, math.inf if wave is None else BESIDE_WAVES)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
-        warm = [] if light else grown_from(task, parent, size)
+        worse = parent is not None and history[-1][1] > parent.sup > WITHIN_REACH * task.goal
+        warm = [] if light else grown_from(task, parent, size, gently=worse)
         due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
         cold = not warm or size <= ALWAYS_COLD or due
         table, sup, state = attempt(task, effort, size, warm, cold)
@@ -197,27 +202,7 @@ def _grow(
         if not light and task.leaves.graded and _stalled(history):
             break  # steady starts do better
         size = int(np.ceil(LIGHT_RATIO * size)) if light else _next_size(task, history)
-    return None
-
-
-def _waves(task: Task, limit: int) -> tuple[Table, State, int] | None:
-    """A table of what oscillates often: with a token for every swing, steps are dear and hardly needed."""
-    places, leaves = (task.swings() - task.leaves.finest) / task.half, task.normalised_leaves()
-    for beyond in range(MAX_BEYOND + 1):
-        found = list(waves(leaves, places, beyond, task.goal / task.range))
-        size = len(found[0][0])
-        if size > limit or task.stuck:
-            break
-        problem = task.problem(size)
-        best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
-        table: Table | None = None
-        if best.sup < WITHIN_REACH * task.goal:
-            table, best = refine(task, WAVY, problem, [best])
-        task.work += problem.work
-        if table is not None:
-            return table, best, size - 1
-        task.missed(best)
-    return None
+    return wave
 
 
 def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
@@ -228,6 +213,11 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 def _stalled(history: Sequence[tuple[int, float]]) -> bool:
     """Whether the last two sizes were hardly better than the one before them."""
     return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
+
+
+def _is_near(task: Task) -> bool:
+    """Whether some size came close to the goal."""
+    return task.closest is not None and task.closest.sup < WITHIN_REACH * task.goal
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:

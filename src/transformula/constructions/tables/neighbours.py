@@ -76,7 +76,7 @@ def rivals(task: Task, effort: Effort, size: int) -> list[State]:
     if not _neighbours(task, size).kin:
         return []
     problem = task.problem(size)
-    dear = max(task.prices(problem))  # in the smoother landscape
+    dear = max(task.prices(problem, size))  # in the smoother landscape
     found = improve(problem, [Fresh(*scores, dear) for scores in _starts(task, size)], effort.quick_steps)
     task.work += problem.work
     return sorted(found, key=lambda state: state.sup)[:RIVALS]

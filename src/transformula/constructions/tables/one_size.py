@@ -12,6 +12,7 @@ import numpy as np
 from transformula.constructions.tables.descent import Fresh, Problem, State
 from transformula.constructions.tables.placement import (
     FEW,
+    TURNS,
     Scores,
     graded_starts,
     inserted,
@@ -96,7 +97,8 @@ def _out_of_reach(task: Task, state: State) -> bool:
 def _screen(task: Task, effort: Effort, problem: Problem, candidates: Sequence[Scores]) -> list[State]:
     """A few steps from every start at every price; distinct states, best first."""
     pool: list[State] = []
-    fresh = [Fresh(*scores, price) for scores, price in product(candidates, task.prices(problem))]
+    size = len(candidates[0][0]) if candidates else 1
+    fresh = [Fresh(*scores, price) for scores, price in product(candidates, task.prices(problem, size))]
     for first in range(0, len(fresh), SCREENED):
         pool += improve(problem, fresh[first : first + SCREENED], effort.quick_steps)
         if min(state.sup for state in pool) <= task.goal or problem.work > 0.5 * effort.per_size:
@@ -147,8 +149,8 @@ def _accepted(task: Task, problem: Problem, state: State) -> Table | None:
     return None
 
 
-def grown_from(task: Task, state: State | None, size: int) -> list[Scores]:
-    """Warm starts larger than ``state``: split the tokens where the error is largest."""
+def grown_from(task: Task, state: State | None, size: int, gently: bool = False) -> list[Scores]:
+    """Warm starts larger than ``state``: split the tokens where the error is largest; if gently, also by less."""
     if state is None:
         return []
     problem, missing = task.problem(size), size - len(state.slopes)
@@ -160,7 +162,8 @@ def grown_from(task: Task, state: State | None, size: int) -> list[Scores]:
     if missing == 1:
         grown = [split(scores, problem.points, solved.softmax, [token]) for token in tokens]
     else:
-        grown = [split(scores, problem.points, solved.softmax, tokens[:missing])]
+        turns = TURNS if gently else TURNS[:1]
+        grown = [split(scores, problem.points, solved.softmax, tokens[:missing], turn) for turn in turns]
     if task.leaves.graded and missing < len(state.slopes):
         grown.append(inserted(scores, solved.errors, solved.softmax, missing))
     return grown

@@ -22,12 +22,13 @@ from transformula.constructions.tables.table import Array
 Scores = tuple[Array, Array]
 
 SHARPNESS = (0.5, 1.5, 4.0, 0.15)  # kappa: from overlapping (spectral, large values) to cell-like
-WAVES = (1.0, 0.8, 1.25)  # of the sharpness that theory gives for a cosine
+WAVES = (1.0, 0.8, 1.25)  # of the sharpness that theory gives
 GRADED = (0.15, 0.5)  # kappa next to a singularity
 OVERHANGS = (0, 1, 2)  # tokens beyond each end
 POWERS = (1.0, 0.5, 0.0)  # of the difficulty density: from fully adapted to equispaced
 UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is worth trying
 KINK_WIDTH = 2e-2  # leaves below this share of the range mark a kink
+TURNS = (0.5, 0.1, 0.02)  # of a token that is split, over its spread: the less, the less of what it did is lost
 FEW = 3  # tokens for which the starts of any kind do
 RARE = -12.0  # offset that makes a token's weight tiny: T is then a plain sum of exponentials
 SELDOM = -6.0  # the same for tokens that may soon be more frequent
@@ -69,13 +70,18 @@ def starts(leaves: Leaves, size: int, poles: tuple[float, float] | None = None) 
     yield from hinges(leaves, size)
 
 
-def waves(leaves: Leaves, places: Array, beyond: int, error: float) -> Iterator[Scores]:
-    """Tokens where a wave swings out furthest, and as far apart to the ends and some more beyond.
+def waves(leaves: Leaves, places: Array, beyond: int, kappa: float) -> Iterator[Scores]:
+    """Tokens at these places of a wave, and as far apart to the ends and some more beyond.
 
-    With equal gaps h and Gaussian scores, Σ (−1)^j w_j = 2 q^{1/4} cos(πx/h) (1 + O(q)), q = exp(−2π²/kappa), a
-    quotient of theta functions: two tokens a period make a cosine, with an error that is known before.
+    With equal gaps h, Gaussian scores and q = exp(-2 pi^2 / kappa):
+
+    * at every swing, sum of (-1)^j w_j = 2 q^{1/4} cos(pi x/h) (1 + O(q)), a quotient of theta functions: two tokens
+      a period make a cosine;
+    * halfway between swings, every other time, sum of xi_j w_j = x - (4 pi h q/kappa) sin(2 pi x/h) (1 + O(q)), the
+      logarithmic derivative of one: with a linear term beside it one token a period makes a sine, of values like 1/q.
+
+    Either way the error, O(q), is known before.
     """
-    kappa = 2 * np.pi**2 / np.log(4 / min(error, 0.5))
     first, last = places[1] - places[0], places[-1] - places[-2]
     below = beyond + int((places[0] - leaves.edges[0]) / first)
     above = beyond + int((leaves.edges[-1] - places[-1]) / last)
@@ -161,16 +167,16 @@ def without(scores: Scores, token: int) -> Scores:
     return np.delete(scores[0], token), np.delete(scores[1], token)
 
 
-def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int]) -> Scores:
+def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int], turn: float = TURNS[0]) -> Scores:
     """Split each given token into a flatter and a steeper one that together take its place."""
     slopes, offsets = scores
     centres, spreads = token_centres(points, softmax.T)
     chosen = np.asarray(tokens)
-    turn = 0.5 / spreads[chosen]
-    lift = turn * centres[chosen]
+    steeper = turn / spreads[chosen]
+    lift = steeper * centres[chosen]
     kept = np.delete(slopes, chosen), np.delete(offsets, chosen)
     return (
-        np.concatenate([kept[0], slopes[chosen] - turn, slopes[chosen] + turn]),
+        np.concatenate([kept[0], slopes[chosen] - steeper, slopes[chosen] + steeper]),
         np.concatenate([kept[1], offsets[chosen] + lift, offsets[chosen] - lift]),
     )
 

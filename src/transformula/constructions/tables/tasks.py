@@ -45,6 +45,7 @@ HALVINGS = 50  # of an interval where f crosses a value
 SMALL = 8  # tokens: smaller tables move more freely, next to a singularity too
 MAX_SPOILED = 6  # sizes in a row that only rounding spoils
 DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
+NEXT = 0.1  # of the least error so far: what the next size may reach
 
 
 class CannotFit(ValueError):
@@ -115,9 +116,14 @@ class Task:
         price = self.unit * (size + 10) * np.sqrt(len(x))
         return Problem(points, target, float(price), self.linear, self.leaves.graded and size > SMALL)
 
-    def prices(self, problem: Problem) -> list[float]:
-        """The price of rounding itself, and a higher one that makes a smoother landscape."""
-        dear = DEAR * self.eps / self.range * float(np.sqrt(len(problem.points)))
+    def prices(self, problem: Problem, size: int) -> list[float]:
+        """The price of rounding itself, and a higher one that makes a smoother landscape.
+
+        For all but small tables that one follows the errors met so far: they grow the same way, whatever they are to
+        reach, so that hardly ever more tokens reach less.
+        """
+        far = NEXT * self.closest.sup if self.closest is not None and size >= SMALL else 0.0
+        dear = DEAR * max(self.eps, far) / self.range * float(np.sqrt(len(problem.points)))
         return [dear, problem.price] if dear > 3 * problem.price else [problem.price]
 
     def normalised_leaves(self) -> Leaves:

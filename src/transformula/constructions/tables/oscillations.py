@@ -1,0 +1,50 @@
+"""Tables of what swings to and fro many times: their scores are known from theory (`placement.waves`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transformula.constructions.tables.descent import Fresh, State
+from transformula.constructions.tables.one_size import WAVY, WITHIN_REACH, refine
+from transformula.constructions.tables.placement import waves
+from transformula.constructions.tables.solving import improve
+from transformula.constructions.tables.table import Array, Table
+from transformula.constructions.tables.tasks import Task
+
+SWINGS = 40  # what swings to and fro more often is a wave or nothing
+FEW_SWINGS = 8  # what swings less often is no wave
+MAX_BEYOND = 8  # tokens beyond the ends
+
+
+def wave_table(task: Task, limit: int) -> tuple[Table, State, int] | None:
+    """A table of what oscillates often: with a token for every swing, or every other, steps are hardly needed."""
+    share, swings = min(task.goal / task.range, 0.5), task.swings()
+    between = 0.5 * (swings[1:] + swings[:-1])
+    kinds = [(between[::2], 1.0), (between[1::2], 1.0)] if task.linear else []
+    for places, q in [*kinds, (swings, 4.0)]:
+        found = _wave(task, limit, places, 2 * np.pi**2 / np.log(q / share))
+        if found is not None:
+            return found
+        task.spoiled = 0  # what rounding does to such values it does not do to others
+    return None
+
+
+def _wave(task: Task, limit: int, places: Array, kappa: float) -> tuple[Table, State, int] | None:
+    """The same with tokens at these places, and as few beyond as will do."""
+    places, leaves = (places - task.leaves.finest) / task.half, task.normalised_leaves()
+    for beyond in range(MAX_BEYOND + 1):
+        found = list(waves(leaves, places, beyond, kappa))
+        size = len(found[0][0])
+        if size > limit or task.stuck:
+            break
+        problem = task.problem(size)
+        best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
+        table: Table | None = None
+        if best.sup < WITHIN_REACH * task.goal:
+            table, best = refine(task, WAVY, problem, [best])
+        task.work += problem.work
+        if table is not None:
+            task.searched.update(range(size))  # other starts would lead to no smaller one
+            return table, best, size - 1
+        task.missed(best)
+    return None
