@@ -177,8 +177,10 @@ class CircuitReader:
             raise RefutedError(f"a length is made of {measure.units} ReLUs; {least} to {most} are allowed")
         first, forms = len(self.wires), []
         for row in measure.rows():
-            units = [(c, single(first + k)) for k, c in enumerate(row.units)]
-            forms.append(Linear.sum([(row.left, left), (row.right, right), *units]))
+            spend(5 + 2 * len(row.units))
+            sides = [(c, side) for c, side in ((row.left, left), (row.right, right)) if c.number != 0]
+            form, units = Linear.sum(sides), tuple((first + k, c) for k, c in enumerate(row.units))
+            forms.append(Linear((*form.terms, *units), form.constant))
         for k, (form, place) in enumerate(zip(forms[:-1], places, strict=True)):
             inside = (left, right, measure.reach(k)) if folded else None
             self.wires.append(Wire((form,), None, place, inside=inside))

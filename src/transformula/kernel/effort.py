@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import comb, prod
 from typing import Any
 
-from flint import fmpq_mpoly
+from flint import fmpq_mpoly, fmpz
 
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.work import spend
@@ -29,7 +29,9 @@ class Effort:
         """The polynomial, unless it is too large."""
         self.charge(len(p) // 4)
         height = bits(p)
-        if len(p) > MAX_TERMS or height > MAX_BITS or len(p) * height > MAX_SIZE or p.total_degree() > MAX_DEGREE:
+        size = len(p) * height
+        long = len(p) > MAX_TERMS or height > MAX_BITS or size > MAX_SIZE or p.total_degree() > MAX_DEGREE
+        if long or (size > MAX_BITS and _over_one_denominator(p) > MAX_BITS):
             raise RefutedError(f"a normal form is too long: {len(p)} terms, {height} bits")
         return p
 
@@ -74,6 +76,16 @@ class Effort:
         text = str(p)
         self.charge(len(text) // 8)
         return text
+
+
+def _over_one_denominator(p: fmpq_mpoly) -> int:
+    """The size of the common denominator, over which FLINT holds all coefficients, or more than `MAX_BITS`."""
+    common = fmpz(1)
+    for c in p.coeffs():
+        common = common.lcm(c.q)
+        if common.bit_length() > MAX_BITS:
+            break
+    return int(common.bit_length())
 
 
 def bits(p: fmpq_mpoly) -> int:

@@ -36,6 +36,7 @@ end it is at least π/2 − 2φ_k away from the real axis, either way, and Re z_
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from flint import arb
@@ -98,7 +99,7 @@ class Measure(NamedTuple):
     def rows(self) -> list[Row]:
         """The arguments of the ReLUs, and last N."""
         spend(15 * self.units * (self.units if self.folded else 5))
-        return self._folds() if self.folded else self._directions()
+        return _rows(self)
 
     def _directions(self) -> list[Row]:
         x = Fraction(1, 2 * self.units)
@@ -120,6 +121,12 @@ class Measure(NamedTuple):
             angles, factors = [*(-angle - turn for angle in angles), Fraction(1, 2) - turn], [*factors, two]
         last = ex.div(two, ex.add(one, cosine(Fraction(1, 2 ** (self.units - 2)))))
         return [*rows, Row(zero, zero, tuple(ex.mul(last, c, cosine(a)) for c, a in zip(factors, angles, strict=True)))]
+
+
+@lru_cache(maxsize=64)
+def _rows(measure: Measure) -> list[Row]:
+    """Made once: many lengths are measured alike."""
+    return measure._folds() if measure.folded else measure._directions()
 
 
 def cosine(angle: Fraction) -> Expr:

@@ -38,6 +38,8 @@ class WireRanges:
         self.circuit, self.meanings, self.evidence = circuit, meanings, evidence
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
+        #: How large the lengths are that folds measure, by the identity of their sides.
+        self.lengths: dict[tuple[int, int], float] = {}
         #: Ends of every name an expression of the evidence may use.
         self.names: dict[str, tuple[fmpq, fmpq]] = {}
         region = meanings.region
@@ -79,14 +81,18 @@ class WireRanges:
 
     def _exact(self, linear: Linear) -> tuple[fmpq, fmpq] | None:
         """The range that a rational form of inputs has if these have rational ends."""
-        box, low, high = self.meanings.formula.box, linear.constant.number, linear.constant.number
+        box = self.meanings.formula.box
+        if linear.constant.number is None:
+            return None
+        low = high = to_fmpq(linear.constant.number)
         for i, c in linear.terms:
             ends = (box.lower[i].number, box.upper[i].number) if i < box.dimension else (None, None)
-            if low is None or high is None or c.number is None or ends[0] is None or ends[1] is None:
+            if c.number is None or ends[0] is None or ends[1] is None:
                 return None
-            corners = c.number * ends[0], c.number * ends[1]
+            spend(5 + ((low.height_bits() + high.height_bits()) / 1024) ** 2)  # sums of long rationals are longer
+            corners = to_fmpq(c.number * ends[0]), to_fmpq(c.number * ends[1])
             low, high = low + min(corners), high + max(corners)
-        return None if low is None or high is None else (to_fmpq(low), to_fmpq(high))
+        return low, high
 
     def _name(self, k: int) -> None:
         low, high = self.values[k]
@@ -107,7 +113,10 @@ class WireRanges:
         if wire.inside is None:
             return ends
         *sides, part = wire.inside
-        most = math.nextafter(part * float(length(*(_pair(self._sum(side)) for side in sides))[1]), math.inf)
+        key = id(sides[0]), id(sides[1])  # all units of a length hold the same two
+        if key not in self.lengths:
+            self.lengths[key] = float(length(*(_pair(self._sum(side)) for side in sides))[1])
+        most = math.nextafter(part * self.lengths[key], math.inf)
         return max(ends[0], -most), min(ends[1], most)
 
     def _cut(self, k: int, ends: Interval) -> Interval:
