@@ -1,6 +1,10 @@
 """Shared set-up: the helpers in tests/support are importable, and hypothesis is repeatable."""
 
 import os
+
+# The workers of pytest-xdist are the parallelism; a second thread for each would only wait for the others' cores.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+
 import sys
 from pathlib import Path
 
@@ -25,7 +29,6 @@ settings.load_profile("repeatable")
 providers._get_local_constants = Constants
 os.environ["TRANSFORMULA_CACHE"] = "off"  # a test must not depend on what an earlier one has left
 torch.backends.mkldnn.set_flags(False)  # its AMX kernels end the process on machines that only announce AMX
-torch.set_num_threads(1)  # the workers of pytest-xdist are the parallelism
 
 F2 = "x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4 + 3*x5**2 + 2*x6*x7*x8 + 2*x9"
 

@@ -6,6 +6,9 @@ import pytest
 
 import transformula as tf
 from transformula import attempting, limits
+from transformula.constructions.attempts import Attempt
+from transformula.constructions.options import Options
+from transformula.constructions.registry import CONSTRUCTIONS
 from transformula.errors import NotProvenError
 from transformula.kernel import work
 from transformula.kernel.boxes import Box, Formula
@@ -119,6 +122,26 @@ def test_a_search_that_is_not_close_may_take_less() -> None:
             assert left() == pytest.approx(seconds * limits.SECOND)
             search.note(NotProvenError("closer", best_bound=2e-6, rounding=1e-8))
             assert left() == pytest.approx(attempting.ALL * limits.SECOND)
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(0.1, 3), (4.0, 1)])
+def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it(seconds, tried, monkeypatch) -> None:
+    """And its tables, which may be why, are not what a coarser model begins with."""
+    begun = []
+
+    def build() -> None:
+        begun.append(left())
+        work.spend(seconds * limits.SECOND)
+        raise NotProvenError("the scores of a table are too large for float64")
+
+    alike = [Attempt(CONSTRUCTIONS["circuit"], build, group=0) for _ in range(3)]
+    monkeypatch.setattr(attempting, "attempts", lambda *_: iter(alike))
+    search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+    search.eps, options = 1e-6, Options(eps=1e-6)
+    options.known["fitted"] = {"a table": None}
+    with limited(attempting.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
+        search.first_proven(CONSTRUCTIONS["circuit"], options)
+    assert len(begun) == tried and search.doubtful == (tried == 1) and "fitted" not in options.known
 
 
 HOPELESS = "exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", 3e-6

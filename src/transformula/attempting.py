@@ -34,6 +34,7 @@ from transformula.kernel.claim import Certificate, Proof
 from transformula.kernel.digits import at_most
 from transformula.kernel.intervals import UndefinedError, range_of
 from transformula.kernel.regions import Region
+from transformula.kernel.work import counted
 from transformula.limits import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
 from transformula.model import Model
 from transformula.packaging import claimed, package
@@ -46,7 +47,7 @@ ALL, DOUBTFUL, KEPT, _SMALL, _MOST_TIMES = 22.0, 4.5, 4.5, 6, 4.0
 _IN_TIME = 0.8
 #: A construction may take this part of what is left, so that others can still be tried.
 _EACH = 0.9
-#: Seconds of work after which a proof that is given up speaks against others like it.
+#: Seconds of work after which an attempt of which nothing at all is proven speaks against others like it.
 _LONG = 3.0
 #: Within this factor of the tolerance a search has come close.
 _CLOSE = 10.0
@@ -88,6 +89,10 @@ class Search:
         size = max(self.formula.box.dimension, len(self.formula.outputs))
         return max(usual * min(max(1.0, size / _SMALL), _MOST_TIMES), self.time_limit or 0.0)
 
+    def kept(self, spent: float) -> float:
+        """Seconds of work for a bound: less after a search that has taken long, but never less than half."""
+        return max(min(self.seconds(KEPT), self.seconds(DOUBTFUL + KEPT) - spent), self.seconds(KEPT) / 2)
+
     @property
     def most(self) -> float:
         """What the search may take in all."""
@@ -97,7 +102,7 @@ class Search:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in rounds(self.formula, options) for kind in some]
         self.eps, self.dtype = _tolerance(kinds[-1], options), options.dtype
-        in_time = None if self.time_limit is None else _IN_TIME * self.time_limit
+        in_time, before = None if self.time_limit is None else _IN_TIME * self.time_limit, counted()
         try:
             with limited(self.seconds(ALL), in_time) as self.limit:
                 self.compete(options)
@@ -107,7 +112,7 @@ class Search:
             self.ended = f"the time is up after {self.time_limit:g} s"
         if not self.proven:
             self.limit = None
-            with suppress(OutOfTime, OutOfWork), limited(self.seconds(KEPT)):
+            with suppress(OutOfTime, OutOfWork), limited(self.kept((counted() - before) / SECOND)):
                 self.look_coarser(kinds, options)
         if self.proven:
             return min(self.proven, key=_size)
@@ -168,10 +173,16 @@ class Search:
                     error, closest = missed, closer(missed, closest)
                     self.note(missed)
                     again = isinstance(missed, RefutedError) and str(missed) == last  # whatever the tables are
-                    if isinstance(missed, RefutedError) and before - left() > _LONG * SECOND:
+                    in_vain = isinstance(missed, RefutedError) or (
+                        missed.best_bound is None and missed.measured is None
+                    )
+                    if in_vain and before - left() > _LONG * SECOND:
                         again, self.doubtful = True, True
                         self.note(missed)
-                    if again or _is_hopeless(missed, eps):
+                    far_off = _is_hopeless(missed, eps)
+                    if in_vain or far_off or self.limit is None:  # a coarser model is not to begin with these tables
+                        options.known.pop("fitted", None)
+                    if again or far_off:
                         hopeless.add(attempt.group)
                     last = str(missed)
         except OverflowError:

@@ -154,7 +154,6 @@ def test_polynomial_approximation_refuses_them_too():
         ("sin(x)", "x=0..1", {"eps": -1e-3}, "eps must be"),
         ("sin(x)", "x=0..1", {"eps": float("nan")}, "eps must be"),
         ("sin(a*b*c*d*e)", "a=0..1, b=0..1, c=0..1, d=0..1, e=0..1", {"eps": 0.1}, "at most 4"),
-        ("sin(x)", "x=0..1", {"eps": 1e-9, "dtype": "float32"}, "float64"),
         ("sin(x)", "x=0..1", {"eps": 1e-20}, "eps"),
         ("sin(1/(x**2 + 10**-9))", "x=-1..1", {"eps": 1e-3}, "the formula itself stays within 1 of a constant"),
         ("x/abs(x)", "x=-1..1", {"eps": 1e-3}, "x/abs(x) is undefined"),
@@ -181,6 +180,7 @@ def test_a_tolerance_out_of_reach_comes_with_the_best_bound():
     with pytest.raises(NotProvenError) as error:
         tf.compile("sin(x)", on="x=0..1", eps=1e-9, construction="lookup", dtype="float32")
     assert error.value.best_bound is not None and 1e-9 < error.value.best_bound < 1e-3
+    assert "float64" in str(error.value)
 
 
 def test_the_listener_hears_of_solving_and_proving():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from transformula.constructions.circuit_tables import SQUARE_ENDS
+from transformula.constructions.tables import fitting
 from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
@@ -39,6 +40,17 @@ def test_one_variable(name, dtype):
     x = np.linspace(low, high, 3001)
     values = _softmax(table.slopes, table.offsets, x) @ table.values + float(table.linear) * x
     assert np.abs(values - function(x)).max() <= eps * 1.01
+
+
+def test_a_linear_part_that_is_only_rounding_is_left_out():
+    table = fit_table(lambda x: np.tanh(50 * x), -1.0, 1.0, 1e-6)
+    assert table.linear == 0 and sorted(np.abs(table.values)) == pytest.approx([1.0, 1.0], abs=1e-15)
+
+
+def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
+    """The cube root at 8e-7: two tokens more, and two more, hardly help; other starts do."""
+    errors = [(20, 1.05e-5), (22, 6.98e-6), (24, 6.62e-6), (26, 6.51e-6)]
+    assert fitting._stalled(errors) and not fitting._stalled(errors[:3]) and not fitting._stalled(errors[2:])
 
 
 def test_tighter_tolerances_take_more_tokens_but_not_many():

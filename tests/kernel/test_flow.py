@@ -15,7 +15,7 @@ from transformula.formulas.numeric import evaluate
 from transformula.kernel.balls import precision
 from transformula.kernel.boxes import Formula
 from transformula.kernel.cells import FunctionCells, SquareCells
-from transformula.kernel.circuits import CircuitReader, norm_error
+from transformula.kernel.circuits import CircuitReader
 from transformula.kernel.flow import NO_FUZZ, ErrorFlow, Fuzz
 from transformula.kernel.heads import SQUARE
 from transformula.rewriting.guides import PlainGuide
@@ -45,8 +45,8 @@ class Disturbed:
         rng = np.random.default_rng(seed)
         self.fuzz, self.cells, self.room = {}, {}, {}
         for k, wire in enumerate(self.circuit.wires):
-            if wire.is_norm:  # a length is only nearly the sum over its directions
-                self.fuzz[k] = Fuzz(0.0, float(norm_error(len(wire.parts))) * (1.1 * values[k][1] + 1))
+            if wire.is_norm:  # a length is only nearly the sum of its ReLUs
+                self.fuzz[k] = Fuzz(0.0, float(wire.measure.error) * (1.1 * values[k][1] + 1))
             elif wire.total is None:
                 argument = fuzz * rng.random() if wire.arguments else 0.0
                 self.fuzz[k] = Fuzz(argument, fuzz * rng.random())

@@ -21,7 +21,14 @@ from transformula.kernel.description import Description
 from transformula.kernel.evidence import Evidence
 from transformula.searching.finder import Finder
 
-CIRCUITS = {"kinks": "float64", "power": "float32", "two outputs": "float64", "root": "float64", "quotient": "float64"}
+CIRCUITS = {
+    "kinks": "float64",
+    "power": "float32",
+    "two outputs": "float64",
+    "root": "float64",
+    "quotient": "float64",
+    "distance": "float32",
+}
 ONE_LAYER = ("kinks", "two variables", "partition", "sequence")
 
 
@@ -245,16 +252,18 @@ def test_huge_constants_are_refused_in_words(huge, circuits):
             assert not result.verified or (tiny and _at(data.body["circuit"], path) == "0")
 
 
-def test_lengths_in_other_directions(circuits):
-    """A length in n directions is one in n directions, wherever they are said to be."""
+def test_lengths_of_other_folds(circuits):
+    """A length of n ReLUs is one of n ReLUs, wherever they are said to be, and however they are said to be used."""
     data = open_model(circuits("distance", "float32"))
     assert verify_files(*data.forged()).verified
     (k,) = [k for k, wire in enumerate(data.body["circuit"]["wires"]) if "norm" in wire][-1:]
     norm = data.body["circuit"]["wires"][k]
-    places = norm["from"]
-    for other in (places[::-1], places[:-1], places[1:], places + places[:1], places[::2], places[1:] + places[:1], []):
+    places = norm["folds"]
+    others = [places[::-1], places[:-1], places[1:], places + places[:1], places[::2], places[1:] + places[:1], []]
+    others += [[places[j] for j in (1, 0, *range(2, len(places)))], [*places[:-2], places[-1], places[-2]]]
+    for key, other in [*(("folds", other) for other in others), ("from", places), ("from", places[:5])]:
         changed = copy.deepcopy(data)
-        changed.body["circuit"]["wires"][k] = norm | {"from": other}
+        changed.body["circuit"]["wires"][k] = {"norm": norm["norm"], key: other}
         assert not verify_files(*changed.forged()).verified
     for sides in (norm["norm"][::-1], norm["norm"][:1] * 2):
         changed = copy.deepcopy(data)

@@ -3,12 +3,14 @@
 import itertools
 from dataclasses import replace
 
+import flint
 import numpy as np
 import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import parity
 import transformula as tf
 from support.export_models import BLOCKS_ONLY, exported, rows_of
 from support.export_models import NAMES as MODELS
@@ -114,7 +116,7 @@ def test_in_the_box_nothing_is_clamped(name, dtype, circuits):
 
 
 @pytest.mark.parametrize(
-    ("formula", "box"), [("sin(1000*abs(x))", "x=-1/250..1/250"), ("sin(100*abs(x))", "x=100..101")]
+    ("formula", "box"), [("sin(1000*abs(x))", "x=-1/250..1/250"), ("sin(20*abs(x))", "x=100..101")]
 )
 def test_clamped_arguments_leave_the_constant_alone(formula, box):
     """Ends that do not hold 1 are not for the constant, which brings the offsets."""
@@ -163,14 +165,46 @@ def test_a_table_is_the_same_beyond_its_reach():
     assert found > 100
 
 
-def test_a_table_without_anchor_or_with_large_scores_is_shifted():
-    slopes, offsets, values = np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.array([1.0, 2.0])
+def test_a_table_without_anchor_or_whose_tokens_lead_too_little_is_shifted():
+    slopes, offsets, values = np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.array([[1.0, 2.0]])
     assert bounds.anchor(slopes, offsets) == 1 and bounds.anchor(slopes + 1, offsets) is None
     assert bounds.anchor(slopes[1:], offsets[1:]) is None  # nothing would be left
     line = slopes[:, 0], offsets[:, 0], values
     assert bounds.reach(*line, (0.0, 10.0), (0.0, 20.0), "float64") == (-np.inf, np.inf)
-    assert bounds.reach(*line, (0.0, 1000.0), (0.0, 2000.0), "float64") is None
-    assert bounds.reach(*line, (0.0, 100.0), (0.0, 200.0), "float32") is None
+    for dtype, far in (("float64", 1000.0), ("float32", 100.0)):  # arguments of the box that are clamped
+        low, high = bounds.reach(*line, (0.0, far), (0.0, 2 * far), dtype)
+        assert low == -np.inf and 0.9 * far > high > 0.6 * far
+    others = np.array([[0.0, 2.0]]), np.array([[1.0, 2.0], [1e-300, 1.0]])  # what is cut off is seen in these
+    assert all(bounds.reach(*line[:2], v, (0.0, 1000.0), (0.0, 2000.0), "float64") is None for v in others)
+    near = np.array([1.0, 0.0, 0.97]), np.zeros(3), np.array([[1.0, 2.0, 3.0]])  # a lead of 21 at the end
+    assert bounds.reach(*near, (0.0, 1000.0), (0.0, 2000.0), "float64") is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("last", [1.0, 1e-6])
+def test_arguments_that_are_clamped_in_the_box_change_less_than_is_stated_too_much(dtype, last):
+    """Beyond the end the table is the leading token's value, to a thousandth of a rounding of it."""
+    slopes, offsets = np.array([0.0, 3.0, 1.0]), np.array([0.0, -4.0, 1.0])
+    values = np.array([[-1.0, last, 1.0]])
+    end = bounds.reach(slopes, offsets, values, (-5.0, 1e5), (-np.inf, np.inf), dtype)[1]
+    with flint.ctx.workprec(300):
+        at = [_exact_table(slopes, offsets, values[0], u) for u in (end, 1.5 * end, 1e5)]
+        most = bounds.SPARE * np.finfo(dtype).eps / 2 * last
+        assert 20 < end < 1000 and all(abs(t - at[0]) < most for t in at)
+
+
+def _exact_table(slopes, offsets, values, u):
+    scores = [flint.arb(a) * u + b for a, b in zip(slopes, offsets, strict=True)]
+    powers = [(s - scores[1]).exp() for s in scores]
+    return sum((p * v for p, v in zip(powers, values, strict=True)), flint.arb(0)) / sum(powers, flint.arb(0))
+
+
+def test_a_step_beyond_the_range_of_exponentials_is_neither_shifted_nor_wrong():
+    """At 100 scores of float32 exp overflows; the box reaches further, and every back-end clamps there."""
+    model = tf.compile("tanh(50*x)", on="x=-5..5", eps=1e-3, dtype="float32", construction="lookup")
+    (step,) = [s for s in model.program.steps if isinstance(s, Tables)]
+    assert not step.shifted and step.clamped_inside
+    assert parity.within(parity.measure(model, points=4000, alone=20, tie=10))
 
 
 def test_a_tensor_of_numbers_is_evaluated_by_numpy_and_nothing_else_is():

@@ -18,6 +18,7 @@ from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.circuits import CircuitReader
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.intervals import range_of
+from transformula.kernel.lengths import Measure
 from transformula.kernel.normal_forms import Algebra
 from transformula.kernel.parsing import parse
 from transformula.kernel.regions import Region
@@ -100,8 +101,8 @@ class _Eager(PlainGuide):
     def clamp(self, function, argument):
         return True, True
 
-    def directions(self, radicand):
-        return 8
+    def measure(self, radicand):
+        return Measure(8, False)
 
     def in_logs(self, bases, alone):
         return all(not value <= 0 for base in bases for value in _values(base, self.box))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import transformula as tf
 from transformula.formulas.numeric import evaluate
 from transformula.kernel import expression as ex
+from transformula.kernel.lengths import Measure
 from transformula.kernel.parsing import parse
 from transformula.rewriting.guides import PlainGuide
 from transformula.rewriting.lowering import build_circuit
@@ -20,8 +21,8 @@ class InDirections(PlainGuide):
     def __init__(self, number):
         self.number = number
 
-    def directions(self, radicand):
-        return self.number
+    def measure(self, radicand):
+        return Measure(self.number, False)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,19 @@ def test_directions_measure_a_length(number, a, b):
     angles = (2 * np.arange(number) + 1) * x
     factor = 2 * np.sin(x) / (1 + np.cos(x))
     measured = factor * np.abs(a * np.cos(angles) + b * np.sin(angles)).sum()
-    assert abs(measured - np.hypot(a, b)) <= float(norm.error) * np.hypot(a, b) * (1 + 1e-9) + 1e-300
-    assert len(norm.units) == number and abs(float(norm.error) - np.tan(x / 2) ** 2) < 1e-12
+    assert abs(measured - np.hypot(a, b)) <= float(norm.measure.error) * np.hypot(a, b) * (1 + 1e-9) + 1e-300
+    assert len(norm.units) == number and abs(float(norm.measure.error) - np.tan(x / 2) ** 2) < 1e-12
+
+
+def test_a_distance_that_vanishes_is_proven_to_nine_digits():
+    """The root of a rounded sum of squares would be off by 1e-6."""
+    formula, box = "sqrt(x1**2 + x2**2 - 2*x1*x2*cos(a - b))", "x1=1..5, x2=1..5, a=1..5, b=1..5"
+    model = tf.compile(formula, on=box, eps=1e-9)
+    assert model.certificate.bound <= 1e-9 and model.memory_tokens <= 30
+    x = np.random.default_rng(0).uniform(1, 5, (5_000, 4))
+    x[:2_000, 1], x[:2_000, 3] = x[:2_000, 0] * (1 + 1e-8), x[:2_000, 2]
+    gap = np.hypot(x[:, 0] - x[:, 1], 2 * np.sqrt(x[:, 0] * x[:, 1]) * np.sin((x[:, 2] - x[:, 3]) / 2))
+    assert np.abs(model(x) - gap).max() <= model.certificate.bound
 
 
 def test_float32_keeps_a_distance_that_vanishes():

@@ -20,6 +20,7 @@ from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Formula
 from transformula.kernel.circuits import CircuitReader
 from transformula.kernel.expression import variables_of
+from transformula.kernel.lengths import Measure
 from transformula.kernel.network import read_network
 from transformula.kernel.parsing import parse
 from transformula.kernel.printing import to_text
@@ -58,7 +59,9 @@ def evaluate_stored(stored, inputs):
             values.append(total)
         else:
             left, right = (_linear(form, values) for form in wire["norm"])
-            values += [arb("nan")] * len(wire["from"]) + [(left**2 + right**2).sqrt()]
+            values += [arb("nan")] * len(wire["folds"] if "folds" in wire else wire["from"]) + [
+                (left**2 + right**2).sqrt()
+            ]
     return [_linear(output, values) for output in stored["outputs"]]
 
 
@@ -124,24 +127,30 @@ def test_a_scaled_square_stays_a_square():
 
 
 class _InDirections(PlainGuide):
-    def directions(self, radicand):
-        return 8
+    def __init__(self, folded=False):
+        self.folded = folded
+
+    def measure(self, radicand):
+        return Measure(8, self.folded)
 
 
-def test_lengths_are_stored_with_the_places_of_their_directions():
+@pytest.mark.parametrize("folded", [False, True])
+def test_lengths_are_stored_with_the_places_of_their_units(folded):
     names = ["x", "y", "z"]
     texts = ["sqrt(x**2 + y**2 + 4*z**2)", "exp(-sqrt(x**2 + y**2))", "x*sqrt(x**2 + y**2)"]
     outputs = [parse(t, names) for t in texts]
-    circuit = build_circuit(outputs, names, _InDirections())
+    circuit = build_circuit(outputs, names, _InDirections(folded))
     stored = store_circuit(circuit, _places(circuit))
     norms = [w for w in stored["wires"] if "norm" in w]
-    assert len(norms) == 2 and all(len(w["from"]) == 8 for w in norms)  # equal lengths are measured once
+    assert len(norms) == 2 and all(
+        len(w["folds" if folded else "from"]) == 8 for w in norms
+    )  # equal lengths are measured once
     _assert_computes(stored, outputs, names, np.random.default_rng(0).uniform(-1, 1, (6, 3)))
     read = CircuitReader(names).read(stored)
     for wire, same in zip(circuit.wires, read.wires, strict=True):
         if wire.norm is not None:
             assert same.is_norm and [k for k, _ in same.parts] == list(wire.norm.units)
-            for k in wire.norm.units:  # the kernel's own directions are those of the circuit
+            for k in wire.norm.units:  # the kernel's own forms are those of the circuit
                 assert read.wires[k].arguments[0].terms == circuit.wires[k].argument.terms
 
 

@@ -13,7 +13,8 @@ import uvicorn
 from transformula.viewing.explorer.limits import Limits
 from transformula.viewing.explorer.server import create_app
 
-PATIENCE = 90
+#: Seconds to wait for what must come, on a machine however busy.
+PATIENCE = 300
 QUICK = {"formula": "sin(x) + cos(y)", "box": "x=0..3, y=0..3", "eps": 1e-2}
 #: Sixty tables: half a minute of work on one core.
 SLOW = {
@@ -69,8 +70,9 @@ def wait_until(condition, what):
 
 @contextmanager
 def running(**limits):
-    """A server with the given limits."""
-    app = create_app(Limits(**{"compile_workers": 2, **limits}))
+    """A server with the given limits, and no others on time."""
+    ample = {"compile_workers": 2, "compile_seconds": PATIENCE, "view_seconds": PATIENCE, "body_seconds": PATIENCE}
+    app = create_app(Limits(**{**ample, **limits}))
     config = uvicorn.Config(app, port=0, log_level="error", loop="asyncio", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

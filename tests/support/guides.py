@@ -4,11 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from transformula.kernel.lengths import Measure
 from transformula.rewriting.guides import Balance
 
 
 class RandomGuide:
-    """Any centres and weights, any clamps and exchanges; now and then a length in eight directions."""
+    """Any centres and weights, any clamps and exchanges; now and then a length made of eight ReLUs."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -34,8 +35,8 @@ class RandomGuide:
     def exchange(self, factors, others, last, inner):
         return bool(self.rng.integers(2))
 
-    def directions(self, radicand):
-        return int(self.rng.choice([0, 8]))
+    def measure(self, radicand):
+        return [None, Measure(8, False), Measure(8, True)][int(self.rng.integers(3))]
 
     def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide

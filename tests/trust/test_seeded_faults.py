@@ -19,6 +19,7 @@ from transformula import attempting
 from transformula.constructions import attention_only, circuit, local, lookup, partition
 from transformula.constructions.circuit_guide import Mode
 from transformula.errors import NotProvenError, TransformulaError
+from transformula.kernel.lengths import Measure
 from transformula.transformers import reference
 from truth import Domain, Truth
 
@@ -92,9 +93,9 @@ def sound(case):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Fewer attempts than there are, and fewer directions of a length, so that a refusal takes no minutes."""
+    """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
-    monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(0, 3),), "float32": (Mode(8, 3),)})
+    monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(None, 3),), "float32": (Mode(Measure(9, True), 3),)})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
     monkeypatch.setattr(local, "_FINER", local._FINER[:1])

@@ -37,7 +37,7 @@ from transformula.kernel.pairs import Floats
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.storing import numbering, store_circuit
-from transformula.rewriting.wires import SQUARE, Linear, Wire
+from transformula.rewriting.wires import SQUARE, Linear, Norm, Wire
 from transformula.searching.box_ranges import BoxRanges, WireRanges, function_cells, inside_domain
 from transformula.searching.finder import Finder
 from transformula.searching.ground import Prepared, proven_signs
@@ -107,7 +107,7 @@ class Analysis:
         data |= {"extends": self.ground.steps, "signs": list(signs)}
         number = numbering(self.circuit)
         meanings: dict[int, tuple[Expr, Fraction]] = {}
-        units = {u for wire in self.circuit.wires if wire.norm is not None for u in wire.norm.units}
+        units = self.circuit.units
         for k, wire in enumerate(self.circuit.wires):
             if wire.argument is not None and k not in units:
                 meanings[number[k]] = wire.argument.meaning, Fraction(2) ** scales.get(k, (0, 0))[0]
@@ -120,7 +120,14 @@ class Analysis:
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
-        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables)
+        lengths = sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
+        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + lengths
+
+    def _measured(self, norm: Norm) -> float:
+        """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
+        units = [self.nodes[k] for k in norm.units]
+        sensitivity = units[0].sensitivity / norm.measure.unit_factor
+        return float(norm.measure.error) * max(largest(unit.ends) for unit in units) * sensitivity
 
     def in_reach(self, eps: float, dtype: str) -> float:
         """The tolerance to plan for: far below what rounding does to a root, the closest bound is what a refusal needs.

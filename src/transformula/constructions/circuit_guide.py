@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from transformula.errors import NotProvenError
 from transformula.kernel import expression as ex
 from transformula.kernel.expression import Expr, substitute
+from transformula.kernel.lengths import Measure
 from transformula.kernel.normal_forms import Algebra
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.guides import Balance
@@ -28,13 +29,13 @@ Interval = tuple[float, float]
 class Mode(NamedTuple):
     """A way to lower the formula.
 
-    ``directions``: in how many to measure lengths that may vanish; 0 is a table of the root, which turns an
-    error e under it into √e: too much for float32. ``logs``: read functions of products of at least so many
+    ``measure``: how to measure lengths that may vanish; None is a table of the root, which turns an error e under
+    it into √e: too much for float32. ``logs``: read functions of products of at least so many
     factors at sums of logarithms; 0 for none. ``sizes``: read even functions at the size of an argument of either
     sign, for fewer tokens and more accurate tables at the price of a layer.
     """
 
-    directions: int
+    measure: Measure | None
     logs: int
     sizes: bool = False
 
@@ -44,7 +45,7 @@ class PlanningGuide:
 
     def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
         self.ranges, self.mode = ranges, mode
-        self.norms: list[int] = []
+        self.norms: list[Measure | None] = []
         self.logs: list[bool] = []
         self.balances: list[list[str]] = []
         self.centres: list[str] = []
@@ -119,10 +120,10 @@ class PlanningGuide:
         self.exchanges.append(choice)
         return choice
 
-    def directions(self, radicand: Expr) -> int:
-        """The given number, where the length may come so close to zero that errors under the root grow."""
+    def measure(self, radicand: Expr) -> Measure | None:
+        """The given way, where the length may come so close to zero that errors under the root grow."""
         low, high = self.ranges.of(radicand)
-        self.norms.append(0 if low > _CLOSE * high else self.mode.directions)
+        self.norms.append(None if low > _CLOSE * high else self.mode.measure)
         return self.norms[-1]
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:

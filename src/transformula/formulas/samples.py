@@ -14,7 +14,6 @@ from transformula.errors import InputError, ModelFileError
 from transformula.formulas.prompts import Prompts
 from transformula.kernel import expression as ex
 from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.check import target
 from transformula.kernel.description import Description
 from transformula.kernel.prompts import Task
 
@@ -84,6 +83,8 @@ def stored_target(description: Description) -> Formula | Samples | Prompts:
     if description.task is not None:
         return Prompts(Task.of(description.task))
     if description.samples is None:
+        from transformula.kernel.rules import target
+
         return target(description)
     try:
         return Samples.of(description.samples["x"], description.samples["y"])

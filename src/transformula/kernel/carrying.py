@@ -4,8 +4,8 @@ A form Σ c_w·slot_w + c_0 is read where Σ p_w M_w + p_0 is meant, and slot w 
 
     Σ |c_w| e_w + Σ |c_w − p_w| sup|M_w| + |c_0 − p_0|.
 
-Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths measured in
-directions bring their own error along (`circuits`).
+Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths made of
+ReLUs bring their own error along (`lengths`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flint import arb, fmpq
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose, round_up, to_fmpq
 from transformula.kernel.cells import Cells
-from transformula.kernel.circuits import Circuit, Linear, norm_bend, norm_error
+from transformula.kernel.circuits import Circuit, Linear
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.expression import Expr
@@ -168,9 +168,10 @@ class Carrier:
             check_size(self.form, 2 * sum(sizes, arb(0)))
 
     def norm(self, k: int) -> tuple[Fuzz, Fuzz]:
-        """What a norm adds: the error of its directions; and to rounding, since it bends a little otherwise.
+        """What a norm adds: the error of its measure; and to rounding, since it bends a little otherwise.
 
-        N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error.
+        N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error; that the units' coefficients
+        are not those meant changes both, by what errors of the units may.
         """
         if k not in self.norms:
             wire = self.circuit.wires[k]
@@ -181,9 +182,10 @@ class Carrier:
                 for i, c in slots.terms:
                     off += abs(enclose(c)) * self.values[i].error
                     moved += abs(enclose(c)) * self.values[i].rounding
-            directions = len(wire.parts)
-            error = norm_error(directions) * (arb(self.ranges.values[k][1]) + off + moved)
-            rounded = (2 * error).min(norm_bend(directions) * moved)
+            assert wire.measure is not None
+            error = wire.measure.error * (arb(self.ranges.values[k][1]) + off + moved)
+            wrong = sum((to_fmpq(c) * arb(self.values[i].made.argument) for i, c in wire.parts), arb(0))
+            rounded = (2 * error).min(wire.measure.bend * moved) + 2 * wire.measure.unit_factor * wrong
             self.norms[k] = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounded))
         return self.norms[k]
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformula.kernel.balls import precision
-from transformula.kernel.boxes import Formula
 from transformula.kernel.claim import Certificate, Mean, Proof
 from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
-from transformula.kernel.errors import ModelFileError, RefutedError, TransformulaError
+from transformula.kernel.errors import ModelFileError, TransformulaError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.rounding import FORMATS, check_stored, describe
+from transformula.kernel.rounding import describe
 from transformula.kernel.weights import Weights
 from transformula.kernel.work import limited
 
@@ -109,69 +108,7 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
-    from transformula.kernel.compact import prove_compact
-    from transformula.kernel.corollary import prove_corollary
-    from transformula.kernel.heads import check_size
-    from transformula.kernel.in_context import prove_in_context
-    from transformula.kernel.linear_attention import prove_linear_attention
-    from transformula.kernel.memorize import prove_memorize
-    from transformula.kernel.polynomial import prove_polynomial
-    from transformula.kernel.prompts import Task
+    from transformula.kernel.rules import RULES
 
-    name = description.construction
     with precision(BITS), limited(evidence.most_work):
-        if name in ("memorize", "compact", "in-context"):
-            check_stored(weights)
-            if name != "in-context":
-                rule = prove_memorize if name == "memorize" else prove_compact
-                return rule(weights, description.samples or {})
-            return prove_in_context(weights, Task.of(description.task or {}))
-        formula = target(description)
-        if weights.inputs != formula.box.variables:
-            raise RefutedError("the weights' inputs are not the box's variables")
-        if weights.outputs != len(formula.outputs):
-            raise RefutedError(f"the weights have {weights.outputs} outputs, not {len(formula.outputs)}")
-        for k in range(formula.box.dimension):  # used or not: a dense product multiplies infinity by 0
-            check_size(FORMATS[weights.dtype], formula.box.magnitude(k))
-        if name in ("polynomial", "corollary"):
-            check_stored(weights, ("readout", "bias"))
-            if name == "corollary":
-                return prove_corollary(weights, formula, description.circuit or {}, evidence)
-            return prove_polynomial(weights, formula)
-        if name == "yun":
-            from transformula.kernel.yun import prove_yun
-
-            check_stored(weights)
-            return prove_yun(weights, formula, description.circuit or {}, evidence)
-        from transformula.kernel.local import prove_local
-        from transformula.kernel.softmax_rule import prove_softmax
-
-        check_stored(weights)
-        if name == "linear-attention":
-            return prove_linear_attention(weights, formula)
-        check_shape(description, weights)
-        if name in ("attention-only", "local-polynomials") and any(b.feed_forward is not None for b in weights.blocks):
-            raise RefutedError("a model without feed-forward layers has one")
-        if name == "local-polynomials":
-            return prove_local(weights, formula, description.circuit, evidence)
-        sharp = name in ("partition", "attention-only")
-        return prove_softmax(weights, formula, description.circuit, evidence, sharp)
-
-
-def target(description: Description) -> Formula:
-    """The formulas on their box, as model.json states them."""
-    if description.formulas is None or description.box is None:
-        raise ModelFileError("model.json states no formulas on a box")
-    return Formula.of(description.formulas, description.box)
-
-
-def check_shape(description: Description, weights: Weights) -> None:
-    """A sequence of shape (positions, features) has one data token and that many numbers a position."""
-    positions = len(weights.data_tokens)
-    if description.shape is None:
-        if positions > 1:
-            raise RefutedError("model.json states no shape, and the weights are those of a sequence")
-        return
-    n, d = description.shape
-    if not (positions == n and n * d == len(weights.inputs) == weights.outputs):
-        raise RefutedError(f"the weights are not those of a sequence of shape {n} x {d}")
+        return RULES[description.construction](weights, description, evidence)

@@ -5,16 +5,7 @@ for a combination of wires that have one. An argument u is a linear form of earl
 are constant expressions (1/3, 2*pi). Two kinds are virtual:
 
 * a **product** a·b, with a ``total`` of squares and other wires that must equal it (`derivations` checks);
-* a **norm** √(a² + b²), measured in n directions. With x = π/2n, φ_k = (2k + 1)x and
-  t_k = a cos φ_k + b sin φ_k,
-
-      N = c Σ_k |t_k| = c Σ_k (2 ReLU(t_k) − t_k),      c = 2 sin x / (1 + cos x).
-
-  Of each direction φ_k or φ_k + π take the one within π/2 of the vector: n unit vectors, π/n apart, whose sum
-  has length 1/sin x and the direction m of their middle, at most x from the vector's angle θ. So Σ|t_k| is
-  cos(θ − m)/sin x times the length, between cot x and csc x; with c, N is within a relative
-  (1 − cos x)/(1 + cos x) = tan²(x/2) of the length. N is linear in each sector, with a gradient of length
-  2/(1 + cos x) and at most x away from that of the length.
+* a **norm** √(a² + b²), measured by ReLUs (`lengths`): its ``total`` is nearly that.
 """
 
 from __future__ import annotations
@@ -25,16 +16,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from flint import arb
-
 from transformula.kernel import expression as ex
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.expression import Expr
+from transformula.kernel.lengths import Measure
 from transformula.kernel.parsing import parse
 from transformula.kernel.work import spend
 
 MAX_WIRES = 20_000
-MAX_DIRECTIONS = 4_096
 Place = tuple[int, int, int]
 
 
@@ -69,7 +58,8 @@ class Wire:
     """One wire: ``function`` for a table, no function for a ReLU, ``total`` for a virtual wire.
 
     ``arguments`` are the table's axes, the ReLU's argument, or the two factors or sides of a virtual wire.
-    ``parts`` are a product's squares with their factors, or a norm's ReLUs.
+    ``parts`` are a product's squares with their factors, or a norm's ReLUs with how often their errors count.
+    ``inside``: the argument is at most so many times √(left² + right²), for a ReLU of a fold.
     """
 
     arguments: tuple[Linear, ...] = ()
@@ -77,7 +67,13 @@ class Wire:
     place: Place | None = None
     total: Linear | None = None
     parts: tuple[tuple[int, Fraction], ...] = ()
-    is_norm: bool = False
+    measure: Measure | None = None
+    inside: tuple[Linear, Linear, float] | None = None
+
+    @property
+    def is_norm(self) -> bool:
+        """Whether it stands for √(left² + right²)."""
+        return self.measure is not None
 
     @property
     def is_product(self) -> bool:
@@ -130,22 +126,6 @@ class Circuit:
         return sorted(found)
 
 
-def norm_step(directions: int) -> arb:
-    """x = π/2n."""
-    return arb.pi() / (2 * directions)
-
-
-def norm_error(directions: int) -> arb:
-    """tan²(x/2), relative to the length."""
-    return (norm_step(directions) / 2).tan() ** 2
-
-
-def norm_bend(directions: int) -> arb:
-    """How far the gradients of N and of the length can be apart."""
-    x = norm_step(directions)
-    return 2 / (1 + x.cos()) - 1 + 2 * (x / 2).sin()
-
-
 class CircuitReader:
     """model.json's "circuit" as wires; whatever does not fit is refused."""
 
@@ -185,26 +165,25 @@ class CircuitReader:
             self.wires.append(Wire((left, right), total=self._linear(item["sum"]), parts=parts))
         elif kind == "norm":
             left, right = map(self._linear, item["norm"])
-            self._add_norm(left, right, [_place(place) for place in item["from"]])
+            places = item["folds"] if "folds" in item else item["from"]
+            self._add_norm(left, right, [_place(place) for place in places], "folds" in item)
         else:
             raise RefutedError(f"the circuit has a wire of the unknown kind {str(kind)[:40]!r}")
 
-    def _add_norm(self, left: Linear, right: Linear, places: Sequence[Place]) -> None:
-        directions = len(places)
-        if not 2 <= directions <= MAX_DIRECTIONS:
-            raise RefutedError(f"a length is measured in {directions} directions; 2 to {MAX_DIRECTIONS} are allowed")
-        step = ex.div(ex.constant("pi"), ex.number(2 * directions))
-        sine, cosine = ex.call("sin", step), ex.call("cos", step)
-        factor = ex.div(ex.mul(ex.number(2), sine), ex.add(ex.number(1), cosine))
-        units, total = [], []
-        for k, place in enumerate(places):
-            angle = ex.mul(ex.number(2 * k + 1), step)
-            along = Linear.sum([(ex.call("cos", angle), left), (ex.call("sin", angle), right)])
-            units.append(len(self.wires))
-            self.wires.append(Wire((along,), None, place))
-            total += [(ex.mul(ex.number(2), factor), single(units[-1])), (ex.neg(factor), along)]
-        parts = tuple((k, Fraction(1)) for k in units)
-        self.wires.append(Wire((left, right), total=Linear.sum(total), parts=parts, is_norm=True))
+    def _add_norm(self, left: Linear, right: Linear, places: Sequence[Place], folded: bool) -> None:
+        measure = Measure(len(places), folded)
+        least, most = measure.counts
+        if not least <= measure.units <= most:
+            raise RefutedError(f"a length is made of {measure.units} ReLUs; {least} to {most} are allowed")
+        first, forms = len(self.wires), []
+        for row in measure.rows():
+            units = [(c, single(first + k)) for k, c in enumerate(row.units)]
+            forms.append(Linear.sum([(row.left, left), (row.right, right), *units]))
+        for k, (form, place) in enumerate(zip(forms[:-1], places, strict=True)):
+            inside = (left, right, measure.reach(k)) if folded else None
+            self.wires.append(Wire((form,), None, place, inside=inside))
+        parts = tuple((first + k, measure.share(k)) for k in range(measure.units))
+        self.wires.append(Wire((left, right), total=forms[-1], parts=parts, measure=measure))
 
     def _linear(self, item: Mapping[str, Any]) -> Linear:
         terms = [(self._index(k), self._parsed(c, ())) for k, c in item["wires"]]

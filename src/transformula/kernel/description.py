@@ -16,11 +16,20 @@ WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "ev
 CERTIFICATE_FILE = "certificate.json"
 MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}
 
-#: The constructions whose models are softmax tables, described by a circuit.
-SOFTMAX = ("lookup", "partition", "circuit", "attention-only", "local-polynomials")
-CONSTRUCTIONS = ("polynomial", "corollary", *SOFTMAX, "yun", "memorize", "compact", "in-context", "linear-attention")
-#: What a construction states where formulas on a box are not it.
-_STATES = {"memorize": {"samples"}, "compact": {"samples"}, "in-context": {"task"}}
+#: What model.json states for each construction, and what it may state.
+_FORMULA = {"formulas", "box"}
+STATES: dict[str, tuple[set[str], set[str]]] = {
+    "polynomial": (_FORMULA, set()),
+    **dict.fromkeys(("corollary", "yun"), (_FORMULA, {"circuit"})),
+    **dict.fromkeys(
+        ("lookup", "partition", "circuit", "attention-only", "local-polynomials"), (_FORMULA | {"circuit"}, {"shape"})
+    ),
+    "linear-attention": (_FORMULA, set()),
+    **dict.fromkeys(("memorize", "compact"), ({"samples"}, set())),
+    "in-context": ({"task"}, set()),
+}
+#: Every key that some construction states.
+_STATED = set[str]().union(*(must | may for must, may in STATES.values()))
 
 MAX_BLOCKS, MAX_NAMES = 1_000, 100_000
 #: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item and key.
@@ -116,12 +125,10 @@ class Description:
         version, construction = body.get("version"), body.get("construction")
         said = f"this folder has format version {str(version)[:20]}, not {VERSION}: compile the formula again"
         require(type(version) is int and version == VERSION, said)
-        require(construction in CONSTRUCTIONS, f"{MODEL_FILE} names an unknown construction")
+        require(type(construction) is str and construction in STATES, f"{MODEL_FILE} names an unknown construction")
+        must, may = STATES[str(construction)]
         known = {f.name for f in fields(cls)}
-        wanted = known - {"formulas", "box", "samples", "task", "shape", "circuit"}
-        wanted |= _STATES.get(str(construction), {"formulas", "box"})
-        wanted |= {"circuit", *({"shape"} & set(body))} if construction in SOFTMAX else set()
-        wanted |= {"circuit"} & set(body) if construction in ("corollary", "yun") else set()
+        wanted = (known - _STATED) | must | (may & set(body))
         wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
         require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
         for key, (fits, kind) in _KINDS.items():

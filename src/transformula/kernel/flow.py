@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from transformula.kernel.balls import enclose, round_up, to_fmpq
 from transformula.kernel.cells import Cells
-from transformula.kernel.circuits import Circuit, Linear, Wire, norm_step
+from transformula.kernel.circuits import Circuit, Linear, Wire
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr
 from transformula.kernel.pairs import Floats, Pair, direction, length, plus, size, squared, times, widen
@@ -150,8 +150,8 @@ class ErrorFlow:
 
     def _part(self, wire: Wire, part: int, factor: Fraction, arguments: _Pairs) -> tuple[float, Floats | float]:
         """How strongly a part's own error counts in a virtual wire, and its argument's in the part."""
-        if wire.is_norm:
-            return unit_factor(wire), 1.0
+        if wire.measure is not None:
+            return wire.measure.unit_factor * float(factor), 1.0
         if part not in self.cells:
             raise RefutedError("a product is made of squares that are no smooth tables")
         return round_up(arb(to_fmpq(abs(factor)))), size(self.cells[part].slopes(*arguments[part]))
@@ -240,9 +240,3 @@ def _met(found: Pair, known: tuple[float, float] | None) -> Pair:
 def _ends(constant: Expr) -> Pair:
     ball = enclose(constant)
     return np.asarray(-round_up(-ball)), np.asarray(round_up(ball))
-
-
-def unit_factor(norm: Wire) -> float:
-    """How strongly the errors of a ReLU count in the length it helps to measure: 2c."""
-    x = norm_step(len(norm.parts))
-    return round_up(4 * x.sin() / (1 + x.cos()))

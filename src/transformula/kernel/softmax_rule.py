@@ -132,7 +132,9 @@ class Walk(Carrier):
     def _relu(self, k: int, argument: Argument) -> Value:
         low, high = self.ranges.values[k]
         zero = arb(0)
-        if high <= 0 and argument.ends[1] + argument.rounding <= 0:  # off: meant, in exact arithmetic and computed
+        # off: meant, in exact arithmetic and computed; a length's also at what its other wires hold (`lengths`)
+        held = zero if k in self.meanings.wires else argument.error + argument.rounding
+        if self.ranges.arguments[k][1] + held <= 0 and argument.ends[1] + argument.rounding <= 0:
             return Value(zero, zero, zero, (zero, zero), nonnegative=True)
         ends = argument.ends[0].max(zero).min(arb(low)), argument.ends[1].max(zero).max(arb(high))
         made, rounded = Fuzz(round_up(argument.made)), Fuzz(round_up(argument.rounded))

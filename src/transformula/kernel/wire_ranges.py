@@ -16,7 +16,7 @@ import numpy as np
 from flint import fmpq
 
 from transformula.kernel.balls import float_above, float_below, to_fmpq
-from transformula.kernel.circuits import Circuit, Linear
+from transformula.kernel.circuits import Circuit, Linear, Wire
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.evidence import Evidence, Meant
 from transformula.kernel.expression import Expr, variables_of
@@ -59,7 +59,7 @@ class WireRanges:
             ends = float(np.min(found[0])), float(np.max(found[1]))
             self.found(k, _pair(self._claimed(k, "w", ends)))
         elif len(wire.arguments) == 1:
-            ends = self._claimed(k, "u", self._sum(wire.arguments[0]))
+            ends = self._claimed(k, "u", self._within(wire, self._sum(wire.arguments[0])))
             low, high = self.arguments[k] = self._cut(k, ends)
             if wire.function is None:
                 self.found(k, _pair((max(low, 0.0), max(high, 0.0))))
@@ -101,6 +101,14 @@ class WireRanges:
         factors = [linear.constant.number, *(c.number for _, c in linear.terms)]
         whole = all(f is not None and f >= 0 for f in factors) and all(self.values[k][0] >= 0 for k, _ in linear.terms)
         return (max(float(low), 0.0) if whole else float(low)), float(high)  # a sum of nonnegative terms is one
+
+    def _within(self, wire: Wire, ends: Interval) -> Interval:
+        """No more than its part of the length that it helps to measure."""
+        if wire.inside is None:
+            return ends
+        *sides, part = wire.inside
+        most = math.nextafter(part * float(length(*(_pair(self._sum(side)) for side in sides))[1]), math.inf)
+        return max(ends[0], -most), min(ends[1], most)
 
     def _cut(self, k: int, ends: Interval) -> Interval:
         """Never below or above zero, if that is proven."""

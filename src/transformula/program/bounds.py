@@ -9,9 +9,16 @@ Then every sum of exponentials is at least 1, and what is flushed to zero costs 
 shifted by its largest score (`kernel.softmax.flushed`). Only overflow is left, and `reach` says between which arguments
 the exponentials, their products with values and all sums stay a factor of 10 below it.
 
-Outside the box nothing is certified, but what the weights compute still has to come out. Arguments are clamped to the
-reach. At an end of it one token leads all others by `LEAD`, so further out the table is that token's value, up to half
-a unit in the last place, and so it is at the end. Where this is not so the table is shifted.
+Arguments are clamped to the reach. At an end of it one token leads all M - 1 others by some L, and by more further out,
+so that there and at the end the table is within 2 M Y e^-L of that token's value y, abs(values) <= Y. Where this is not
+close enough the table is shifted:
+
+- Outside the box nothing is certified, but what the weights compute still has to come out. L is at least `LEAD`, which
+  makes it half a unit in the last place of Y.
+- An interval may be far wider than what is met in the box, as those of products are: an argument that may then lie
+  beyond the end is clamped too if 4 M Y e^-L is at most `SPARE` units of roundoff of y. The quotient of the two sums
+  alone may be rounded by one, in whatever order they are taken, and a certificate states a thousandth more than was
+  proven of every table (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -34,6 +41,8 @@ _HALF = np.maximum(np.diff(_POINTS, prepend=0), np.diff(_POINTS, append=1)) / 2
 _CHUNK = 1 << 20
 #: How far the leading token leads where the others no longer count.
 LEAD = {"float64": 37.0, "float32": 17.0}
+#: The part of a rounding that a certificate states more than was proven.
+SPARE = 1e-3
 
 
 def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend: bool = False) -> Interval:
@@ -99,7 +108,7 @@ def reach(
 ) -> Interval | None:
     """The arguments to which those of an anchored table of one axis are clamped; infinite ends need no clamping.
 
-    None if that cannot be done: scores may be too large in the box, or no token leads far enough at an end.
+    ``values`` is columns × tokens. None if that cannot be done: no token leads far enough at an end.
     """
     if not np.isfinite(within).all():
         return None
@@ -107,13 +116,13 @@ def reach(
     top = math.log(float(np.finfo(dtype).max)) - math.log(10.0 * len(slopes) * largest)
     if not offsets[slopes == 0].max() < top:
         return None
-    above = _end(slopes, offsets, top, within[1], always[1], LEAD[dtype])
-    below = _end(-slopes, offsets, top, -within[0], -always[0], LEAD[dtype])
+    above = _end(slopes, offsets, values, top, within[1], always[1], dtype)
+    below = _end(-slopes, offsets, values, top, -within[0], -always[0], dtype)
     return None if above is None or below is None else (-below, above)
 
 
 def _end(
-    slopes: FloatArray, offsets: FloatArray, top: float, within: float, always: float, lead: float
+    slopes: FloatArray, offsets: FloatArray, values: FloatArray, top: float, within: float, always: float, dtype: str
 ) -> float | None:
     """The largest argument whose scores are at most ``top``, or infinity where arguments never get that far."""
     rising = slopes > 0
@@ -122,8 +131,19 @@ def _end(
     if always <= end:
         return math.inf
     scores = slopes * end + offsets
-    leads = bool(slopes[scores.argmax()] == slopes.max()) and np.diff(np.sort(scores)[-2:])[0] >= lead
-    return end if within < end and leads else None
+    leader = int(scores.argmax())
+    lead = float(np.diff(np.sort(scores)[-2:])[0]) if slopes[leader] == slopes.max() else 0.0
+    least = LEAD[dtype] if within < end else _lead_within(values, leader, dtype)
+    return end if lead >= least else None
+
+
+def _lead_within(values: FloatArray, leader: int, dtype: str) -> float:
+    """How far the leading token has to lead where arguments of the box may be clamped."""
+    leading, largest = np.abs(values[:, leader]), np.abs(values).max(axis=1)
+    if not leading.all():
+        return math.inf
+    cut_off = math.log(4 * values.shape[1]) + float((np.log(largest) - np.log(leading)).max())
+    return max(LEAD[dtype], cut_off - math.log(SPARE * float(np.finfo(dtype).eps) / 2))
 
 
 def sinks(slopes: FloatArray, offsets: FloatArray, where: Interval, dtype: str) -> bool:

@@ -48,10 +48,14 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """How a softmax of one axis does without a shift: its anchor, the ends of its argument, `bounds.sinks`."""
+    """How a softmax of one axis does without a shift: its anchor, the ends of its argument, `bounds.sinks`.
+
+    ``inside``: the argument may lie beyond these ends while the inputs are in the box.
+    """
 
     anchor: int
     clamp: Interval
+    inside: bool
     sinks: bool
 
 
@@ -198,7 +202,7 @@ class Nodes:
             node = self.made[k]
             if isinstance(node, Read):
                 heads.setdefault(node.scores, []).append(k)
-        kinds: dict[tuple[bool, bool], dict[Scores, list[int]]] = {}
+        kinds: dict[bool, dict[Scores, list[int]]] = {}
         for scores, made in heads.items():
             values = np.stack([self.made[k].values for k in made])  # type: ignore[union-attr]
             if len(scores.arguments) > 1:
@@ -208,10 +212,10 @@ class Nodes:
                     yield grid, made
                     continue
             way = self._ways[scores] = self._way(scores, values)
-            kinds.setdefault((way is None, way is None or way.sinks), {})[scores] = made
-        for (shifted, sinks), alike in sorted(kinds.items()):
+            kinds.setdefault(way is None, {})[scores] = made
+        for shifted, alike in sorted(kinds.items()):
             for part in _parts(alike):
-                yield self._tables(part, place, shifted, sinks), [k for made in part.values() for k in made]
+                yield self._tables(part, place, shifted), [k for made in part.values() for k in made]
 
     def _way(self, scores: Scores, values: FloatArray) -> Anchored | None:
         """How to do without a shift, if that is safe."""
@@ -220,7 +224,11 @@ class Nodes:
             return None
         (asked,), line = scores.arguments, (scores.slopes[:, 0], scores.offsets[:, 0])
         clamp = bounds.reach(*line, values, self.within[asked], self.always[asked], self.dtype)
-        return None if clamp is None else Anchored(anchor, clamp, bounds.sinks(*line, self.within[asked], self.dtype))
+        if clamp is None:
+            return None
+        low, high = self.within[asked]
+        met = max(low, clamp[0]), min(high, clamp[1])
+        return Anchored(anchor, clamp, met != (low, high), bounds.sinks(*line, met, self.dtype))
 
     def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> Affine:
         columns: dict[tuple[int, int], int] = {}  # a row that a form reads twice has two columns
@@ -242,7 +250,7 @@ class Nodes:
         order = np.argsort(reads, kind="stable")  # rows that stand together are read together
         return Affine(reads[order], matrix[:, order].astype(self.dtype), bend)
 
-    def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool, sinks: bool) -> Tables:
+    def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool) -> Tables:
         def read(scores: Scores) -> list[tuple[int, Interval]]:
             clamp = ANYWHERE if (way := self._ways[scores]) is None else way.clamp
             return [(place[k], clamp) for k in scores.arguments]
@@ -263,6 +271,7 @@ class Nodes:
             starts.append(starts[-1] + len(block))
             values.append(stack)
         clamps = np.array([ANYWHERE, *(clamp for _, clamp in rows)], dtype=self.dtype).T
+        ways = [way for s in heads if (way := self._ways[s]) is not None]
         return Tables(
             np.array([ONE, *(row for row, _ in rows)]),
             np.concatenate(slopes),
@@ -270,5 +279,6 @@ class Nodes:
             tuple(values),
             None if shifted else np.concatenate(anchors),
             clamps if np.isfinite(clamps).any() else None,
-            sinks,
+            any(way.inside for way in ways),
+            shifted or any(way.sinks for way in ways),
         )

@@ -143,7 +143,7 @@ def _tables(step: Tables, width: int) -> Work:
     def work(rows: FloatArray, first: int, inside: bool) -> None:
         count = rows.shape[1]
         scores, total = powers[:tokens, :count], summed[:, :count]
-        if inside or step.clamps is None:
+        if step.clamps is None or (inside and not step.clamped_inside):
             read(rows, scores)
         else:
             np.matmul(step.slopes, np.clip(rows[step.reads], *step.clamps[:, :, None]), out=scores)

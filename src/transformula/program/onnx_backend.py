@@ -21,6 +21,8 @@ from transformula.transformers.onnx_graph import BATCH, INPUT, OUTPUT, file_byte
 
 #: Softmax is one node, but slow where exponentials vanish, which those of many tokens do.
 FEW_TOKENS = 16
+#: Operators whose result has the shape of their inputs; constants beside them are single numbers.
+_BY_NUMBERS = ("Add", "Mul", "Div")
 _INT64 = 7  # of onnx.TensorProto, without importing it
 
 
@@ -55,12 +57,20 @@ class _Writer(RowsWriter):
         whole = owner > 1 and np.array_equal(reads, np.arange(self.starts[owner], self.starts[owner + 1]))
         source = self.array(owner) if whole else self.product("outputs", np.eye(len(reads)), reads)
         if len(reads) > 1:
-            ends = [] if self.sequence is None else [self.constant("y.shape", [-1, *self.sequence])]
-            turned = self.node("outputs.T" if ends else OUTPUT, "Transpose", source, perm=[1, 0])
-            if ends:
-                self.node(OUTPUT, "Reshape", turned, *ends)
-        else:
-            self.node(OUTPUT, "Reshape", source, self.constant("y.shape", [-1, *(self.sequence or [1])]))
+            source = self.node(OUTPUT if self.sequence is None else "outputs.T", "Transpose", source, perm=[1, 0])
+            if self.sequence is None:
+                return
+        shape = self.constant("y.shape", [-1, *(self.sequence or [1])])
+        last = self.nodes[-1] if self.nodes else None
+        if last is None or last.op_type not in _BY_NUMBERS or last.output[0] != source:
+            self.node(OUTPUT, "Reshape", source, shape)
+            return
+        self.nodes.pop()  # in place of its result its inputs are reshaped, of which no copies are made
+        named = {p: p if p in self.constants else f"{p}.column" for p in last.input}
+        for part, column in named.items():
+            if part != column:
+                self.node(column, "Reshape", part, shape)
+        self.node(OUTPUT, last.op_type, *(named[p] for p in last.input))
 
     def expanded(self, row: int) -> dict[int, float]:
         """A row as a linear form of earlier rows: itself, if it is none."""
@@ -119,7 +129,7 @@ class _Writer(RowsWriter):
         if not step.shifted:
             scores = self.all_scores(name, step)
             if step.sinks:
-                scores = self.node(f"{name}.kept", "Max", scores, self.lowest())
+                scores = self.node(f"{name}.kept", "Clip", scores, self.lowest())
             above, below = step.sums
             powers = self.node(f"{name}.exp", "Exp", scores)
             return self.quotient(name, powers, (above[:, :-1], above[:, -1:]), (below[:, :-1], below[:, -1:]))

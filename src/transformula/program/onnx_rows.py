@@ -1,6 +1,7 @@
 """Where the rows of a program are in an ONNX graph, and linear forms of them.
 
-Arrays are rows × batch. A product is a Gemm that adds to what came before it. There is no MatMul, so that onnxruntime's
+Arrays are rows × batch. Inputs that few products read are turned by these, which takes less time than turning them
+once. A product is a Gemm that adds to what came before it. There is no MatMul, so that onnxruntime's
 default optimiser has nothing to rewrite: it would move a scalar factor of one into a float32 attribute.
 """
 
@@ -9,8 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from transformula.kernel.weights import FloatArray
-from transformula.program.steps import ONE, Program, Rows, Step
+from transformula.program.steps import ONE, Program, Rows, Step, Tables
 from transformula.transformers.onnx_graph import GraphWriter
+
+#: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
+MOST_PRODUCTS = 3
 
 
 class RowsWriter(GraphWriter):
@@ -22,8 +26,7 @@ class RowsWriter(GraphWriter):
         self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
         self.made: dict[int, str] = {}
         self.joined: dict[tuple[int, ...], str] = {}
-        reading = [s for s in program.steps if ((s.reads > 0) & (s.reads <= program.inputs)).any()]
-        self.often = program.inputs == 1 or len(reading) > 1  # then the inputs are turned into rows once
+        self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
 
     def owner(self, row: int) -> int:
         """Who made a row: 0 is the constant, 1 the inputs, then the steps."""
@@ -54,33 +57,45 @@ class RowsWriter(GraphWriter):
 
     def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
         """matrix @ rows[reads]; a form that reads a row twice keeps both its numbers, in two products."""
-        more: FloatArray | str = matrix[:, reads == ONE]
+        constants = matrix[:, reads == ONE]
         matrix, reads = matrix[:, reads != ONE], reads[reads != ONE]
-        owners = sorted({self.owner(row) for row in reads.tolist()})
-        sources = (
-            [(k,) for k in owners] if len(owners) < 3 else [tuple(owners)]
-        )  # two products, or one of joined arrays
-        wanted = []
-        for source in sources or [(1,)]:
-            held = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in source]).tolist()
-            times: dict[int, int] = {}
-            parts = [np.zeros((len(matrix), len(held)))]
-            for row, factors in zip(reads.tolist(), matrix.T, strict=True):
-                if row in held:
-                    again = times[row] = times.get(row, -1) + 1
-                    if again == len(parts):
-                        parts.append(np.zeros_like(parts[0]))
-                    parts[again][:, held.index(row)] = factors
-            wanted += [(source, part) for part in parts]
+        wanted = [part for source in self.sources(reads) for part in self.parts(source, matrix, reads)]
+        more: FloatArray | str = constants
+        as_it_is = [k for k, (source, part) in enumerate(wanted) if _is_identity(part) and not self.rows(source)[1]]
+        if len(wanted) > 1 and as_it_is and not constants.any():  # the others are added to it
+            more, _ = self.rows(wanted.pop(as_it_is[0])[0])
         for k, (source, part) in enumerate(wanted, start=1):
             rows, turned = self.rows(source)
             more = self.added(name if k == len(wanted) else f"{name}.{k}", part, rows, more, turned)
         assert isinstance(more, str)
         return more
 
+    def sources(self, reads: Rows) -> list[tuple[int, ...]]:
+        """Who made the rows: one product for each, or for many one of their arrays joined."""
+        owners = sorted({self.owner(row) for row in reads.tolist()})
+        if len(owners) > MOST_PRODUCTS:
+            apart = 1 in owners and not self.turned_once
+            return [(1,)] * apart + [tuple(k for k in owners if k != 1 or not apart)]
+        return [(k,) for k in owners] or [(1,)]
+
+    def parts(
+        self, source: tuple[int, ...], matrix: FloatArray, reads: Rows
+    ) -> list[tuple[tuple[int, ...], FloatArray]]:
+        """The factors of all rows of a source; a second matrix for rows that a form reads twice, and so on."""
+        held = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in source]).tolist()
+        times: dict[int, int] = {}
+        parts = [np.zeros((len(matrix), len(held)))]
+        for row, factors in zip(reads.tolist(), matrix.T, strict=True):
+            if row in held:
+                again = times[row] = times.get(row, -1) + 1
+                if again == len(parts):
+                    parts.append(np.zeros_like(parts[0]))
+                parts[again][:, held.index(row)] = factors
+        return [(source, part) for part in parts]
+
     def rows(self, owners: tuple[int, ...]) -> tuple[str, bool]:
         """The rows of some owners, one after the other, and whether they are still batch × rows."""
-        if owners == (1,) and not self.often:
+        if owners == (1,) and not self.turned_once:
             return self.made[1], True
         if owners not in self.joined:
             joined = "rows." + ".".join(map(str, owners))
@@ -94,3 +109,14 @@ class RowsWriter(GraphWriter):
                 parts = (self.rows((k,))[0] for k in owners)
                 self.joined[owners] = self.node(joined, "Concat", *parts, axis=0)
         return self.joined[owners], False
+
+
+def _is_identity(matrix: FloatArray) -> bool:
+    return np.array_equal(matrix, np.eye(len(matrix)))
+
+
+def _readings(program: Program) -> int:
+    """How many products read inputs, about: linear forms that a layer of tables reads are part of its own product."""
+    read = [bool(((s.reads > 0) & (s.reads <= program.inputs)).any()) for s in program.steps]
+    within = [isinstance(s, Tables) and before for s, before in zip(program.steps, [False, *read], strict=False)]
+    return sum(one and not part for one, part in zip(read, within, strict=True))

@@ -9,8 +9,9 @@ form to be added up in any order, a softmax to be shifted by any number that all
 taken in any order, the quotient to be taken once after the sums (multiplying, adding and dividing round as often as
 dividing, multiplying and adding), and a grid to be evaluated axis by axis. Steps do this and no more; terms that
 are zero are exact. A softmax that is not shifted (`Tables.anchors`) has no rounding of the shift, and one token whose
-exponential is exactly 1; nothing overflows, and what is flushed to zero costs no more than it does after a shift
-(`bounds`). What is left out of a window (`Grid.windows`) is zero in floats.
+exponential is exactly 1; nothing overflows, what is flushed to zero costs no more than it does after a shift, and
+arguments that are clamped change a table by less than a certificate states too much (`bounds`). What is left out of a
+window (`Grid.windows`) is zero in floats.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Tables:
     Scores are ``slopes @ rows[reads]``, tokens × samples. ``values[g]`` is columns × tokens: each column is a table
     with the same scores, and a new row. ``anchors`` has the value of each new row's anchor, a token more whose score is
     always zero; without anchors the largest score is subtracted from the others first. Rows that are read are
-    clamped to ``clamps`` (two ends × rows), which changes nothing while the inputs are in the box. If
-    ``sinks``, exponentials may vanish.
+    clamped to ``clamps`` (two ends × rows): needless while the inputs are in the box, unless ``clamped_inside``
+    (`bounds`). If ``sinks``, exponentials may vanish.
     """
 
     reads: Rows
@@ -63,6 +64,7 @@ class Tables:
     values: tuple[FloatArray, ...]
     anchors: FloatArray | None
     clamps: FloatArray | None
+    clamped_inside: bool
     sinks: bool
 
     @property

@@ -10,7 +10,7 @@ from flint import arb
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose
 from transformula.kernel.expression import Expr
-from transformula.rewriting.wires import ARGUMENT, Linear, Wire, combined
+from transformula.rewriting.wires import ARGUMENT, Linear, Norm, Wire, combined
 
 
 @dataclass
@@ -25,6 +25,11 @@ class Circuit:
     def layers(self) -> int:
         """Blocks needed."""
         return max((wire.time + 1) // 2 for wire in self.wires)
+
+    @property
+    def units(self) -> dict[int, Norm]:
+        """The ReLUs of lengths, each with the one that it helps to measure."""
+        return {unit: wire.norm for wire in self.wires if wire.norm is not None for unit in wire.norm.units}
 
     def in_slots(self, linear: Linear) -> Linear:
         """The same combination with products and norms written out: only wires that have a slot remain."""

@@ -96,13 +96,14 @@ def signs_of(
     """
     candidates: dict[Expr, None] = dict.fromkeys(facts)
     seen: set[Expr] = set()
+    units = circuit.units if circuit else {}
     for expr in _expressions(outputs, circuit):
         for node in walk(expr):
             if node not in seen:
                 seen.add(node)
                 candidates.update(dict.fromkeys(_needed(node)))
-    for wire in circuit.wires if circuit else ():
-        if wire.argument is not None and wire.function is None:
+    for k, wire in enumerate(circuit.wires) if circuit else ():
+        if wire.argument is not None and wire.function is None and k not in units:
             candidates[wire.argument.meaning] = None
     return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]
 

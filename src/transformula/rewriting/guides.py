@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from transformula.kernel.expression import Expr
+from transformula.kernel.lengths import Measure
 
 
 class Balance(NamedTuple):
@@ -38,8 +39,8 @@ class Guide(Protocol):
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
 
-    def directions(self, radicand: Expr) -> int:
-        """In how many directions to measure the length √radicand; 0 for a table of the root."""
+    def measure(self, radicand: Expr) -> Measure | None:
+        """By which ReLUs to measure the length √radicand; None for a table of the root."""
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Whether to read a function of a product of powers of these bases at the sum of their logarithms.
@@ -75,9 +76,9 @@ class PlainGuide:
         """As it is written."""
         return False
 
-    def directions(self, radicand: Expr) -> int:
+    def measure(self, radicand: Expr) -> Measure | None:
         """A table of the root."""
-        return 0
+        return None
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Products are multiplied."""

@@ -11,8 +11,8 @@ earlier wires. The rewriting uses identities only:
 * c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
-* a length √(a² + b²) whose square may come close to zero can be Σ |a cos φ_k + b sin φ_k| over n directions
-  φ_k, times a constant: the only step that is no identity, within a relative tan²(π/4n) of one (`Norm`);
+* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step
+  that is no identity;
 * an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
@@ -32,6 +32,7 @@ from transformula.errors import NotProvenError
 from transformula.kernel import expression as ex
 from transformula.kernel.balls import enclose
 from transformula.kernel.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.lengths import Measure
 from transformula.rewriting.additive import (
     as_part,
     depends_through,
@@ -60,7 +61,7 @@ class _Lowering:
         self.circuit, self.guide = circuit, guide
         self._known: dict[Expr, Linear] = {}
         self._made: dict[tuple[Expr | None, Linear], Linear] = {}
-        self._norms: dict[tuple[Linear, Linear, int], Linear] = {}
+        self._norms: dict[tuple[Linear, Linear, Measure], Linear] = {}
 
     def lower(self, expr: Expr) -> Linear:
         """The expression as a linear combination of wires, which are added where they are missing."""
@@ -134,52 +135,46 @@ class _Lowering:
         return combined([(ex.number(1), table)], substitute(function, {ARGUMENT: inner}))
 
     def _length_in(self, expr: Expr) -> Linear | None:
-        """A function of a length, or the length itself, if it is to be measured in directions."""
+        """A function of a length, or the length itself, if it is to be measured by ReLUs."""
         for node in walk(expr):
             inside = radicand(node)
             squares = None if inside is None else as_squares(inside)
             if inside is None or squares is None or not depends_through(expr, node):
                 continue
-            directions = self.guide.directions(inside)
-            if directions:
-                length = self._length(squares, directions)
+            measure = self.guide.measure(inside)
+            if measure is not None:
+                length = self._length(squares, measure)
                 function = substitute(expr, {node: ARGUMENT})
                 return length if node is expr else self._looked_up(function, length)
         return None
 
-    def _length(self, parts: Sequence[Expr], directions: int) -> Linear:
+    def _length(self, parts: Sequence[Expr], measure: Measure) -> Linear:
         """√(a² + b² + ..), two at a time."""
         result = self.lower(parts[0])
         for part in parts[1:]:
-            result = self._norm(result, self.lower(part), directions)
+            result = self._norm(result, self.lower(part), measure)
         return result
 
-    def _norm(self, a: Linear, b: Linear, directions: int) -> Linear:
-        key = (a, b, directions)
+    def _norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
+        key = (a, b, measure)
         if key not in self._norms:
-            self._norms[key] = self._new_norm(a, b, directions)
+            self._norms[key] = self._new_norm(a, b, measure)
         return self._norms[key]
 
-    def _new_norm(self, a: Linear, b: Linear, directions: int) -> Linear:
-        two = ex.number(2)
-        meaning = ex.power(ex.add(*(ex.power(p.meaning, two) for p in (a, b))), ex.number(Fraction(1, 2)))
+    def _new_norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
+        """The ReLUs of a length, which nobody else reads; those of folds have its meaning, as none is larger."""
+        meaning = ex.power(ex.add(*(ex.power(p.meaning, ex.number(2)) for p in (a, b))), ex.number(Fraction(1, 2)))
         if a.is_constant and b.is_constant:
             return constant_of(meaning)
-        step = ex.div(ex.constant("pi"), ex.number(2 * directions))
-        factor = ex.div(ex.mul(two, ex.call("sin", step)), ex.add(ex.number(1), ex.call("cos", step)))
-        units, parts = [], []
-        for k in range(directions):
-            angle = ex.mul(ex.number(Fraction(2 * k + 1)), step)
-            along = combined(
-                [(ex.call("cos", angle), a), (ex.call("sin", angle), b)],
-                ex.add(ex.mul(ex.call("cos", angle), a.meaning), ex.mul(ex.call("sin", angle), b.meaning)),
-            )
-            bent = self.relu(along)
-            units.append(bent.terms[0][0])
-            parts += [(ex.mul(two, factor), bent), (ex.neg(factor), along)]
-        total = combined(parts, meaning)
-        norm = Norm(a, b, tuple(units), factor, total)
-        time = max(self.circuit.wires[k].time for k in units)
+        *rows, last = measure.rows()
+        units: list[Linear] = []
+        for row in rows:
+            along = ex.add(ex.mul(row.left, a.meaning), ex.mul(row.right, b.meaning))
+            sides = [(row.left, a), (row.right, b), *zip(row.units, units, strict=False)]
+            units.append(self._new_wire(None, combined(sides, meaning if measure.folded else along)))
+        total = combined([(last.left, a), (last.right, b), *zip(last.units, units, strict=True)], meaning)
+        norm = Norm(a, b, measure, tuple(unit.terms[0][0] for unit in units), total)
+        time = max(self.circuit.wires[k].time for k in norm.units)
         return self._added(Wire(meaning, time=time, norm=norm))
 
     def _square(self, argument: Linear) -> Linear:
@@ -280,15 +275,18 @@ class _Lowering:
     def _wire(self, function: Expr | None, argument: Linear) -> Linear:
         key = (function, argument)
         if key not in self._made:
-            ready = max((self.circuit.wires[k].time for k, _ in argument.terms), default=0)
-            # tables come at odd times, ReLUs at even ones
-            time = ready + 1 if (ready % 2 == 0) == (function is not None) else ready + 2
-            if function is None:
-                meaning = ex.call("max", argument.meaning, ex.number(0))
-            else:
-                meaning = substitute(function, {ARGUMENT: argument.meaning})
-            self._made[key] = self._added(Wire(meaning, argument, function, time))
+            self._made[key] = self._new_wire(function, argument)
         return self._made[key]
+
+    def _new_wire(self, function: Expr | None, argument: Linear) -> Linear:
+        ready = max((self.circuit.wires[k].time for k, _ in argument.terms), default=0)
+        # tables come at odd times, ReLUs at even ones
+        time = ready + 1 if (ready % 2 == 0) == (function is not None) else ready + 2
+        if function is None:
+            meaning = ex.call("max", argument.meaning, ex.number(0))
+        else:
+            meaning = substitute(function, {ARGUMENT: argument.meaning})
+        return self._added(Wire(meaning, argument, function, time))
 
     def relu(self, argument: Linear) -> Linear:
         """ReLU of a linear combination."""

@@ -66,7 +66,7 @@ class _Store:
         self.circuit, self.places, self.scales = circuit, places, scales
         #: Wires of the circuit to stored ones: a length's ReLUs come just before it.
         self.index: dict[int, int] = {}
-        self.units = {u for wire in circuit.wires if wire.norm is not None for u in wire.norm.units}
+        self.units = circuit.units
 
     def number(self) -> dict[int, int]:
         """Number the wires: a length's ReLUs come just before it."""
@@ -99,7 +99,7 @@ class _Store:
         if wire.norm is not None:
             return {
                 "norm": [self._linear(wire.norm.left), self._linear(wire.norm.right)],
-                "from": [self._place(unit) for unit in wire.norm.units],
+                "folds" if wire.norm.measure.folded else "from": [self._place(unit) for unit in wire.norm.units],
             }
         assert wire.argument is not None
         if wire.function is None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from flint import arb
-
 from transformula.kernel import expression as ex
 from transformula.kernel.expression import Expr
+from transformula.kernel.lengths import Measure
 
 ARGUMENT = ex.variable("u")
 SQUARE = ex.power(ARGUMENT, ex.number(2))
@@ -41,29 +40,13 @@ class Product:
 
 @dataclass(frozen=True)
 class Norm:
-    """√(left² + right²) up to a relative ``error``, made of ReLU wires times ``factor``: ``sum`` says how.
-
-    With x = π/2n the n directions add up to between cot x and csc x times the length; halfway between, the
-    relative error is tan²(x/2). In each sector the sum is linear, with a gradient of length 2/(1 + cos x)
-    and at most x away from that of the length.
-    """
+    """√(left² + right²), nearly, made of ReLU wires (`kernel.lengths`): ``sum`` says how."""
 
     left: Linear
     right: Linear
+    measure: Measure
     units: tuple[int, ...]
-    factor: Expr
     sum: Linear
-
-    @property
-    def error(self) -> arb:
-        """tan²(π/4n)."""
-        return (arb.pi() / (4 * len(self.units))).tan() ** 2
-
-    @property
-    def bend(self) -> arb:
-        """How far the gradients of sum and length can be apart."""
-        x = arb.pi() / (2 * len(self.units))
-        return 2 / (1 + x.cos()) - 1 + 2 * (x / 2).sin()
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class WireRanges:
 
     def __init__(self, circuit: Circuit, ranges: BoxRanges) -> None:
         self.ranges = ranges
-        units = {k for wire in circuit.wires if wire.norm for k in wire.norm.units}
+        units = circuit.units
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
         for k, wire in enumerate(circuit.wires):
@@ -102,8 +102,11 @@ class WireRanges:
             elif wire.argument is None:
                 self.values[k] = ranges.of(wire.meaning)
             else:
-                # the many directions of a length need no sharp ranges
+                # the many directions of a length need no sharp ranges; its folds are no larger than it is
                 argument = self._sum(wire.argument) if k in units else self._joined(wire.argument)
+                if k in units and units[k].measure.folded:
+                    most = ranges.of(wire.argument.meaning)[1]
+                    argument = _both(argument, (-most, most))
                 if wire.function is None:
                     self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
                 else:

@@ -38,7 +38,7 @@ _SQUARE_ENDS = (-1.001, 1.001)
 #: By how much more than was found an argument's error may grow, as a part.
 _ROOM = 0.1
 #: What the search for one proof may take, in microseconds, or as a part of what is left if that is more.
-_USUAL, _PART = 6e6, 0.4
+_USUAL, _PART = 3e6, 0.2
 _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 

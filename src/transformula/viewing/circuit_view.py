@@ -113,9 +113,10 @@ class _Drawn:
         )  # fmt: skip
 
     def _length(self, k: int, wire: Wire) -> Item:
-        unit = self.circuit.wires[wire.parts[0][0]]
-        assert unit.place is not None
-        title, meaning = f"length in {len(wire.parts)} directions", short_text(self.wires.meanings[k])
+        unit, measure = self.circuit.wires[wire.parts[-1][0]], wire.measure
+        assert unit.place is not None and measure is not None
+        title = f"length by {measure.units - 2} folds" if measure.folded else f"length in {measure.units} directions"
+        meaning = short_text(self.wires.meanings[k])
         argument, reads = self._read(wire.arguments)
         return Item(self.names[k], "length", 2 * unit.place[0] + 2, title, argument, reads, meaning)
 

@@ -49,6 +49,7 @@ MAX_SHRINK = 80  # removing tokens from larger tables costs tens of seconds
 MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
 LIGHT_RATIO = 1.2  # growth of the size in the last resort
 LITTLE_GAIN = 0.8  # what is left of the error then, if that is the end
+STALLED = 0.9  # what is left of the error after two sizes that were not worth it, next to a singularity
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # the same next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
@@ -198,6 +199,8 @@ def _grow(
         history.append((size, sup))
         if light and _near(task, history) and _at_its_end(history):
             break
+        if not light and task.leaves.graded and _stalled(history):
+            break  # steady starts do better
         size = int(np.ceil(LIGHT_RATIO * size)) if light else _next_size(task, history)
     return wave
 
@@ -210,6 +213,11 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 def _is_near(task: Task) -> bool:
     """Whether some size came close to the goal."""
     return task.closest is not None and task.closest.sup < WITHIN_REACH * task.goal
+
+
+def _stalled(history: Sequence[tuple[int, float]]) -> bool:
+    """Whether the last two sizes were hardly better than the one before them."""
+    return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:

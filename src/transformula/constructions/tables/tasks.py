@@ -38,6 +38,7 @@ FINELY = 25  # the same for the last table
 POINTS_PER_TOKEN = 10  # about three parameters a token, oversampled threefold
 RESOLUTION = 0.03  # of eps: how well the sampling leaves resolve f
 NOISE = 4e-15  # relative noise of f and of its interpolants, below which nothing is resolved
+ROUNDINGS = 4  # of the values: what the linear part is left out below
 DENSE_POINTS = 2000
 FIRST_POINTS = 2000  # at most, to see how often f swings to and fro
 HALVINGS = 50  # of an interval where f crosses a value
@@ -194,15 +195,20 @@ class Task:
         slopes, offsets = anchor(coarse, slopes[order], offsets[order], state.values[order, 0])
         slopes, offsets = to_dtype(slopes, self.dtype), to_dtype(offsets, self.dtype)
         problem = self.problem(len(slopes), normalised=False, finely=finely)
-        solved = solve_values(problem, slopes, offsets)
-        (solved,) = equalise(problem, [solved], 0.0 if finely else 0.5 * self.goal, rounds=30, steps=0)
-        values = to_dtype(solved.values[:, 0], self.dtype)
-        linear = float(to_dtype(solved.linear[0], self.dtype))
-        self.work += problem.work
+        values, linear = self.solved(problem, slopes, offsets, finely)
+        if 0 < abs(linear) * np.abs(self.dense).max() <= ROUNDINGS * self.unit * np.abs(values).max():
+            values, linear = self.solved(replace(problem, linear=False, work=0.0), slopes, offsets, finely)
         table = self.measure(Table(slopes, offsets, values, linear, 0.0, 0.0, self.dtype))
         if self.best is None or table.total_error < self.best.total_error:
             self.best = table
         return table
+
+    def solved(self, problem: Problem, slopes: Array, offsets: Array, finely: bool) -> tuple[Array, float]:
+        """The values for given scores, and the linear part, in the format of the table."""
+        solved = solve_values(problem, slopes, offsets)
+        (solved,) = equalise(problem, [solved], 0.0 if finely else 0.5 * self.goal, rounds=30, steps=0)
+        self.work += problem.work
+        return to_dtype(solved.values[:, 0], self.dtype), float(to_dtype(solved.linear[0], self.dtype))
 
     def measure(self, table: Table) -> Table:
         """Fill in the error estimates of a table."""
