@@ -44,7 +44,7 @@ POSITIVE = (
     "Where that is above 1.3, the same against rational functions whose denominators have no negative coefficients, which a table's",
     "cannot have either: the least degree is found by linear programmes, for tolerances above 1e-8. 1/(1 + 25 x^2) is a rational",
     "function of x, but its poles are too close to the interval for a positive denominator of a low degree. What is still above 1.3",
-    "and has no number here (sqrt at 1e-8, sin20pi at 1e-11) is a gap.",
+    "and has no number here is a gap (sqrt at 1e-8, sin20pi at 1e-11) or beyond the digits of the solver (runge).",
 )
 
 Row = dict[str, Any]
