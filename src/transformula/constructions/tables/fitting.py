@@ -210,14 +210,14 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
     return len(history) > 2 and history[-1][1] > LITTLE_GAIN * min(sup for _, sup in history[:-1])
 
 
-def _is_near(task: Task) -> bool:
-    """Whether some size came close to the goal."""
-    return task.closest is not None and task.closest.sup < WITHIN_REACH * task.goal
-
-
 def _stalled(history: Sequence[tuple[int, float]]) -> bool:
     """Whether the last two sizes were hardly better than the one before them."""
     return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
+
+
+def _is_near(task: Task) -> bool:
+    """Whether some size came close to the goal."""
+    return task.closest is not None and task.closest.sup < WITHIN_REACH * task.goal
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
