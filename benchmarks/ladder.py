@@ -41,9 +41,10 @@ HALVES = tuple(k / 2 for k in range(4, 15))
 #: From here on a ratio is looked into.
 MANY = 1.3
 POSITIVE = (
-    "Where that is above 1.3, the same against rational functions whose denominators have no negative coefficients, as those of",
-    "tables cannot: the least degree is found by linear programmes, for tolerances from 1e-8 on. 1/(1 + 25 x^2) is a rational",
-    "function of x, but its poles are too close to the interval for a positive denominator of a low degree.",
+    "Where that is above 1.3, the same against rational functions whose denominators have no negative coefficients, which a table's",
+    "cannot have either: the least degree is found by linear programmes, for tolerances above 1e-8. 1/(1 + 25 x^2) is a rational",
+    "function of x, but its poles are too close to the interval for a positive denominator of a low degree. What is still above 1.3",
+    "and has no number here is a gap (sqrt at 1e-8, sin20pi at 1e-11) or beyond the digits of the solver (runge).",
 )
 
 Row = dict[str, Any]
@@ -172,7 +173,7 @@ def _ratios(found: Ladders) -> list[str]:
                 for k, n in others.items()
                 if n and tokens[k] > MANY * n
             }
-            positive.append(_row(case["name"], tokens, within))
+            positive += [_row(case["name"], tokens, within)] if any(within.values()) else []
     return [*free, "", *POSITIVE, "", *positive]
 
 
@@ -185,12 +186,14 @@ def section(found: Ladders) -> str:
     """The part of docs/cases.md."""
     rows = [row for by_dtype in found.values() for ladder in by_dtype.values() for row in ladder]
     spent = sum(row["seconds"] for row in json.loads(STORE.read_text()))
+    older = sum(row["sources"] != sources() for row in rows)
     return "\n".join([
         MARK, "", "![Proven bound against memory tokens](figures/ladder.png)", "",
         f"Memory tokens at tolerances from 1e-2 to 1e-12 of the largest |f| in float64 ({len(rows)} levels, {spent:.0f} s of one",
         "core's time, refusals included), and the smallest bound, relative to that value, that is proven in float32. `-`: refused.",
         "A model that meets a tighter level meets the looser ones too; where compile takes more tokens when it is asked for the",
-        "looser one alone, that number stands in brackets. Written by `make ladder`, which `make cases` includes.", "",
+        "looser one alone, that number stands in brackets. Written by `make ladder`, which `make cases` includes. Of the levels",
+        f"{older} were measured with earlier code (`sources` in figures/ladder.json).", "",
         *_table(found), "", "## Against rational functions", "",
         "A table of M tokens whose scores are equally spaced is a rational function of degree M - 1 in e^(hx). Tokens in float64,",
         "divided by 1 + the least degree that the AAA algorithm finds for the same tolerance (in x, and in e^(hx) for a range of h;",
