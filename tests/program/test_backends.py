@@ -14,6 +14,7 @@ import parity
 import transformula as tf
 from support.export_models import BLOCKS_ONLY, exported, rows_of
 from support.export_models import NAMES as MODELS
+from support.nets import Layer, Net
 from support.one_layer_models import model_named
 from transformula.exporting.onnx_files import onnx_bytes
 from transformula.program import bounds, torch_backend
@@ -182,7 +183,7 @@ def test_a_table_without_anchor_or_whose_tokens_lead_too_little_is_shifted():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("last", [1.0, 1e-6])
-def test_arguments_that_are_clamped_in_the_box_change_less_than_is_stated_too_much(dtype, last):
+def test_arguments_are_clamped_in_the_box_where_one_token_is_all_that_counts(dtype, last):
     """Beyond the end the table is the leading token's value, to a thousandth of a rounding of it."""
     slopes, offsets = np.array([0.0, 3.0, 1.0]), np.array([0.0, -4.0, 1.0])
     values = np.array([[-1.0, last, 1.0]])
@@ -191,6 +192,32 @@ def test_arguments_that_are_clamped_in_the_box_change_less_than_is_stated_too_mu
         at = [_exact_table(slopes, offsets, values[0], u) for u in (end, 1.5 * end, 1e5)]
         most = bounds.SPARE * np.finfo(dtype).eps / 2 * last
         assert 20 < end < 1000 and all(abs(t - at[0]) < most for t in at)
+
+
+#: Scores of a third token that are nothing like what they are in exact arithmetic where the second one's overflow; and an
+#: argument whose rounding is a quarter of itself, because the values behind it cancel.
+BEYOND = {
+    "float32": ([(0, 0, 90), (1, 0, 100)], [(0, 0, 1), (1, 0, 1), (-1388921472, 116832296960, 3.065340280532837)], -3),
+    "float64": (
+        [(0, 0, 750), (1, 0, 800)],
+        [(0, 0, 1), (1, 0, 1), (-1.9127555772777219e18, 1.347423361649961e21, 3.4398107176008175)],
+        -3,
+    ),
+    "cancelling": ([(0, 0, 2**23), (2**-24, -1.5 * 2**-23, -(2**23))], [(0, 0, 1), (80, 0, 1)], -1),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_computed_scores_decide_what_is_clamped(case):
+    *tables, low = BEYOND[case]
+    dtype = "float64" if case == "float64" else "float32"
+    layers = [Layer([(0, {"x.x": 1}, "a")]), Layer([(1, {"a": 1}, "b")])]
+    net = Net(["x"], ["a", "b"], tables, layers, [{(0, "b"): 1}], [0], dtype=dtype, gate=-(2.0**80))
+    program = read_tables(net.weights(), ((low, -low),))
+    x = np.linspace(low, -low, 501)[:, None].astype(dtype)
+    executors = run_numpy(program, x), torch_backend.ProgramModule(program)(torch.from_numpy(x)).detach().numpy()
+    for found in (*executors, onnx_executor(program_bytes(program, {}))(x)):
+        np.testing.assert_array_equal(found, 1)
 
 
 def _exact_table(slopes, offsets, values, u):
@@ -229,7 +256,7 @@ def test_a_table_lies_where_it_is_said_to_lie():
     for _ in range(20):
         slopes, offsets, values = rng.normal(size=(3, 5)) * 30
         where = tuple(sorted(rng.normal(size=2)))
-        low, high = bounds.table_range(slopes, offsets, values, where)
+        low, high = bounds.table_range(slopes, offsets, values, where, "float64")
         u = np.linspace(*where, 20_011)
         scores = np.outer(u, slopes) + offsets
         found = reference.softmax(scores) @ values

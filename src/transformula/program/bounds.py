@@ -2,23 +2,26 @@
 
 Inputs lie in the box, a table between its smallest and its largest value wherever its argument is (and closer,
 where that is known: `table_range`), and a linear form between the sums of its ends. The ends are floats, widened by
-`SLACK` of the largest term: rounding is far smaller.
+`SLACK` of the largest term: the rounding of linear forms is far smaller, and that of tables is added.
 
 A table is *anchored* if one of its tokens has slope and offset zero: its exponential is 1 whatever the argument is.
 Then every sum of exponentials is at least 1, and what is flushed to zero costs no more than in a softmax that is
 shifted by its largest score (`kernel.softmax.flushed`). Only overflow is left, and `reach` says between which arguments
 the exponentials, their products with values and all sums stay a factor of 10 below it.
 
-Arguments are clamped to the reach. At an end of it one token leads all M - 1 others by some L, and by more further out,
-so that there and at the end the table is within 2 M Y e^-L of that token's value y, abs(values) <= Y. Where this is not
-close enough the table is shifted:
+Arguments are clamped to the reach. At an end of it one token leads all M - 1 others by some L, in computed scores too,
+and by no less further out, so that there and at the end the table is within 2 M Y e^-L of that token's value y,
+abs(values) <= Y. Where this is not close enough the table is shifted:
 
 - Outside the box nothing is certified, but what the weights compute still has to come out. L is at least `LEAD`, which
   makes it half a unit in the last place of Y.
 - An interval may be far wider than what is met in the box, as those of products are: an argument that may then lie
-  beyond the end is clamped too if 4 M Y e^-L is at most `SPARE` units of roundoff of y. The quotient of the two sums
-  alone may be rounded by one, in whatever order they are taken, and a certificate states a thousandth more than was
-  proven of every table (docs/theory.md).
+  beyond the end is clamped too if 4 M Y e^-L is at most `SPARE` units of roundoff u of y. All other terms of both sums
+  together are then too small to change the leading one when they are added, in any order: the sums are e and e y as
+  they were rounded, with the same e, so that the quotient is within a unit in the last place of y, at most 2 u abs(y),
+  and the table within `SPARE` u abs(y) / 2 of y. The kernel counts gamma_M and gamma_(M+2) for the two sums and the
+  quotient at every argument (`kernel.softmax`, `kernel.heads`), which is at least 6 u abs(y) as M >= 2: what is proven
+  holds as it is. Sharp tables, whose proofs count less, are always shifted (`Construction.program`).
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ _HALF = np.maximum(np.diff(_POINTS, prepend=0), np.diff(_POINTS, append=1)) / 2
 _CHUNK = 1 << 20
 #: How far the leading token leads where the others no longer count.
 LEAD = {"float64": 37.0, "float32": 17.0}
-#: The part of a rounding that a certificate states more than was proven.
+#: Of a unit of roundoff of the leading value: what all other tokens may come to where arguments of the box are clamped.
 SPARE = 1e-3
 
 
@@ -70,11 +73,12 @@ def values_range(values: FloatArray) -> Interval:
     return _rough(low - slack, high + slack)
 
 
-def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval) -> Interval:
+def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval, dtype: str) -> Interval:
     """Where a table of one axis lies for arguments in an interval: between points it moves by its slopes there.
 
     T' is the covariance of slopes and values under the weights, and T'' the mean of (a - mean a)^2 (y - T): at most a
-    quarter of the slopes' spread squared times the values' spread.
+    quarter of the slopes' spread squared times the values' spread. What is computed may be off by a rounding for each
+    token in both sums, and by those of scores and exponentials, of the mean of abs(values).
     """
     whole = values_range(values)
     if not np.isfinite(where).all():
@@ -91,6 +95,8 @@ def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, whe
         found = weights @ values
         steep = weights @ (slopes * values) - (weights @ slopes) * found
         moved = np.abs(steep) * half[part] + bent * half[part] ** 2
+        rounded = 2 * len(slopes) + 20 + 8 * (np.abs(np.outer(points[part], slopes)) + np.abs(offsets))
+        moved += float(np.finfo(dtype).eps) * ((weights * rounded) @ np.abs(values))
         low, high = min(low, float((found - moved).min())), max(high, float((found + moved).max()))
     slack = SLACK * max(abs(low), abs(high))
     low, high = _rough(low - slack, high + slack)
@@ -131,8 +137,10 @@ def _end(
     if always <= end:
         return math.inf
     scores = slopes * end + offsets
+    wrong = 4 * float(np.finfo(dtype).eps) * (np.abs(slopes * end) + np.abs(offsets))  # here and there, the end rounded
     leader = int(scores.argmax())
-    lead = float(np.diff(np.sort(scores)[-2:])[0]) if slopes[leader] == slopes.max() else 0.0
+    others = float(np.delete(scores + wrong, leader).max())
+    lead = float(scores[leader] - wrong[leader]) - others if slopes[leader] == slopes.max() else 0.0
     least = LEAD[dtype] if within < end else _lead_within(values, leader, dtype)
     return end if lead >= least else None
 

@@ -141,7 +141,9 @@ class Nodes:
         always = within = bounds.values_range(values)
         if len(asked) == 1:
             line = slopes[:, 0], offsets[:, 0], values
-            within, always = (bounds.table_range(*line, where[asked[0]]) for where in (self.within, self.always))
+            within, always = (
+                bounds.table_range(*line, where[asked[0]], self.dtype) for where in (self.within, self.always)
+            )
         return self._add((scores, values.tobytes()), Read(scores, values), within, always, stage)
 
     def _form(self, terms: tuple[tuple[int, float], ...], constant: float, bend: bool, stage: Stage) -> int:

@@ -10,8 +10,8 @@ taken in any order, the quotient to be taken once after the sums (multiplying, a
 dividing, multiplying and adding), and a grid to be evaluated axis by axis. Steps do this and no more; terms that
 are zero are exact. A softmax that is not shifted (`Tables.anchors`) has no rounding of the shift, and one token whose
 exponential is exactly 1; nothing overflows, what is flushed to zero costs no more than it does after a shift, and
-arguments that are clamped change a table by less than a certificate states too much (`bounds`). What is left out of a
-window (`Grid.windows`) is zero in floats.
+where an argument is clamped one token is all that counts, so that fewer roundings happen than are counted (`bounds`).
+What is left out of a window (`Grid.windows`) is zero in floats.
 """
 
 from __future__ import annotations
