@@ -67,9 +67,3 @@ def main(folder):
 
 if __name__ == "__main__":
     main(sys.argv[1])
-    words = sys.argv[2:]
-    if words:  # a command line of transformula, for the same ranks
-        from transformula.cli import main as transformula
-
-        sys.argv[1:] = words
-        transformula()
