@@ -112,7 +112,7 @@ def test_refusals_are_one_sentence_and_write_nothing(cli, tmp_path, arguments, c
 
 
 def test_a_refusal_in_json_carries_the_best_bound(cli, tmp_path):
-    result = cli("compile", "sin(x)", "--on", "x=0..1", "--eps", "1e-9", "--dtype", "float32",
+    result = cli("compile", "tanh(x)", "--on", "x=-1..1", "--eps", "1e-9", "--dtype", "float32",
                  "--construction", "lookup", "--json", "--out", str(tmp_path / "m"))  # fmt: skip
     facts = json.loads(result.out)
     assert result.code == 1 and facts["kind"] == "NotProvenError" and 1e-9 < facts["best_bound"] < 1
