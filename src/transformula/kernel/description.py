@@ -16,8 +16,8 @@ WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "ev
 CERTIFICATE_FILE = "certificate.json"
 MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}
 
-#: What model.json states for each construction, and what it may state.
 _FORMULA = {"formulas", "box"}
+#: What model.json states for each construction, and what it may state.
 STATES: dict[str, tuple[set[str], set[str]]] = {
     "polynomial": (_FORMULA, set()),
     **dict.fromkeys(("corollary", "yun"), (_FORMULA, {"circuit"})),

@@ -38,8 +38,8 @@ class WireRanges:
         self.circuit, self.meanings, self.evidence = circuit, meanings, evidence
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
-        #: How large the lengths are that folds measure, by the identity of their sides.
-        self.lengths: dict[tuple[int, int], float] = {}
+        #: How large the lengths are that folds measure, by their sides.
+        self.lengths: dict[tuple[Linear, Linear], float] = {}
         #: Ends of every name an expression of the evidence may use.
         self.names: dict[str, tuple[fmpq, fmpq]] = {}
         region = meanings.region
@@ -112,11 +112,10 @@ class WireRanges:
         """No more than its part of the length that it helps to measure."""
         if wire.inside is None:
             return ends
-        *sides, part = wire.inside
-        key = id(sides[0]), id(sides[1])  # all units of a length hold the same two
-        if key not in self.lengths:
-            self.lengths[key] = float(length(*(_pair(self._sum(side)) for side in sides))[1])
-        most = math.nextafter(part * self.lengths[key], math.inf)
+        left, right, part = wire.inside
+        if (left, right) not in self.lengths:  # all units of a length have the same two
+            self.lengths[left, right] = float(length(_pair(self._sum(left)), _pair(self._sum(right)))[1])
+        most = math.nextafter(part * self.lengths[left, right], math.inf)
         return max(ends[0], -most), min(ends[1], most)
 
     def _cut(self, k: int, ends: Interval) -> Interval:

@@ -28,11 +28,11 @@ from transformula.constructions.tables.one_size import (
     LIGHT,
     STEADY,
     THOROUGH,
-    WITHIN_REACH,
     Effort,
     attempt,
     grown_from,
     pruned_from,
+    within_reach,
 )
 from transformula.constructions.tables.oscillations import FEW_SWINGS, SWINGS, wave_table
 from transformula.constructions.tables.solving import equalise, improve
@@ -132,8 +132,9 @@ def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
         table, state = shrink_stored(task, effort, near.table, near.state)
         return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
     found = _grow(task, effort, max_tokens, near.failures)
-    wave = len(task.crossings) > FEW_SWINGS
-    if found is None and not (task.stuck or task.leaves.graded or wave) and _is_near(task):
+    wave, closest = len(task.crossings) > FEW_SWINGS, task.closest
+    other = not (task.stuck or task.leaves.graded or wave) and closest is not None and within_reach(task, closest.sup)
+    if found is None and other:
         task.searched.clear()
         found = _grow(task, effort, max_tokens)  # another way: the price is that of the tolerance from the start
     if found is None and not task.stuck:
@@ -186,7 +187,7 @@ def _grow(
     wanted *= GRADED if task.leaves.graded and not light else 1.0
     budget = task.work + min(wanted, task.most.growing, math.inf if wave is None else BESIDE_WAVES)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
-        worse = parent is not None and history[-1][1] > parent.sup > WITHIN_REACH * task.goal
+        worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
         warm = [] if light else grown_from(task, parent, size, gently=worse)
         due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
         cold = not warm or size <= ALWAYS_COLD or due
@@ -215,14 +216,9 @@ def _stalled(history: Sequence[tuple[int, float]]) -> bool:
     return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
 
 
-def _is_near(task: Task) -> bool:
-    """Whether some size came close to the goal."""
-    return task.closest is not None and task.closest.sup < WITHIN_REACH * task.goal
-
-
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
     """Whether the last size came close to the goal, so that more work is well spent."""
-    return bool(history) and history[-1][1] < WITHIN_REACH * task.goal
+    return bool(history) and within_reach(task, history[-1][1])
 
 
 def _far(task: Task, history: Sequence[tuple[int, float]]) -> bool:

@@ -88,6 +88,11 @@ def attempt(
     return found, best.sup, best
 
 
+def within_reach(task: Task, sup: float) -> bool:
+    """Whether a table with this error may still be brought to the goal."""
+    return sup < WITHIN_REACH * task.goal
+
+
 def _out_of_reach(task: Task, state: State) -> bool:
     """Whether a size is too small: as much better than smaller ones as can be hoped for, and far from the goal."""
     expected = task.closest is None or state.sup < USUAL_GAIN * task.closest.sup
@@ -118,7 +123,7 @@ def refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]
 
     def polished(states: Sequence[State]) -> list[State]:
         found = improve(problem, states, effort.long_steps)
-        near = [k for k, state in enumerate(found) if state.sup < WITHIN_REACH * task.goal]
+        near = [k for k, state in enumerate(found) if within_reach(task, state.sup)]
         equal = equalise(problem, [found[k] for k in near], task.goal, effort.lawson_rounds)
         for k, state in zip(near, equal, strict=True):
             found[k] = state

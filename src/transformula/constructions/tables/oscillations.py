@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transformula.constructions.tables.descent import Fresh, State
-from transformula.constructions.tables.one_size import WAVY, WITHIN_REACH, refine
+from transformula.constructions.tables.one_size import WAVY, refine, within_reach
 from transformula.constructions.tables.placement import waves
 from transformula.constructions.tables.solving import improve
 from transformula.constructions.tables.table import Array, Table
@@ -40,7 +40,7 @@ def _wave(task: Task, limit: int, places: Array, kappa: float) -> tuple[Table, S
         problem = task.problem(size)
         best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
         table: Table | None = None
-        if best.sup < WITHIN_REACH * task.goal:
+        if within_reach(task, best.sup):
             table, best = refine(task, WAVY, problem, [best])
         task.work += problem.work
         if table is not None:
