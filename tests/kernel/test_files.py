@@ -188,7 +188,7 @@ def test_foreign_json_is_refused(packed, text):
 
 def test_a_folder_of_version_1_is_refused_in_one_sentence(packed, tmp_path):
     body = json.loads(packed.description) | {"version": 1}
-    _refused(body=body, packed=packed, said=r"format version 1, not 2: compile the formula again$")
+    _refused(body=body, packed=packed, said=r"format version 1, not 3: compile the formula again$")
     (tmp_path / "model.safetensors").write_bytes(packed.arrays)
     (tmp_path / "model.json").write_text(json.dumps(body))
     with pytest.raises(ModelFileError, match="format version 1"):

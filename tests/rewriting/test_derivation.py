@@ -102,7 +102,7 @@ class _Eager(PlainGuide):
         return True, True
 
     def measure(self, radicand):
-        return Measure(8, False)
+        return Measure(8)
 
     def in_logs(self, bases, alone):
         return all(not value <= 0 for base in bases for value in _values(base, self.box))

@@ -2,27 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import transformula as tf
 from transformula.formulas.numeric import evaluate
 from transformula.kernel import expression as ex
-from transformula.kernel.lengths import Measure
 from transformula.kernel.parsing import parse
-from transformula.rewriting.guides import PlainGuide
-from transformula.rewriting.lowering import build_circuit
 from transformula.rewriting.squares import as_squares, radicand
 
 NAMES = ["x", "y", "z", "t"]
-
-
-class InDirections(PlainGuide):
-    def __init__(self, number):
-        self.number = number
-
-    def measure(self, radicand):
-        return Measure(self.number, False)
 
 
 @pytest.mark.parametrize(
@@ -54,19 +41,6 @@ def test_what_is_no_sum_of_squares(text):
 def test_roots():
     assert str(radicand(parse("sqrt(x + y)"))) == str(radicand(parse("(x + y)**(1/2)"))) == "x + y"
     assert radicand(parse("x**(1/3)")) is None and radicand(ex.variable("x")) is None
-
-
-@given(st.sampled_from([2, 4, 10, 64]), st.floats(-10, 10), st.floats(-10, 10))
-def test_directions_measure_a_length(number, a, b):
-    """Within the stated relative error, which is reached."""
-    circuit = build_circuit([parse("sqrt(x**2 + y**2)")], ("x", "y"), InDirections(number))
-    norm = circuit.wires[-1].norm
-    x = np.pi / 2 / number
-    angles = (2 * np.arange(number) + 1) * x
-    factor = 2 * np.sin(x) / (1 + np.cos(x))
-    measured = factor * np.abs(a * np.cos(angles) + b * np.sin(angles)).sum()
-    assert abs(measured - np.hypot(a, b)) <= float(norm.measure.error) * np.hypot(a, b) * (1 + 1e-9) + 1e-300
-    assert len(norm.units) == number and abs(float(norm.measure.error) - np.tan(x / 2) ** 2) < 1e-12
 
 
 def test_a_distance_that_vanishes_is_proven_to_nine_digits():

@@ -126,25 +126,19 @@ def test_a_scaled_square_stays_a_square():
     assert stored["outputs"] == [{"wires": [[2, "1/3"]], "plus": "0"}]
 
 
-class _InDirections(PlainGuide):
-    def __init__(self, folded=False):
-        self.folded = folded
-
+class _Folding(PlainGuide):
     def measure(self, radicand):
-        return Measure(8, self.folded)
+        return Measure(8)
 
 
-@pytest.mark.parametrize("folded", [False, True])
-def test_lengths_are_stored_with_the_places_of_their_units(folded):
+def test_lengths_are_stored_with_the_places_of_their_units():
     names = ["x", "y", "z"]
     texts = ["sqrt(x**2 + y**2 + 4*z**2)", "exp(-sqrt(x**2 + y**2))", "x*sqrt(x**2 + y**2)"]
     outputs = [parse(t, names) for t in texts]
-    circuit = build_circuit(outputs, names, _InDirections(folded))
+    circuit = build_circuit(outputs, names, _Folding())
     stored = store_circuit(circuit, _places(circuit))
     norms = [w for w in stored["wires"] if "norm" in w]
-    assert len(norms) == 2 and all(
-        len(w["folds" if folded else "from"]) == 8 for w in norms
-    )  # equal lengths are measured once
+    assert len(norms) == 2 and all(len(w["folds"]) == 8 for w in norms)  # equal lengths are measured once
     _assert_computes(stored, outputs, names, np.random.default_rng(0).uniform(-1, 1, (6, 3)))
     read = CircuitReader(names).read(stored)
     for wire, same in zip(circuit.wires, read.wires, strict=True):
@@ -156,7 +150,7 @@ def test_lengths_are_stored_with_the_places_of_their_units(folded):
 
 def test_lengths_of_constants():
     expr = parse("y*sqrt(pi**2 + E**2 + x**2 + y**2)", ["x", "y"])
-    circuit = build_circuit([expr], ["x", "y"], _InDirections())
+    circuit = build_circuit([expr], ["x", "y"], _Folding())
     stored = store_circuit(circuit, _places(circuit))
     _assert_computes(stored, [expr], ["x", "y"], [(1, 2), (-1, 0.5)])
 

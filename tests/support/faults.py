@@ -318,8 +318,6 @@ REWRITING = [
           "*zip(last.units[:-1], units, strict=False)], meaning)", "norm"),
     fault("a length's sides are exchanged", _L + "_new_norm", "norm = Norm(a, b,", "norm = Norm(b, a,", "norm"),
     fault("a length has one side twice", _L + "_new_norm", "norm = Norm(a, b,", "norm = Norm(a, a,", "norm"),
-    fault("folds are taken for directions", _L + "_new_norm", "norm = Norm(a, b, measure,",
-          "norm = Norm(a, b, measure._replace(folded=False),", "norm"),
     fault("a length's coefficients have three digits", _L + "_new_norm", "*zip(row.units, units, strict=False)]",
           "*((ex.number(Fraction(round(float(enclose(c)), 3))), u) for c, u in zip(row.units, units, strict=False))]",
           "norm"),

@@ -36,7 +36,7 @@ class RandomGuide:
         return bool(self.rng.integers(2))
 
     def measure(self, radicand):
-        return [None, Measure(8, False), Measure(8, True)][int(self.rng.integers(3))]
+        return [None, Measure(8)][int(self.rng.integers(2))]
 
     def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide

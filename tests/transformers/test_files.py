@@ -67,7 +67,7 @@ def test_a_folder_of_the_first_format_is_refused_and_may_be_replaced(model, tmp_
     (folder / "evidence.json").unlink()
     body = json.loads((folder / "model.json").read_text()) | {"version": 1}
     (folder / "model.json").write_text(json.dumps(body))
-    with pytest.raises(ModelFileError, match="format version 1, not 2: compile the formula again"):
+    with pytest.raises(ModelFileError, match="format version 1, not 3: compile the formula again"):
         tf.load(folder)
     assert tf.verify(model.save(folder)).verified
 
@@ -171,7 +171,7 @@ def test_loading_executes_nothing(model, tmp_path):
         (lambda f: (f / "evidence.json").unlink(), "has no evidence.json"),
         (lambda f: (f / "model.safetensors").write_bytes(b"12345678"), "model.safetensors is truncated"),
         (lambda f: (f / "model.json").write_text("{"), "model.json cannot be read as JSON"),
-        (lambda f: (f / "certificate.json").write_text("{}"), "certificate.json has version None, not 2"),
+        (lambda f: (f / "certificate.json").write_text("{}"), "certificate.json has version None, not 3"),
         (lambda f: (f / "model.json").write_text((f / "model.json").read_text() + " "), "sha256 differs"),
         (lambda f: (f / "evidence.json").write_text("{ }"), "evidence_sha256 differs"),
     ],

@@ -41,7 +41,7 @@ SPLITS = (
     Split(0.06, 0.05, 0.5, 0.7),
 )
 #: Lengths by folds, within a relative 9.4e-6, 1.5e-7 and 2.2e-12: few where they do, as each is a layer.
-_COARSE, _MIDDLE, _FINE = Measure(11, True), Measure(14, True), Measure(22, True)
+_COARSE, _MIDDLE, _FINE = Measure(11), Measure(14), Measure(22)
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
     "float64": (Mode(_MIDDLE, 3), Mode(_FINE, 3), Mode(_FINE, 0), Mode(_FINE, 2), Mode(None, 3)),

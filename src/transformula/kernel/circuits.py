@@ -19,7 +19,7 @@ from typing import Any
 from transformula.kernel import expression as ex
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.expression import Expr
-from transformula.kernel.lengths import Measure
+from transformula.kernel.lengths import MAX_UNITS, MIN_UNITS, Measure
 from transformula.kernel.parsing import parse
 from transformula.kernel.work import spend
 
@@ -165,16 +165,14 @@ class CircuitReader:
             self.wires.append(Wire((left, right), total=self._linear(item["sum"]), parts=parts))
         elif kind == "norm":
             left, right = map(self._linear, item["norm"])
-            places = item["folds"] if "folds" in item else item["from"]
-            self._add_norm(left, right, [_place(place) for place in places], "folds" in item)
+            self._add_norm(left, right, [_place(place) for place in item["folds"]])
         else:
             raise RefutedError(f"the circuit has a wire of the unknown kind {str(kind)[:40]!r}")
 
-    def _add_norm(self, left: Linear, right: Linear, places: Sequence[Place], folded: bool) -> None:
-        measure = Measure(len(places), folded)
-        least, most = measure.counts
-        if not least <= measure.units <= most:
-            raise RefutedError(f"a length is made of {measure.units} ReLUs; {least} to {most} are allowed")
+    def _add_norm(self, left: Linear, right: Linear, places: Sequence[Place]) -> None:
+        measure = Measure(len(places))
+        if not MIN_UNITS <= measure.units <= MAX_UNITS:
+            raise RefutedError(f"a length is made of {measure.units} ReLUs; {MIN_UNITS} to {MAX_UNITS} are allowed")
         first, forms = len(self.wires), []
         for row in measure.rows():
             spend(5 + 2 * len(row.units))
@@ -182,8 +180,7 @@ class CircuitReader:
             form, units = Linear.sum(sides), tuple((first + k, c) for k, c in enumerate(row.units))
             forms.append(Linear((*form.terms, *units), form.constant))
         for k, (form, place) in enumerate(zip(forms[:-1], places, strict=True)):
-            inside = (left, right, measure.reach(k)) if folded else None
-            self.wires.append(Wire((form,), None, place, inside=inside))
+            self.wires.append(Wire((form,), None, place, inside=(left, right, measure.reach(k))))
         parts = tuple((first + k, measure.share(k)) for k in range(measure.units))
         self.wires.append(Wire((left, right), total=forms[-1], parts=parts, measure=measure))
 

@@ -11,7 +11,7 @@ from typing import Any
 from transformula.kernel.errors import ModelFileError
 from transformula.kernel.weights import DTYPES
 
-VERSION = 2
+VERSION = 3
 WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "evidence.json"
 CERTIFICATE_FILE = "certificate.json"
 MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}

@@ -1,16 +1,6 @@
-"""Lengths √(a² + b²) made of ReLUs, within a relative tan²(x/2): in n directions at once, or by m folds in turn.
+"""Lengths √(a² + b²) made of ReLUs, within a relative tan²(x/2), by m folds in turn.
 
-**Directions.** With x = π/2n, φ_k = (2k + 1)x and t_k = a cos φ_k + b sin φ_k,
-
-    N = c Σ_k |t_k| = c Σ_k (2 ReLU(t_k) − t_k),      c = 2 sin x / (1 + cos x).
-
-Of each direction φ_k or φ_k + π take the one within π/2 of the vector: n unit vectors, π/n apart, whose sum
-has length 1/sin x and the direction m of their middle, at most x from the vector's angle θ. So Σ|t_k| is
-cos(θ − m)/sin x times the length, between cot x and csc x; with c, N is within a relative
-(1 − cos x)/(1 + cos x) = tan²(x/2) of the length. N is linear in each sector, with a gradient of length
-2/(1 + cos x) and at most x away from that of the length.
-
-**Folds.** The four ReLUs of ±a and ±b turn the vector into the first quadrant, |a| = ReLU(a) + ReLU(−a). Then, with
+The four ReLUs of ±a and ±b turn the vector into the first quadrant, |a| = ReLU(a) + ReLU(−a). Then, with
 φ_k = π/2^k, it is turned back by half the angle that it may have, and what is below the axis is folded up:
 
     z_2 = e^{−iφ_2} (|a| + i |b|),
@@ -22,15 +12,16 @@ with x = φ_m
 
     N = 2 Re z_m / (1 + cos x)
 
-is between 2 cos x/(1 + cos x) and 2/(1 + cos x) times the length: again within tan²(x/2). Where no argument of a
-ReLU is zero N is linear in (a, b), with a gradient of length 2/(1 + cos x): z_m is then the vector, or its mirror
-image, turned. The gradient points to where a vector has to be for z_m to be positive: at most x away from this one.
+is between 2 cos x/(1 + cos x) and 2/(1 + cos x) times the length: within (1 − cos x)/(1 + cos x) = tan²(x/2). Where no
+argument of a ReLU is zero N is linear in (a, b), with a gradient of length 2/(1 + cos x): z_m is then the vector, or
+its mirror image, turned. The gradient points to where a vector has to be for z_m to be positive: at most x away from
+this one.
 
-**Errors of the ReLUs.** If unit k holds ReLU(u + α_k) + β_k where it should hold ReLU(u), and e_k = |α_k| + |β_k|, a
-direction adds 2c e_k. Of the folds, each of the first four units moves z_2 by e_k, along e^{±iπ/4}, and that of
-z_k moves it by 2 e_k, along e^{i(π/2 − φ_k)}. What comes after, conj(z) + 2i ReLU(Im z + α), mirrors what z moves by
-or leaves it as it is, whatever α is, and turns it by φ_{k+1}, φ_{k+2}, .., which add up to less than φ_k: in the
-end it is at least π/2 − 2φ_k away from the real axis, either way, and Re z_m moves by 2 sin(2φ_k) e_k at most.
+*Errors of the ReLUs.* If unit k holds ReLU(u + α_k) + β_k where it should hold ReLU(u), and e_k = |α_k| + |β_k|, each
+of the first four units moves z_2 by e_k, along e^{±iπ/4}, and that of z_k moves it by 2 e_k, along e^{i(π/2 − φ_k)}.
+What comes after, conj(z) + 2i ReLU(Im z + α), mirrors what z moves by or leaves it as it is, whatever α is, and turns
+it by φ_{k+1}, φ_{k+2}, .., which add up to less than φ_k: in the end it is at least π/2 − 2φ_k away from the real
+axis, either way, and Re z_m moves by 2 sin(2φ_k) e_k at most.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ from transformula.kernel.balls import round_up
 from transformula.kernel.expression import Expr
 from transformula.kernel.work import spend
 
-MAX_DIRECTIONS, MAX_FOLDS = 4_096, 40
+MIN_UNITS, MAX_UNITS = 4, 40
 
 
 class Row(NamedTuple):
@@ -58,20 +49,14 @@ class Row(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """How a length is measured: by so many ReLUs, which are two more than m if it is ``folded``."""
+    """How a length is measured: by so many ReLUs, which are two more than m."""
 
     units: int
-    folded: bool
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """The least and the most that are allowed."""
-        return (4, MAX_FOLDS) if self.folded else (2, MAX_DIRECTIONS)
 
     @property
     def step(self) -> arb:
         """x."""
-        return arb.pi() / (2 ** (self.units - 2) if self.folded else 2 * self.units)
+        return arb.pi() / arb(2) ** (self.units - 2)
 
     @property
     def error(self) -> arb:
@@ -86,47 +71,35 @@ class Measure(NamedTuple):
     @property
     def unit_factor(self) -> float:
         """How strongly the errors of a ReLU count in the length, but for its ``share``."""
-        return round_up((2 if self.folded else 4 * self.step.sin()) / (1 + self.step.cos()))
+        return round_up(2 / (1 + self.step.cos()))
 
     def share(self, k: int) -> Fraction:
         """How much of an error of unit k counts, the first being 0."""
-        return Fraction(2 * self.reach(k) if self.folded and k >= 4 else 1)
+        return Fraction(2 * self.reach(k) if k >= 4 else 1)
 
     def reach(self, k: int) -> float:
         """How large unit k's argument can be beside the length: sin(φ_{k−2}), for φ_{k−1} is next."""
-        return round_up((arb.pi() / 2 ** (k - 2)).sin()) if self.folded and k >= 4 else 1.0
+        return round_up((arb.pi() / 2 ** (k - 2)).sin()) if k >= 4 else 1.0
 
     def rows(self) -> list[Row]:
         """The arguments of the ReLUs, and last N."""
-        spend(15 * self.units * (self.units if self.folded else 5))
-        return _rows(self)
-
-    def _directions(self) -> list[Row]:
-        x = Fraction(1, 2 * self.units)
-        angles = [(2 * k + 1) * x for k in range(self.units)]
-        factor = ex.div(ex.mul(ex.number(2), sine(x)), ex.add(ex.number(1), cosine(x)))
-        rows = [Row(cosine(angle), sine(angle), ()) for angle in angles]
-        left, right = (ex.mul(ex.neg(factor), ex.add(*side)) for side in zip(*(row[:2] for row in rows), strict=True))
-        return [*rows, Row(left, right, (ex.mul(ex.number(2), factor),) * self.units)]
-
-    def _folds(self) -> list[Row]:
-        """z_k = Σ c_j e^{iα_j} ReLU_j, all angles multiples of π/2^m."""
-        zero, one, two = map(ex.number, range(3))
-        minus, quarter = ex.neg(one), Fraction(1, 4)
-        rows = [Row(one, zero, ()), Row(minus, zero, ()), Row(zero, one, ()), Row(zero, minus, ())]
-        angles, factors = [-quarter, -quarter, quarter, quarter], [one] * 4
-        for k in range(3, self.units - 1):
-            rows.append(Row(zero, zero, tuple(map(ex.mul, factors, map(sine, angles)))))
-            turn = Fraction(1, 2**k)
-            angles, factors = [*(-angle - turn for angle in angles), Fraction(1, 2) - turn], [*factors, two]
-        last = ex.div(two, ex.add(one, cosine(Fraction(1, 2 ** (self.units - 2)))))
-        return [*rows, Row(zero, zero, tuple(ex.mul(last, c, cosine(a)) for c, a in zip(factors, angles, strict=True)))]
+        spend(15 * self.units**2)
+        return _rows(self.units)
 
 
 @lru_cache(maxsize=64)
-def _rows(measure: Measure) -> list[Row]:
-    """Made once: many lengths are measured alike."""
-    return measure._folds() if measure.folded else measure._directions()
+def _rows(units: int) -> list[Row]:
+    """z_k = Σ c_j e^{iα_j} ReLU_j, all angles multiples of π/2^m; made once, as many lengths are measured alike."""
+    zero, one, two = map(ex.number, range(3))
+    minus, quarter = ex.neg(one), Fraction(1, 4)
+    rows = [Row(one, zero, ()), Row(minus, zero, ()), Row(zero, one, ()), Row(zero, minus, ())]
+    angles, factors = [-quarter, -quarter, quarter, quarter], [one] * 4
+    for k in range(3, units - 1):
+        rows.append(Row(zero, zero, tuple(map(ex.mul, factors, map(sine, angles)))))
+        turn = Fraction(1, 2**k)
+        angles, factors = [*(-angle - turn for angle in angles), Fraction(1, 2) - turn], [*factors, two]
+    last = ex.div(two, ex.add(one, cosine(Fraction(1, 2 ** (units - 2)))))
+    return [*rows, Row(zero, zero, tuple(ex.mul(last, c, cosine(a)) for c, a in zip(factors, angles, strict=True)))]
 
 
 def cosine(angle: Fraction) -> Expr:

@@ -37,7 +37,7 @@ class Meanings:
         self.wires: dict[int, Form] = {}
         units = {k for wire in circuit.wires if wire.is_norm for k, _ in wire.parts}
         for k in range(len(circuit.wires)):
-            if k not in units:  # the directions of a length are read through it only
+            if k not in units:  # the ReLUs of a length are read through it only
                 self.wires[k] = self.names[f"#w{k}"] = self._wire(k)
         for o, (linear, expr) in enumerate(zip(circuit.outputs, self.formula.outputs, strict=True)):
             check_equal(o, expr, self.linear(linear), self.algebra)

@@ -162,16 +162,15 @@ class _Lowering:
         return self._norms[key]
 
     def _new_norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
-        """The ReLUs of a length, which nobody else reads; those of folds have its meaning, as none is larger."""
+        """The ReLUs of a length, which nobody else reads; they have its meaning, as none is larger."""
         meaning = ex.power(ex.add(*(ex.power(p.meaning, ex.number(2)) for p in (a, b))), ex.number(Fraction(1, 2)))
         if a.is_constant and b.is_constant:
             return constant_of(meaning)
         *rows, last = measure.rows()
         units: list[Linear] = []
         for row in rows:
-            along = ex.add(ex.mul(row.left, a.meaning), ex.mul(row.right, b.meaning))
             sides = [(row.left, a), (row.right, b), *zip(row.units, units, strict=False)]
-            units.append(self._new_wire(None, combined(sides, meaning if measure.folded else along)))
+            units.append(self._new_wire(None, combined(sides, meaning)))
         total = combined([(last.left, a), (last.right, b), *zip(last.units, units, strict=True)], meaning)
         norm = Norm(a, b, measure, tuple(unit.terms[0][0] for unit in units), total)
         time = max(self.circuit.wires[k].time for k in norm.units)

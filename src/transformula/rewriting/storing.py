@@ -99,7 +99,7 @@ class _Store:
         if wire.norm is not None:
             return {
                 "norm": [self._linear(wire.norm.left), self._linear(wire.norm.right)],
-                "folds" if wire.norm.measure.folded else "from": [self._place(unit) for unit in wire.norm.units],
+                "folds": [self._place(unit) for unit in wire.norm.units],
             }
         assert wire.argument is not None
         if wire.function is None:

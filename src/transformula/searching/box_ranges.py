@@ -102,9 +102,9 @@ class WireRanges:
             elif wire.argument is None:
                 self.values[k] = ranges.of(wire.meaning)
             else:
-                # the many directions of a length need no sharp ranges; its folds are no larger than it is
+                # the ReLUs of a length need no sharp ranges: none is larger than it is
                 argument = self._sum(wire.argument) if k in units else self._joined(wire.argument)
-                if k in units and units[k].measure.folded:
+                if k in units:
                     most = ranges.of(wire.argument.meaning)[1]
                     argument = _both(argument, (-most, most))
                 if wire.function is None:

@@ -115,7 +115,7 @@ class _Drawn:
     def _length(self, k: int, wire: Wire) -> Item:
         unit, measure = self.circuit.wires[wire.parts[-1][0]], wire.measure
         assert unit.place is not None and measure is not None
-        title = f"length by {measure.units - 2} folds" if measure.folded else f"length in {measure.units} directions"
+        title = f"length by {measure.units - 2} folds"
         meaning = short_text(self.wires.meanings[k])
         argument, reads = self._read(wire.arguments)
         return Item(self.names[k], "length", 2 * unit.place[0] + 2, title, argument, reads, meaning)
