@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from support.prover import random_formula
-from transformula.kernel import bernstein, univariate
+from transformula.kernel import bernstein
 from transformula.kernel.balls import enclose, precision
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.expression import Expr, variable
@@ -149,7 +149,7 @@ def test_fractional_powers_of_all_kinds(by):
 
 
 def test_pi_halves_in_the_arc_cosine():
-    model = univariate.acos(model_of(parse("x"), ["x"], np.zeros((1, 1)), np.full((1, 1), 1e-9), 3))
+    model = FUNCTIONS["acos"].model(model_of(parse("x"), ["x"], np.zeros((1, 1)), np.full((1, 1), 1e-9), 3))
     with precision(200):
         assert abs(arb.pi() / 2 - float(model.constant[0])) < 2.0**-53
 

@@ -1,5 +1,4 @@
 """What some functions do to power series over balls; each raises `SingularError` where it may not be smooth.
-And values and Taylor coefficients of functions at many floats, by Arb, as floats with error bounds.
 
 sinc(u) = sin(u)/u, with sinc(0) = 1. Around c its coefficients are s_k = sinc^(k)(c)/k!, and
 
@@ -13,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import factorial, isnan
+from math import factorial
 
-import numpy as np
 from flint import arb, arb_series, ctx, fmpz
 
 from transformula.kernel.errors import SingularError
-from transformula.kernel.models import TINY, UP, Floats, U
+
+Taylor = Callable[[arb, int], list[arb]]
+OnSeries = Callable[[arb_series], arb_series]
 
 #: Closer to zero than this the quotient loses too many digits.
 _NEAR = 0.5
 _TERMS = 24
-_BITS = 80
 
 
 @contextmanager
@@ -35,6 +34,17 @@ def series_length(length: int) -> Iterator[None]:
         yield
     finally:
         ctx.cap = before
+
+
+def of_series(function: OnSeries) -> Taylor:
+    """Coefficients by a method of Arb's series."""
+
+    def taylor(at: arb, length: int) -> list[arb]:
+        with series_length(length):
+            found = function(arb_series([at, 1], length))
+            return [found[k] for k in range(length)]
+
+    return taylor
 
 
 def inverse(u: arb_series) -> arb_series:
@@ -94,37 +104,3 @@ def _sinc_coefficients(at: arb, length: int) -> list[arb]:
         return limits
     both = [(found[k] + rest, limits[k]) for k in range(length)]
     return [a.intersection(b) if a.is_finite() else b for a, b in both]
-
-
-def _at(function: Callable[[float], list[arb]], points: Floats, count: int) -> tuple[Floats, Floats]:
-    """``count`` numbers at each point, by Arb, as floats, shape (count, points), with bounds of their errors.
-
-    A float made from a ball errs by the ball's radius and by one ulp (at most 2u, charged 4u).
-    """
-    unique, back = np.unique(points, return_inverse=True)
-    with ctx.workprec(_BITS):
-        balls = [ball for x in unique.tolist() for ball in function(x)]
-    values = np.array([float(b.mid()) for b in balls]).reshape(-1, count).T
-    radii = np.array([float(b.rad()) for b in balls]).reshape(-1, count).T
-    wrong = (radii + np.abs(values) * (4 * U)) * UP + TINY
-    return values[:, back], wrong[:, back]
-
-
-def float_values(function: Callable[[arb], arb], points: Floats) -> tuple[Floats, Floats]:
-    """Values of a function at floats with bounds of their errors; nan where undefined."""
-    values, wrong = _at(lambda x: [arb.nan() if isnan(x) else function(arb(x))], points, 1)  # arb(nan).asin() = -pi/2
-    return values[0], wrong[0]
-
-
-def float_coefficients(
-    function: Callable[[arb_series], arb_series], points: Floats, order: int
-) -> tuple[list[Floats], list[Floats]]:
-    """Taylor coefficients of a function at floats with bounds of their errors."""
-
-    def at(x: float) -> list[arb]:
-        series = function(arb_series([x, 1], order))
-        return [series[k] for k in range(order)]
-
-    with series_length(order):
-        values, wrong = _at(at, points, order)
-    return list(values), list(wrong)

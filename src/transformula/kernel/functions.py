@@ -1,21 +1,25 @@
 """The functions of one argument a formula may use: one entry each, and no table of them anywhere else.
 
 An entry (`smooth.Function`) says where a function is defined and what it does to a ball, to an interval with exact
-rational ends, to a power series and to a Taylor model. The elementary ones bring their own of each; any other
-is made of its values and its Taylor coefficients by `smooth.from_taylor`. Functions of an order and an argument, such
-as besselj(2, u), have an entry for each order, called besselj:2.
+rational ends, to a power series and to a Taylor model. The elementary ones bring their own of the first three; any
+other is made of its values and its Taylor coefficients by `smooth.from_taylor`. Functions of an order and an argument,
+such as besselj(2, u), have an entry for each order, called besselj:2.
+
+Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**(q - k). Those of atan, with u = tan(t), are
+cos(t)**k sin(k (t + pi/2))/k: at most (1 + u**2)**(-k/2)/k.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flint import arb, arb_series, fmpq
 
 from transformula.kernel import function_series as series
-from transformula.kernel import univariate
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.errors import RefutedError, SingularError
 from transformula.kernel.function_ends import (
     abs_ends,
     cut,
@@ -26,12 +30,16 @@ from transformula.kernel.function_ends import (
     tan_ends,
     wave_ends,
 )
+from transformula.kernel.models import Model, absolute
 from transformula.kernel.rests import rest_named, rest_of
-from transformula.kernel.smooth import Function
+from transformula.kernel.smooth import Function, finite, on_models
 from transformula.kernel.special import FAMILIES, SPECIAL, member
 
 if TYPE_CHECKING:
     from transformula.kernel.expression import Expr
+
+#: Of a Taylor coefficient.
+_WORK = 2
 
 
 def function_of(name: str) -> Function:
@@ -58,11 +66,42 @@ def _sqrt(ball: arb) -> arb:
     return arb(0).union(arb(ball.upper()).sqrt()) if ball >= 0 else arb.nan()
 
 
-def _entry(name: str, ends: Any, series: Any, ball: Any = None, **more: Any) -> tuple[str, Function]:
-    own = ball or getattr(arb, name)
-    model = getattr(univariate, {"abs": "absolute"}.get(name, name))
+def _ball(value: Fraction) -> arb:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+@lru_cache(maxsize=256)
+def root_model(by: Fraction) -> Callable[[Model], Model]:
+    """What u**by does to Taylor models, by > 0 a fraction; they hold where u >= 0."""
+
+    def taylor(at: arb, length: int) -> list[arb]:
+        if not at > 0:
+            raise SingularError
+        found, scale = [], Fraction(1)
+        for k in range(length):
+            found.append(_ball(scale) * at ** _ball(by - k))
+            scale = scale * (by - k) / (k + 1)
+        return found
+
+    return on_models(finite(taylor, _WORK), lambda a, b: root_ends(a, b, by), Fraction(0))
+
+
+def _atan_taylor(at: arb, length: int) -> list[arb]:
+    found = series.of_series(arb_series.atan)(at, length)
+    if at.is_exact():
+        return found
+    size = (1 + at.abs_lower() ** 2).sqrt()
+    limits = [arb.pos_inf(), *(1 / (k * size**k) for k in range(1, length))]
+    return [c if abs(c) <= limit else arb(0, limit) for c, limit in zip(found, limits, strict=True)]
+
+
+def _entry(
+    name: str, ends: Any, on_series: Any, ball: Any = None, model: Any = None, taylor: Any = None, **more: Any
+) -> tuple[str, Function]:
+    own, limits = ball or getattr(arb, name), (more.get("low"), more.get("high"))
+    model = model or on_models(finite(taylor or series.of_series(on_series), _WORK), ends, *limits)
     # FLINT's asin of an indeterminate ball is a finite one: it must never see any
-    return name, Function(name, lambda b: own(b) if b.is_finite() else arb.nan(), ends, series, model, **more)
+    return name, Function(name, lambda b: own(b) if b.is_finite() else arb.nan(), ends, on_series, model, **more)
 
 
 _ZERO, _ONE, _UNIT = fmpq(0), fmpq(1), {"low": Fraction(-1), "high": Fraction(1)}
@@ -73,7 +112,7 @@ _ELEMENTARY = dict(
         _entry("tan", tan_ends, lambda u: u.sin() * series.inverse(u.cos()), poles=True),
         _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
         _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
-        _entry("atan", monotone(arb.atan), arb_series.atan, analytic=True, odd=True),
+        _entry("atan", monotone(arb.atan), arb_series.atan, taylor=_atan_taylor, analytic=True, odd=True),
         _entry("sinh", monotone(arb.sinh), lambda u: (u.exp() - (-u).exp()) / 2, analytic=True, odd=True),
         _entry("cosh", monotone(arb.cosh, _ZERO, _ONE), lambda u: (u.exp() + (-u).exp()) / 2, analytic=True, sign=2),
         _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), series.tanh, analytic=True, odd=True),
@@ -84,9 +123,10 @@ _ELEMENTARY = dict(
             lambda a, b: root_ends(a, b, Fraction(1, 2)),
             lambda u: series.positive(u).sqrt(),
             _sqrt,
+            root_model(Fraction(1, 2)),
             low=Fraction(0),
         ),
-        _entry("abs", abs_ends, series.absolute, abs),
+        _entry("abs", abs_ends, series.absolute, abs, absolute),
         _entry("sinc", sinc_ends, series.sinc, analytic=True),
     )
 )

@@ -13,11 +13,25 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.kernel import bernstein, univariate
+from transformula.kernel import bernstein
 from transformula.kernel.balls import Operations, enclose, precision, round_up
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr, fold, walk, weight
-from transformula.kernel.models import TINY, UP, Floats, Model, boxes_of, constant_model, layout, variable_model
+from transformula.kernel.functions import FUNCTIONS, root_model
+from transformula.kernel.models import (
+    TINY,
+    UP,
+    Floats,
+    Model,
+    U,
+    absolute,
+    boxes_of,
+    compose,
+    constant_model,
+    layout,
+    variable_model,
+    whole_power,
+)
 from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.work import spend
 
@@ -26,15 +40,37 @@ _MOST_BOXES, _MOST_COEFFICIENTS = 4096, 30_000_000
 _MAX_TENSOR = 700
 
 
+def _inverse(u: Model) -> Model:
+    """1/u, unbounded where u may reach zero; abs(g^(K)) / K! is at most min abs(u)**-(K+1).
+
+    The coefficients (-1)**k / p0**(k+1) are rounded 2 k + 1 times, each charged twice.
+    """
+    order, (low, high) = u.layout.order, u.range()
+    ok = (low > 0) | (high < 0)
+    step, last = 1 / np.where(ok, u.constant, 1.0), 1 / np.where(ok, np.minimum(np.abs(low), np.abs(high)), 1.0)
+    series = [step]
+    for _ in range(order - 1):
+        series.append(-series[-1] * step)
+    rest = whole_power(last, order + 1) * UP + TINY
+    wrong = [np.abs(c) * ((4 * k + 2) * U) + TINY for k, c in enumerate(series)]
+    return compose(u, series, wrong, np.where(ok, rest, np.inf))
+
+
 def _power(base: Model, exponent: Model, by: Fraction | None) -> Model:
-    return univariate.exp(exponent * univariate.log(base)) if by is None else univariate.power(base, by)
+    if by is None:
+        return FUNCTIONS["exp"].model(exponent * FUNCTIONS["log"].model(base))
+    if by < 0:
+        return _inverse(_power(base, exponent, -by))
+    if not by:
+        return constant_model(base.layout, np.ones(len(base.rest)), 0 * base.rest)  # nan where u is unbounded
+    return whole_power(base, int(by)) if by.denominator == 1 else root_model(by)(base)  # type: ignore[no-any-return]
 
 
 _MODELS: Operations[Model] = Operations(
     "model",
-    lambda a, b: a * univariate.inverse(b),
+    lambda a, b: a * _inverse(b),
     _power,
-    lambda a, b: (a + b + univariate.absolute(a - b)).times_constant(0.5),
+    lambda a, b: (a + b + absolute(a - b)).times_constant(0.5),
 )
 
 

@@ -13,7 +13,7 @@ i and j and A, B their totals,
 - a product drops sum_{i+j>=K} A_i B_j, rounds by at most (terms + 2) u A B in any order of summation
   (charged: terms + 4) and adds A rest_b + B rest_a + rest_a rest_b;
 - g(u), u = p0 + v, abs(v) <= S, is sum_{k<K} g_k v**k plus at most sup abs(g^(K))/K! S**K, the
-  supremum over [p0 - S, p0 + S] in closed form (`univariate`);
+  supremum over [p0 - S, p0 + S] as `smooth` bounds it;
 - ``rest`` itself is a sum of non-negative terms: its own rounding is below the factor `UP`, and
   `TINY` covers underflow.
 
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,6 +208,22 @@ def compose(model: Model, series: Sequence[Floats], wrong: Sequence[Floats], res
     for _ in range(model.layout.order):  # from rest on, so that a small spread**K does not underflow first
         last = last * spread
     return Model(model.layout, result.terms, (result.rest + last * UP) * UP + TINY)
+
+
+def absolute(u: Model) -> Model:
+    """abs u: u or -u where the sign is certain, else a constant."""
+    low, high = u.range()
+    half = np.maximum(-low, high) / 2
+    flat = constant_model(u.layout, half, half * UP + TINY)
+    return choose((low >= 0) | (high <= 0), u.times_constant(np.where(low >= 0, 1.0, -1.0)), flat)
+
+
+def whole_power(base: Any, by: int) -> Any:
+    """base ** by for by >= 1, by repeated squaring."""
+    result = None
+    for bit in f"{by:b}":  # the highest first
+        result = base if result is None else result * result if bit == "0" else result * result * base
+    return result
 
 
 def choose(mask: NDArray[np.bool_], first: Model, second: Model) -> Model:

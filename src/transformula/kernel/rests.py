@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel.errors import SingularError
-from transformula.kernel.function_series import series_length
-from transformula.kernel.smooth import Function, from_taylor, of_series
+from transformula.kernel.function_series import of_series, series_length
+from transformula.kernel.smooth import Function, from_taylor
 
 _NAME = re.compile(r"(?P<base>[A-Za-z]\w*?)_rest(?P<order>[1-4])(?:_at(?P<at>[1-9]))?(?P<index>:.*)?", re.ASCII)
 #: Bits that dividing may lose: nearer to a the coefficients between a and u are as good.

@@ -22,7 +22,7 @@ from transformula.kernel.errors import SingularError
 from transformula.kernel.expression import Expr, walk, weight
 from transformula.kernel.function_ends import Ends
 from transformula.kernel.function_series import absolute, inverse, positive, series_length
-from transformula.kernel.univariate import whole_power
+from transformula.kernel.models import whole_power
 from transformula.kernel.work import spend
 
 __all__ = ["SeriesOf", "SingularError", "lowest_part"]

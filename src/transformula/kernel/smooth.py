@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import comb
+from math import comb, isfinite
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,11 @@ from flint import arb, arb_series, ctx, fmpq
 from transformula.kernel.errors import SingularError
 from transformula.kernel.function_ends import Ends, OnEnds, dyadic_above, dyadic_below
 from transformula.kernel.function_ends import monotone as by_end_values
-from transformula.kernel.function_series import series_length
-from transformula.kernel.models import TINY, UP, Floats, Model, U, choose, compose, constant_model
+from transformula.kernel.function_series import OnSeries, Taylor, of_series
+from transformula.kernel.models import TINY, UP, Model, U, choose, compose, constant_model
 from transformula.kernel.work import spend
 
 Ball = Callable[[arb], arb]
-Taylor = Callable[[arb, int], list[arb]]
-OnSeries = Callable[[arb_series], arb_series]
 
 #: Further orders at which Taylor's theorem is used, and balls too thin to need them.
 _MORE, _THIN = 6, 2.0**-30
@@ -92,26 +90,11 @@ def from_taylor(
     def coefficients(at: arb, length: int) -> list[arb]:
         if not interior(at):
             raise SingularError
-        spend(work * length)
         return taylor(at, length)
 
-    def inside(x: Floats) -> Floats:
-        return np.clip(x, -np.inf if low is None else float(low), np.inf if high is None else float(high))
-
-    sharper = sharp(coefficients, steady)
+    sharper = sharp(finite(coefficients, work), steady)
     ends = by_end_values(value) if monotone else on_ends(value, sharper)
-    return Function(name, value, ends, on_series(sharper), on_models(sharper, ends, inside), **more)
-
-
-def of_series(function: OnSeries) -> Taylor:
-    """Coefficients by a method of Arb's series."""
-
-    def taylor(at: arb, length: int) -> list[arb]:
-        with series_length(length):
-            found = function(arb_series([at, 1], length))
-            return [found[k] for k in range(length)]
-
-    return taylor
+    return Function(name, value, ends, on_series(sharper), on_models(sharper, ends, low, high), **more)
 
 
 def primitive(ball: Ball, derivative: OnSeries) -> Taylor:
@@ -120,10 +103,11 @@ def primitive(ball: Ball, derivative: OnSeries) -> Taylor:
     return lambda at, n: [ball(at), *(c / (k + 1) for k, c in enumerate(inner(at, n - 1) if n > 1 else []))]
 
 
-def sharp(taylor: Taylor, steady: int | None) -> Taylor:
-    """The same coefficients, sharpened where the ball is wide; `SingularError` where one is not finite."""
+def finite(taylor: Taylor, work: int) -> Taylor:
+    """The same coefficients, each so much work; `SingularError` where one is not finite."""
 
-    def finite(at: arb, length: int) -> list[arb]:
+    def coefficients(at: arb, length: int) -> list[arb]:
+        spend(work * length)
         try:
             found = taylor(at, length)
         except (ValueError, ZeroDivisionError, NotImplementedError):
@@ -131,6 +115,12 @@ def sharp(taylor: Taylor, steady: int | None) -> Taylor:
         if not all(c.is_finite() for c in found):
             raise SingularError
         return found
+
+    return coefficients
+
+
+def sharp(finite: Taylor, steady: int | None) -> Taylor:
+    """The same coefficients, sharpened where the ball is wide."""
 
     def coefficients(at: arb, length: int) -> list[arb]:
         if at.is_exact():
@@ -206,14 +196,17 @@ def _hull(balls: list[arb]) -> Ends:
     return min(map(dyadic_below, balls)), max(map(dyadic_above, balls))
 
 
-def on_models(taylor: Taylor, ends: OnEnds, inside: Callable[[Floats], Floats]) -> Callable[[Model], Model]:
-    """What the function does to Taylor models; ``inside`` cuts floats to the domain."""
+def on_models(
+    taylor: Taylor, ends: OnEnds, least: Fraction | None = None, most: Fraction | None = None
+) -> Callable[[Model], Model]:
+    """What the function does to Taylor models: they hold where u is in the domain, from least to most."""
+    limits = -np.inf if least is None else float(least), np.inf if most is None else float(most)
 
     def one(place: list[float], order: int) -> list[tuple[float, float]]:
         """The coefficients at a point and that of the order on a range: floats, and bounds of their errors."""
         x, low, high = place
         try:
-            if not np.isfinite(place).all():
+            if not all(map(isfinite, place)):
                 raise SingularError
             found = [*taylor(arb(x), order), taylor(arb(low).union(arb(high)), order + 1)[order]]
         except SingularError:
@@ -231,14 +224,17 @@ def on_models(taylor: Taylor, ends: OnEnds, inside: Callable[[Floats], Floats]) 
         order, (low, high) = u.layout.order, u.range()
         places, back = np.unique(np.stack([u.constant, low, high]), axis=1, return_inverse=True)
         with ctx.workprec(_BITS):
-            found = np.array([one(place, order) for place in places.T.tolist()])[back.ravel()].transpose(1, 2, 0)
+            back = back.ravel()
+            found = np.array([one(place, order) for place in places.T.tolist()])[back].transpose(1, 2, 0)
             series, wrong = list(found[:-1, 0]), list(found[:-1, 1])
             smooth = compose(u, series, wrong, (np.abs(found[-1, 0]) + found[-1, 1]) * UP)
-            doubt = ~(smooth.rest <= 0.05 * u.spread())  # either is a model: this only saves calls of Arb
-            middle, half = np.zeros((2, len(low)))
-            cut = inside(low[doubt]), inside(high[doubt])
-            middle[doubt], half[doubt] = np.array([flat(a, b) for a, b in zip(*cut, strict=True)]).reshape(-1, 2).T
-        return choose(~doubt | (smooth.rest <= half), smooth, constant_model(u.layout, middle, half))
+            asked = np.unique(back[~(smooth.rest <= 0.05 * u.spread())])  # where it may be better: to save calls of Arb
+            spend(10 * len(asked))
+            ranges = np.full((places.shape[1], 2), np.inf)
+            cut = np.clip(places[1:, asked], *limits).T.tolist()
+            ranges[asked] = np.array([flat(a, b) for a, b in cut]).reshape(-1, 2)
+        middle, half = ranges[back].T
+        return choose(smooth.rest <= half, smooth, constant_model(u.layout, middle, half))
 
     return model
 

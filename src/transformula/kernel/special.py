@@ -31,7 +31,8 @@ from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel import function_series as series
 from transformula.kernel.errors import RefutedError
-from transformula.kernel.smooth import Ball, Function, Taylor, from_taylor, of_series, primitive
+from transformula.kernel.function_series import Taylor, of_series
+from transformula.kernel.smooth import Ball, Function, from_taylor, primitive
 from transformula.kernel.work import spend
 
 MAX_ORDER = 50
