@@ -5,10 +5,10 @@ import pytest
 from flint import acb, arb, arb_series, ctx
 
 from transformula.kernel.balls import from_float, precision
-from transformula.kernel.function_series import sinc as sinc_series
 from transformula.kernel.intervals import range_of
 from transformula.kernel.modelling import enclose_ranges
 from transformula.kernel.parsing import parse
+from transformula.kernel.special import sinc_series
 
 LENGTH = 10
 

@@ -1,29 +1,16 @@
-"""What some functions do to power series over balls; each raises `SingularError` where it may not be smooth.
-
-sinc(u) = sin(u)/u, with sinc(0) = 1. Around c its coefficients are s_k = sinc^(k)(c)/k!, and
-
-* sinc^(k)(c) = ∫₀¹ t^k cos(tc + kπ/2) dt, so |s_k| ≤ 1/((k + 1) k!) whatever c is;
-* away from zero they are those of sin(c + t)/(c + t);
-* near zero they are those of Σ_{n<N} (−1)^n (c + t)^{2n}/(2n + 1)!, up to a rest of which the k-th
-  coefficient is at most Σ_{n≥N} C(2n, k) |c|^{2n−k}/(2n + 1)! ≤ Σ_{n≥N} (1 + |c|)^{2n}/(2n + 1)!.
-"""
+"""What some functions do to power series over balls; each raises `SingularError` where it may not be smooth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import factorial
 
-from flint import arb, arb_series, ctx, fmpz
+from flint import arb, arb_series, ctx
 
 from transformula.kernel.errors import SingularError
 
 Taylor = Callable[[arb, int], list[arb]]
 OnSeries = Callable[[arb_series], arb_series]
-
-#: Closer to zero than this the quotient loses too many digits.
-_NEAR = 0.5
-_TERMS = 24
 
 
 @contextmanager
@@ -78,29 +65,3 @@ def tanh(u: arb_series) -> arb_series:
     if u[0] < 0:
         return -tanh(-u)
     return 1 - 2 * (-2 * u).exp() * inverse(1 + (-2 * u).exp())
-
-
-def sinc(u: arb_series) -> arb_series:
-    """sinc(u)."""
-    outer = _sinc_coefficients(u[0], ctx.cap)
-    moved, result = u - u[0], arb_series([outer[-1]], ctx.cap)
-    for coefficient in reversed(outer[:-1]):
-        result = result * moved + coefficient
-    return result
-
-
-def _sinc_coefficients(at: arb, length: int) -> list[arb]:
-    limits = [arb(0, 1) / ((k + 1) * factorial(k)) for k in range(length)]
-    shifted = arb_series([at, 1], length)
-    if at.is_finite() and at.abs_lower() > _NEAR:
-        found, rest = shifted.sin() * shifted.inv(), arb(0)
-    elif at.is_finite() and at.abs_upper() < 3:
-        found, square = arb_series([0], length), shifted * shifted
-        for n in reversed(range(_TERMS)):
-            found = found * square + arb((-1) ** n) / fmpz(factorial(2 * n + 1))
-        size = (1 + at.abs_upper()) ** 2  # below 16: each further term is at most half the last
-        rest = arb(0, 1) * (2 * size**_TERMS / fmpz(factorial(2 * _TERMS + 1)))
-    else:
-        return limits
-    both = [(found[k] + rest, limits[k]) for k in range(length)]
-    return [a.intersection(b) if a.is_finite() else b for a, b in both]

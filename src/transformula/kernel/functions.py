@@ -33,7 +33,7 @@ from transformula.kernel.function_ends import (
 from transformula.kernel.models import Model, absolute
 from transformula.kernel.rests import rest_named, rest_of
 from transformula.kernel.smooth import Function, finite, on_models
-from transformula.kernel.special import FAMILIES, SPECIAL, member
+from transformula.kernel.special import FAMILIES, SPECIAL, member, sinc_series
 
 if TYPE_CHECKING:
     from transformula.kernel.expression import Expr
@@ -127,7 +127,7 @@ _ELEMENTARY = dict(
             low=Fraction(0),
         ),
         _entry("abs", abs_ends, series.absolute, abs, absolute),
-        _entry("sinc", sinc_ends, series.sinc, analytic=True),
+        _entry("sinc", sinc_ends, sinc_series, analytic=True),
     )
 )
 #: Every function of one argument, in the order in which they are listed to a user.

@@ -32,7 +32,8 @@ from flint import arb, arb_series, ctx, fmpq
 from transformula.kernel import function_series as series
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.function_series import Taylor, of_series
-from transformula.kernel.smooth import Ball, Function, from_taylor, primitive
+from transformula.kernel.rests import rest_taylor
+from transformula.kernel.smooth import Ball, Function, finite, from_taylor, on_series, primitive
 from transformula.kernel.work import spend
 
 MAX_ORDER = 50
@@ -136,6 +137,7 @@ def _wave(scale: Callable[[arb_series], arb_series]) -> Callable[[arb_series], a
     return lambda u: scale(u * u * (arb.pi() / 2))
 
 
+sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)]), 2))
 _ABOVE: dict[str, Any] = {"low": _ZERO, "open": True}
 _lgamma = from_taylor("lgamma", arb.lgamma, _lgamma_taylor, 1, **_ABOVE)
 SPECIAL: tuple[Function, ...] = (
@@ -183,7 +185,7 @@ SPECIAL: tuple[Function, ...] = (
     from_taylor("lambertw", arb.lambertw, of_series(arb_series.lambertw), 0, True, poles=True),
     from_taylor("airyai", arb.airy_ai, of_series(arb_series.airy_ai), analytic=True),
     from_taylor("airybi", arb.airy_bi, of_series(arb_series.airy_bi), analytic=True),
-    from_taylor("Si", arb.si, primitive(arb.si, series.sinc), analytic=True, odd=True),
+    from_taylor("Si", arb.si, primitive(arb.si, sinc_series), analytic=True, odd=True),
     from_taylor("Ci", arb.ci, primitive(arb.ci, lambda u: u.cos() * series.inverse(u)), **_ABOVE),
     from_taylor("Ei", arb.ei, primitive(arb.ei, lambda u: u.exp() * series.inverse(u)), poles=True),
     from_taylor(
