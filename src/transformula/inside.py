@@ -284,7 +284,7 @@ class Wires:
 def _meaning(wire: Wire, sides: Sequence[Expr]) -> Expr:
     if wire.is_norm:
         return ex.call("sqrt", ex.add(*(ex.power(side, ex.number(2)) for side in sides)))
-    if wire.is_product:
+    if wire.total is not None:
         return ex.mul(*sides)
     if wire.function is None:
         return ex.call("max", sides[0], ex.number(0))

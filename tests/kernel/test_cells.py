@@ -55,6 +55,10 @@ def _intervals(low, high, rng, count):
     return np.clip(np.concatenate(starts), low, high), np.clip(np.concatenate(stops), low, high)
 
 
+def steepest(cells, low, high):
+    return np.abs(cells.slopes(np.array([low]), np.array([high]))).max()
+
+
 def _assert_contained(expr, cells, low, high, seed, count=4):
     rng = np.random.default_rng(seed)
     starts, stops = _intervals(low, high, rng, count)
@@ -68,7 +72,6 @@ def _assert_contained(expr, cells, low, high, seed, count=4):
                 assert not value < values[0][k] and not value > values[1][k], (str(expr), point)
             if slope.is_finite() and low < point < high:
                 assert not slope < slopes[0][k] and not slope > slopes[1][k], (str(expr), point)
-                assert not abs(slope) > cells.steepest, (str(expr), point)
 
 
 @pytest.mark.parametrize(("text", "low", "high", "smooth"), FUNCTIONS)
@@ -76,7 +79,7 @@ def test_values_and_slopes_of_parts(text, low, high, smooth):
     expr = parse(text)
     cells = cells_of(expr, low, high)
     _assert_contained(expr, cells, low, high, seed=1)
-    assert (cells.steepest < math.inf) == smooth
+    assert (steepest(cells, low, high) < math.inf) == smooth
 
 
 @pytest.mark.parametrize(("text", "low", "high", "smooth"), [f for f in FUNCTIONS if f[3]])
@@ -84,13 +87,13 @@ def test_the_steepest_is_hardly_exceeded(text, low, high, smooth):
     expr = parse(text)
     points = np.unique(np.linspace(low, high, 801))
     seen = max(float(abs(_at(expr, float(p))[1]).mid()) for p in points)
-    assert seen * (1 - 1e-12) <= cells_of(expr, low, high).steepest <= 1.35 * seen + 1e-300
+    assert seen * (1 - 1e-12) <= steepest(cells_of(expr, low, high), low, high) <= 1.35 * seen + 1e-300
 
 
 def test_a_constant():
     cells = cells_of(parse("3/7"), -1.0, 1.0)
     low, high = cells.values(np.array([-0.5]), np.array([0.5]))
-    assert low[0] <= 3 / 7 <= high[0] <= low[0] + 1e-15 and cells.steepest == 0
+    assert low[0] <= 3 / 7 <= high[0] <= low[0] + 1e-15 and steepest(cells, -1.0, 1.0) == 0
 
 
 def test_an_unbounded_slope_is_confined_to_the_end():
@@ -196,14 +199,14 @@ def test_random_functions(seed, low, width):
 )
 def test_squares(low, width, share):
     high = low + width
-    cells = SquareCells(low, high)
+    cells = SquareCells()
     a, b = np.array([low]), np.array([high])
     point = min(max(low + share * width, low), high)
     with precision(400):
         (least,), (most,) = cells.values(a, b)
         assert arb(float(least)) <= arb(point) ** 2 and (most == math.inf or arb(point) ** 2 <= arb(float(most)))
         (least,), (most,) = cells.slopes(a, b)
-        assert least <= 2 * point <= most and abs(2 * point) <= cells.steepest
+        assert least <= 2 * point <= most
 
 
 @pytest.mark.parametrize(("text", "low", "high", "most"), [

@@ -103,7 +103,7 @@ def test_domains_follow_from_signs():
 def test_an_output_that_is_not_the_formula_is_named():
     algebra = Algebra(["x"])
     check_equal(0, parse("x*x"), algebra.of(parse("x**2")), algebra)
-    with pytest.raises(RefutedError, match=r"output 2 .* x\^2 .* x\^3"):
+    with pytest.raises(RefutedError, match=r"output 2 .* the formula x\*\*3"):
         check_equal(1, parse("x**3"), algebra.of(parse("x**2")), algebra)
 
 

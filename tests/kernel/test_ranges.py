@@ -17,7 +17,7 @@ from transformula.kernel.modelling import enclose_ranges
 from transformula.kernel.parsing import parse
 from transformula.kernel.ranges import check_defined, each_once, range_on, sign_on
 from transformula.kernel.regions import Region
-from transformula.searching.ranges import Tree, find_sign_tree, find_tree
+from transformula.searching.ranges import Tree, find_sign_tree, find_tree, sub_region
 
 
 def region_of(text):
@@ -44,7 +44,7 @@ def halves(axes, depth):
 def test_ranges_contain_the_values_and_get_better_by_cutting(seed):
     rng = random.Random(seed)
     expr = random_formula(7000 + seed, ["x", "y"])
-    region = region_of("x=-1/3..1, y=0.1..1.7").sub(sorted(expr.names))
+    region = sub_region(region_of("x=-1/3..1, y=0.1..1.7"), sorted(expr.names))
     last = None
     for tree, share in (([-1], 0), (halves(len(region.names), 4), 1e-12), (find_tree(expr, region), 4e-3)):
         low, high = range_on(expr, region, tree)

@@ -14,6 +14,7 @@ from transformula.kernel.balls import float_above, float_below, from_float, prec
 from transformula.kernel.boxes import Box
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.regions import Region
+from transformula.searching.ranges import sub_region
 
 
 def region_of(text):
@@ -81,7 +82,7 @@ def test_leaves_come_in_preorder_and_get_exact_ends_at_the_border():
 
 
 def test_a_part_of_the_variables():
-    part = region_of("x=0..1, y=2..3, z=4..5").sub(["z", "x"])
+    part = sub_region(region_of("x=0..1, y=2..3, z=4..5"), ["z", "x"])
     assert part.names == ("z", "x") and part.ends == {"z": (4, 5), "x": (0, 1)}
 
 

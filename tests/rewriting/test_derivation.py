@@ -67,7 +67,7 @@ def _forms(algebra, stored, names):
 
     for wire in circuit.wires[len(values) :]:
         arguments = [form(argument) for argument in wire.arguments]
-        if wire.is_product:
+        if wire.total is not None and not wire.is_norm:
             assert algebra.same(form(wire.total), arguments[0] * arguments[1])
             values.append(arguments[0] * arguments[1])
         elif wire.is_norm:

@@ -104,7 +104,7 @@ def test_random_formulas_survive_storing(seed, scaled):
     assert len(read.wires) == len(circuit.wires)
     for wire, same in zip(circuit.wires, read.wires, strict=True):
         kinds = (wire.is_table, wire.product is not None, wire.norm is not None)
-        assert kinds == (same.function is not None, same.is_product, same.is_norm)
+        assert kinds == (same.function is not None, same.total is not None and not same.is_norm, same.is_norm)
 
 
 @pytest.mark.parametrize("text", ["tanh(x*y/z)", "x**y*pi", "x*y*z/(x + y)", "acos(x/(x + y))", "2*pi*sqrt(x*y)"])

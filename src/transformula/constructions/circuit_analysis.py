@@ -188,7 +188,7 @@ def _room(node: Node, share: float) -> float:
         return room
     allowed = max(share, 2 * node.slope * room)
     for _ in range(_HALVINGS):
-        if _cells(function, *inside_domain(function, (low - room, high + room))).steepest * room <= allowed:
+        if _steepest(function, *inside_domain(function, (low - room, high + room))) * room <= allowed:
             break
         room /= 2
     return room
@@ -206,7 +206,7 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
             f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
             place=str(wire.meaning),
         )
-    return Node(wire, ends, size, _cells(wire.function, low, high).steepest, reads)
+    return Node(wire, ends, size, _steepest(wire.function, low, high), reads)
 
 
 def _square_scales(node: Node, dtype: str) -> tuple[int, int]:
@@ -222,7 +222,12 @@ def _square_scales(node: Node, dtype: str) -> tuple[int, int]:
 
 
 def _cells(function: Expr, low: float, high: float) -> Cells:
-    return SquareCells(low, high) if function == SQUARE else function_cells(function, low, high)
+    return SquareCells() if function == SQUARE else function_cells(function, low, high)
+
+
+def _steepest(function: Expr, low: float, high: float) -> float:
+    """sup|f'| on an interval, infinite if it may be."""
+    return float(np.max(np.abs(_cells(function, low, high).slopes(np.array([low]), np.array([high])))))
 
 
 class _Flow:

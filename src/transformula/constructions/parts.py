@@ -11,7 +11,7 @@ from flint import arb, fmpq
 from transformula.constructions.attempts import Built
 from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
-from transformula.kernel.balls import enclose, midpoint_rational, precision, to_fmpq
+from transformula.kernel.balls import enclose, precision, to_fmpq
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import Expr
 from transformula.kernel.weights import FloatArray
@@ -116,6 +116,12 @@ def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]],
 
 def _rational(affine: Affine) -> tuple[tuple[fmpq, ...], fmpq]:
     return tuple(to_fmpq(v) for v in affine.form), midpoint(affine.constant)
+
+
+def midpoint_rational(ball: arb) -> fmpq:
+    """The exact rational in the middle of a ball."""
+    mantissa, exponent = ball.mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
 
 
 def midpoint(constant: Expr) -> fmpq:

@@ -26,9 +26,10 @@ from typing import Any
 from flint import arb, fmpq
 
 from transformula.constructions.directions import ridge_sums
+from transformula.constructions.parts import midpoint_rational
 from transformula.constructions.ridge_sum import Direction, RidgeSum, primitive
 from transformula.errors import FormulaError, InputError
-from transformula.kernel.balls import enclose, midpoint_rational, precision
+from transformula.kernel.balls import enclose, precision
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import walk
 from transformula.kernel.polynomials import NotPolynomialError, as_polynomial

@@ -79,9 +79,6 @@ class Form:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Form) and self.ring is other.ring and self.key == other.key
 
-    def __str__(self) -> str:
-        return self.ring.text(self)
-
 
 @dataclass
 class Atom:
@@ -117,10 +114,6 @@ class Ring(Effort):
 
     def judge(self, atom: Atom) -> None:
         """Set an atom's sign, and whether it is defined on the whole box."""
-        raise NotImplementedError
-
-    def text(self, form: Form) -> str:
-        """A form for people, shortened."""
         raise NotImplementedError
 
     def atom(self, kind: str, args: tuple[Form, ...] = (), by: int = 1, power: int = 0,

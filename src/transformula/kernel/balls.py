@@ -38,12 +38,6 @@ def to_fraction(value: fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
-def midpoint_rational(ball: arb) -> fmpq:
-    """The exact rational in the middle of a ball."""
-    mantissa, exponent = ball.mid().man_exp()
-    return fmpq(mantissa) * fmpq(2) ** int(exponent)
-
-
 @dataclass(frozen=True)
 class Operations(Generic[T]):
     """How numbers of one kind are calculated with; ``kind`` is their column in the registry of functions."""

@@ -32,10 +32,7 @@ Indices = NDArray[np.intp]
 
 
 class SquareCells:
-    """u² on [low, high], with the interface of `FunctionCells`."""
-
-    def __init__(self, low: float, high: float) -> None:
-        self.steepest = 2 * max(abs(low), abs(high))
+    """u², with the interface of `FunctionCells`."""
 
     def values(self, low: Floats, high: Floats) -> Pair:
         """The squares of the ends, each rounded once, and 0 in between."""
@@ -67,16 +64,6 @@ class FunctionCells:
             cells = pairwise(self.edges.tolist())
             bounds = np.array([_on_cell(series, a, b, ends, defined) for a, b in cells]).T
         self._values, self._slopes = (bounds[0], bounds[1]), (bounds[2], bounds[3])
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """Ends of the function's values on all cells."""
-        return float(self._values[0].min()), float(self._values[1].max())
-
-    @property
-    def steepest(self) -> float:
-        """sup|f'| on all cells, infinite if it may be."""
-        return max(-float(self._slopes[0].min()), float(self._slopes[1].max()))
 
     def values(self, low: Floats, high: Floats) -> Pair:
         """Ends of the function's range on each interval."""

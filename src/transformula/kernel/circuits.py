@@ -75,11 +75,6 @@ class Wire:
         """Whether it stands for √(left² + right²)."""
         return self.measure is not None
 
-    @property
-    def is_product(self) -> bool:
-        """Whether it stands for left·right."""
-        return self.total is not None and not self.is_norm
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The variables of a table's function."""

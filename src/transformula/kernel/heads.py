@@ -149,7 +149,7 @@ class HeadProofs:
     def _cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
         """The function's values and slopes on cells that cover an interval."""
         if function == SQUARE:
-            return SquareCells(*ends)
+            return SquareCells()
         edges = _edges(self.evidence.cells(wire, function, *ends))
         known = meant.exact if (edges[0], edges[-1]) == meant.floats else (None, frozenset[Expr]())
         key = "cells", function, edges, known

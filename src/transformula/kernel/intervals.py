@@ -88,58 +88,28 @@ def _at_corners(expr: Expr, ends: Ends, where: _Where) -> Ends:
 
 
 def _range(expr: Expr, where: _Where) -> Ends:
-    known: list[Ends] = []
-    program = _program(expr)
-    spend(8 * weight(step.node for step in program))
+    known: dict[Expr, Ends] = {}
+    nodes, work = _nodes(expr)
+    spend(work)
     with precision(_BITS):
-        for step in program:
-            known.append(step.constant or _node_range(step, [known[k] for k in step.places], where))
-    return known[-1]
-
-
-class _Step(NamedTuple):
-    """A node with the places of its arguments; equal factors of a product are counted."""
-
-    node: Expr
-    places: tuple[int, ...]
-    counts: tuple[int, ...]
-    constant: Ends | None
+        for node in nodes:
+            known[node] = _node_range(node, [known[a] for a in node.args], where)
+    return known[expr]
 
 
 @lru_cache(maxsize=2048)
-def _program(expr: Expr) -> tuple[_Step, ...]:
-    steps: list[_Step] = []
-    place: dict[Expr, int] = {}
-    for node in walk(expr):
-        factors = Counter(node.args) if node.op == "mul" else {}
-        step = _Step(node, tuple(place[a] for a in factors or node.args), tuple(factors.values()), None)
-        if not node.names:
-            step = step._replace(constant=_constant(step, [steps[k].constant for k in step.places]))
-        place[node] = len(steps)
-        steps.append(step)
-    return tuple(steps)
+def _nodes(expr: Expr) -> tuple[tuple[Expr, ...], int]:
+    """The nodes of an expression that is looked at on many boxes, and the work that each of these takes."""
+    nodes = tuple(walk(expr))
+    return nodes, 8 * weight(nodes)
 
 
-def _constant(step: _Step, args: list[Ends | None]) -> Ends | None:
-    """The range of a node without variables; None if it is not seen to be defined."""
-    try:
-        return (
-            _node_range(step, [a for a in args if a is not None], _Where({}, (), False)) if None not in args else None
-        )
-    except UndefinedError:
-        return None
-
-
-def _node_range(step: _Step, args: list[Ends], where: _Where) -> Ends:
-    node = step.node
+def _node_range(node: Expr, args: list[Ends], where: _Where) -> Ends:
     if node.op == "variable":
         if node.value not in where.values:
             raise UndefinedError(node, certain=False)
         return where.values[str(node.value)]
     try:
-        if node.op == "mul":
-            powers = [_whole_power(a, n) for a, n in zip(args, step.counts, strict=True)]
-            return _fitted(*reduce(_mul, powers))
         return _fitted(*_apply(node, args, where))
     except SingularError:
         raise UndefinedError(node, certain=False) from None
@@ -156,6 +126,9 @@ def _apply(node: Expr, args: list[Ends], where: _Where) -> Ends:
     op = node.op
     if op == "add":
         return reduce(lambda a, b: _fitted(a[0] + b[0], a[1] + b[1]), args)
+    if op == "mul":  # equal factors are a power
+        ranges = dict(zip(node.args, args, strict=True))
+        return reduce(_mul, (_whole_power(ranges[a], n) for a, n in Counter(node.args).items()))
     if node.number is not None:
         exact = to_fmpq(node.number)
         return exact, exact

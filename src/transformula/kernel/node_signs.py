@@ -16,6 +16,7 @@ from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr, walk
 from transformula.kernel.functions import find
 from transformula.kernel.normal_forms import Algebra
+from transformula.kernel.signs import direction, product
 from transformula.kernel.work import spend
 
 
@@ -45,21 +46,19 @@ class NodeSigns:
     def _node(self, node: Expr, args: list[int]) -> int:
         op = node.op
         if node.number is not None:
-            return 2 * ((node.number > 0) - (node.number < 0)) or 1
+            return 2 * direction(node.number) or 1
         if op == "add":
             return max(args, key=abs) if min(args) > 0 or max(args) < 0 else 0
         if op == "mul":
-            sign = 2
-            for factor, count in Counter(node.args).items():
-                sign = _times(sign, _power(self.known[factor], count))
-            return sign
+            return product([(self.known[factor], count) for factor, count in Counter(node.args).items()])
         if op == "div":
-            return _times(args[0], 2 * _direction(args[1]))
+            return product([(args[0], 1), (2 * direction(args[1]), 1)])
         if op == "pow":
             by = node.args[1].number
             if by is None or by.denominator != 1:
                 return 2 if args[0] == 2 or (by is not None and by < 0) else 1
-            return _power(args[0], int(by)) if by > 0 else 2 * _direction(_power(args[0], int(by)))
+            sign = product([(args[0], int(by))])
+            return sign if by > 0 else 2 * direction(sign)
         if op in ("sqrt", "abs"):
             return max(abs(args[0]), 1)
         if op in ("min", "max"):
@@ -68,15 +67,3 @@ class NodeSigns:
         if function is None:
             return 2 if op == "constant" else 0
         return args[0] if function.odd else function.sign
-
-
-def _direction(sign: int) -> int:
-    return (sign > 0) - (sign < 0)
-
-
-def _times(a: int, b: int) -> int:
-    return min(abs(a), abs(b)) * _direction(a) * _direction(b)
-
-
-def _power(sign: int, by: int) -> int:
-    return sign if by % 2 else max(abs(sign), 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,11 +47,6 @@ class Region:
     def floats(self) -> tuple[Floats, Floats]:
         """The ends as floats, rounded outward, shapes (d,)."""
         return np.array([*map(float_below, self.lower)]), np.array([*map(float_above, self.upper)])
-
-    def sub(self, names: Iterable[str]) -> Region:
-        """The region of some of the variables, in the order given."""
-        ends, kept = self.ends, tuple(names)
-        return Region(kept, tuple(ends[n][0] for n in kept), tuple(ends[n][1] for n in kept))
 
     def leaves(self, tree: Sequence[int]) -> tuple[Floats, Floats]:
         """The leaves of a tree as float boxes, shape (d, leaves), that cover the region."""

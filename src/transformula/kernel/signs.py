@@ -14,7 +14,9 @@ is not strict, that holds if the rest is known never to vanish.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import isqrt, prod
 
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
@@ -76,16 +78,16 @@ class SignedRing(Ring):
 
     def sign(self, form: Form) -> int:
         """The sign of a form; a denominator is not zero where the form is good."""
-        return self.sign_of(form.num) * _direction(self.sign_of(form.den))
+        return self.sign_of(form.num) * direction(self.sign_of(form.den))
 
     def sign_of(self, p: fmpq_mpoly, factored: bool = False) -> int:
         """The sign of a polynomial, which may be known to be irreducible."""
         p = self.lift(p)
         if p.is_constant():
-            return 1 if p.is_zero() else 2 * _direction(p.leading_coefficient())
+            return 1 if p.is_zero() else 2 * direction(p.leading_coefficient())
         spend(20 + len(self.gens) // 8 + 2 * len(p))
         lead = primitive(p)
-        known = self._signs.get(self.written(p / lead), 0) * _direction(lead)
+        known = self._signs.get(self.written(p / lead), 0) * direction(lead)
         steps = [k for k in self.used(p) if self.atoms[k].kind == "step"]
         if known or len(p) > MAX_FACTORED or len(steps) > MAX_SPLIT:
             return known
@@ -94,14 +96,14 @@ class SignedRing(Ring):
             least = min(*map(abs, cases), 2 if len(cases) == 2 ** len(steps) else 1)
             return least if min(cases) > 0 else -least if max(cases) < 0 else 0
         self.convert(p)
-        terms = [_product(c, [(self._atom_sign(k), int(e)) for k, e in enumerate(m) if e])
+        terms = [product([(self._atom_sign(k), int(e)) for k, e in enumerate(m) if e], c)
                  for m, c in p.to_dict().items()]  # fmt: skip
         if min(terms) > 0 or max(terms) < 0:
             return max(terms, key=abs)
         if factored:
             return 0
         c, found = self.factors(p)
-        return _product(c, [(self.sign_of(f, True), e) for f, e in found])
+        return product([(self.sign_of(f, True), e) for f, e in found], c)
 
     def _atom_sign(self, k: int) -> int:
         return max(self.atoms[k].sign, self._signs.get(f"a{k}", 0), key=abs)
@@ -126,19 +128,19 @@ class SignedRing(Ring):
         for f, e in found:
             known = self.sign_of(f)
             if strict and known:
-                self._record(f, 2 * _direction(known))
+                self._record(f, 2 * direction(known))
             if not known and e % 2:
                 missing.append(f)
             else:
-                rest.append((2 * (_direction(known) or 1) if strict else known, e))
-        others = _product(c, rest)
+                rest.append((2 * (direction(known) or 1) if strict else known, e))
+        others = product(rest, c)
         if len(missing) == 1 and abs(others) == 2:
-            self._record(missing[0], sign * _direction(others))
+            self._record(missing[0], sign * direction(others))
 
     def _record(self, p: fmpq_mpoly, sign: int) -> None:
         lead = primitive(p)
         key = self.written(p / lead)
-        self._signs[key] = max(self._signs.get(key, 0), sign * _direction(lead), key=abs)
+        self._signs[key] = max(self._signs.get(key, 0), sign * direction(lead), key=abs)
 
     def everywhere(self, p: fmpq_mpoly) -> bool:
         """Whether all atoms of a polynomial are defined on the whole box."""
@@ -159,16 +161,17 @@ class SignedRing(Ring):
         atom.total = good and all(self.everywhere(f.num) and self.never_zero(f.den) for f in atom.args)
 
 
-def _direction(value: fmpq | int) -> int:
+def direction(value: fmpq | Fraction | int) -> int:
+    """1, 0 or -1, as a number or a sign is above, equal to or below zero."""
     return 1 if value > 0 else -1 if value < 0 else 0
 
 
-def _product(c: fmpq, signs: list[tuple[int, int]]) -> int:
-    """The sign of c times powers with positive exponents, from the factors' signs."""
-    result = 2 * _direction(c)
+def product(signs: Iterable[tuple[int, int]], c: fmpq | int = 1) -> int:
+    """The sign of c times powers, from the signs of their bases, which are not zero below a negative exponent."""
+    result = 2 * direction(c)
     for s, e in signs:
         s = s if e % 2 else max(abs(s), 1)
-        result = min(abs(result), abs(s)) * _direction(result) * _direction(s)
+        result = min(abs(result), abs(s)) * direction(result) * direction(s)
     return result
 
 
@@ -177,4 +180,4 @@ def primitive(p: fmpq_mpoly) -> fmpq:
     top, bottom = fmpq(0).p, fmpq(1).q
     for c in p.coeffs():
         top, bottom = top.gcd(c.p), bottom.lcm(c.q)
-    return fmpq(top, bottom) * _direction(p.leading_coefficient())
+    return fmpq(top, bottom) * direction(p.leading_coefficient())

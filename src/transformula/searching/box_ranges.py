@@ -69,8 +69,8 @@ def function_range(function: Expr, low: float, high: float) -> Interval:
         plain = -math.inf, math.inf
     if each_once(function) and math.isfinite(plain[1] - plain[0]):
         return plain
-    tight = function_cells(function, low, high).range
-    return max(plain[0], tight[0]), min(plain[1], tight[1])
+    least, most = function_cells(function, low, high).values(np.array([low]), np.array([high]))
+    return max(plain[0], float(least[0])), min(plain[1], float(most[0]))
 
 
 def inside_domain(function: Expr, ends: Interval) -> Interval:

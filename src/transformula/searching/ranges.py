@@ -119,10 +119,16 @@ def _whole(expr: Expr, region: Region, defined: Container[Expr]) -> Ends | None:
 _CORNERS = 8
 
 
+def sub_region(region: Region, names: Sequence[str]) -> Region:
+    """The region of some of the variables, in the order given."""
+    ends = region.ends
+    return Region(tuple(names), tuple(ends[n][0] for n in names), tuple(ends[n][1] for n in names))
+
+
 def _values(expr: Expr, region: Region) -> tuple[float, float]:
     """The least and largest value at corners and the centre: a guide to what is worth cutting, no bound."""
     names = [n for n in region.names if n in expr.names]
-    lower, upper = (ends[:, None] for ends in region.sub(names).floats)
+    lower, upper = (ends[:, None] for ends in sub_region(region, names).floats)
     if len(names) <= _CORNERS:
         corners = np.array(list(product((0.0, 1.0), repeat=len(names)))).T
     else:

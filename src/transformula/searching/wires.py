@@ -23,7 +23,7 @@ from transformula.kernel.regions import Region
 from transformula.rewriting.additive import narrowest, with_argument
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.parts import in_parts
-from transformula.searching.ranges import find_tree
+from transformula.searching.ranges import find_tree, sub_region
 
 Interval = tuple[float, float]
 #: Independent parts of an expression that are varied together.
@@ -110,7 +110,7 @@ class WireSearch:
 
     def _search(self, expr: Expr, depth: int) -> Iterator[_Way | None]:
         assert self.region is not None
-        direct = self._on(expr, self.region.sub(sorted(variables_of(expr))), ())
+        direct = self._on(expr, sub_region(self.region, sorted(variables_of(expr))), ())
         yield direct
         if depth > _MAX_DEPTH or (direct is not None and (not variables_of(expr) or each_once(expr))):
             return  # every variable occurs once: interval arithmetic is already exact

@@ -129,10 +129,11 @@ class _Drawn:
 
 def _without_products(circuit: Circuit, linear: Linear) -> Linear:
     """The form with products as the squares that the weights hold; lengths stay what they are."""
-    while any(circuit.wires[k].is_product for k, _ in linear.terms):
+    totals = {k: wire.total for k, wire in enumerate(circuit.wires) if not wire.is_norm}
+    while any(totals.get(k) for k, _ in linear.terms):
         parts = [(ex.number(1), Linear((), linear.constant))]
         for k, c in linear.terms:
-            total = circuit.wires[k].total if circuit.wires[k].is_product else None
+            total = totals.get(k)
             parts.append((c, single(k) if total is None else total))
         linear = Linear.sum(parts)
     return linear
