@@ -1,7 +1,6 @@
 """Circuits made to keep the checker busy are counted before they are worked on, and refused."""
 
 import numpy as np
-import pytest
 
 from support.nets import Layer, Net, linear
 from support.watching import ends
@@ -47,9 +46,8 @@ def test_many_lengths():
     assert reason == "the wires of the circuit are not those of the weights"
 
 
-@pytest.mark.parametrize("kind", ["folds", "from"])
-def test_a_length_on_a_box_with_long_ends(kind):
-    assert verdict([{"norm": [ALL, ONE], kind: places(UNITS)}], numbers(), UNITS) == (LONG,)
+def test_a_length_on_a_box_with_long_ends():
+    assert verdict([{"norm": [ALL, ONE], "folds": places(UNITS)}], numbers(), UNITS) == (LONG,)
 
 
 def test_units_on_a_box_with_long_ends():
@@ -58,5 +56,5 @@ def test_units_on_a_box_with_long_ends():
 
 def test_coefficients_without_a_common_denominator():
     side = linear(*enumerate(numbers()))
-    (reason,) = verdict([{"norm": [side, ONE], "from": places(UNITS)}], units=UNITS)
+    (reason,) = verdict([{"norm": [side, ONE], "folds": places(UNITS)}], units=UNITS)
     assert reason.startswith("a normal form is too long")

@@ -15,9 +15,8 @@ from transformula.formulas.numeric import evaluate
 from transformula.kernel.balls import precision
 from transformula.kernel.boxes import Formula
 from transformula.kernel.cells import FunctionCells, SquareCells
-from transformula.kernel.circuits import CircuitReader
+from transformula.kernel.circuits import SQUARE, CircuitReader
 from transformula.kernel.flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.heads import SQUARE
 from transformula.rewriting.guides import PlainGuide
 from transformula.rewriting.lowering import build_circuit
 from transformula.rewriting.storing import numbering, store_circuit

@@ -33,7 +33,7 @@ from transformula.kernel.boxes import Box
 from transformula.kernel.cells import Cells, SquareCells
 from transformula.kernel.expression import Expr
 from transformula.kernel.flow import ErrorFlow, Fuzz
-from transformula.kernel.pairs import Floats
+from transformula.kernel.models import Floats
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.storing import numbering, store_circuit

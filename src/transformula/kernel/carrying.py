@@ -28,7 +28,7 @@ from transformula.kernel.expression import Expr
 from transformula.kernel.flow import NO_FUZZ, ErrorFlow, Fuzz
 from transformula.kernel.heads import check_size
 from transformula.kernel.meanings import Meanings
-from transformula.kernel.pairs import Floats
+from transformula.kernel.models import Floats
 from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.wire_ranges import WireRanges

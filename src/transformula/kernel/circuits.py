@@ -25,6 +25,7 @@ from transformula.kernel.work import spend
 
 MAX_WIRES = 20_000
 Place = tuple[int, int, int]
+SQUARE = ex.power(ex.variable("u"), ex.number(2))
 
 
 @dataclass(frozen=True)

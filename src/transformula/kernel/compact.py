@@ -31,7 +31,8 @@ from transformula.kernel.balls import round_up
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.heads import check_size
-from transformula.kernel.memorize import Floats, all_tokens, read_samples, smallest_gap
+from transformula.kernel.memorize import all_tokens, read_samples, smallest_gap
+from transformula.kernel.models import Floats
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat

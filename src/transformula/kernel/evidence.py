@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from transformula.kernel.circuits import Linear
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr
 from transformula.kernel.intervals import Ends
+from transformula.kernel.models import Floats
 from transformula.kernel.regions import Region
 from transformula.kernel.tables import Table
 from transformula.kernel.work import MAX_WORK
 
-Floats = NDArray[np.float64]
 Tree = Sequence[int]
 Bound = Callable[[Floats, Floats], Floats]
 

@@ -28,7 +28,8 @@ from transformula.kernel.cells import Cells
 from transformula.kernel.circuits import Circuit, Linear, Wire
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.expression import Expr
-from transformula.kernel.pairs import Floats, Pair, direction, length, plus, size, squared, times, widen
+from transformula.kernel.models import Floats
+from transformula.kernel.pairs import Pair, direction, length, plus, size, squared, times, widen
 from transformula.kernel.work import spend
 
 #: Parts of the box times what is read: what is held in memory at once.

@@ -4,7 +4,6 @@ A function that is monotone between its turning points takes its extreme values 
 at the turning points inside. Beyond monotonicity is used:
 
 * sin and cos reach +-1 only at multiples of pi (plus pi/2 for sin), and are monotone between them;
-* tan increases between its poles, the odd multiples of pi/2;
 * sinc(u) = sin(u)/u, sinc(0) = 1, is even. It is stationary only where tan u = u, where
   abs(sinc u) = abs(cos u) = (1 + u**2)**(-1/2). The least such u > 0 is 4.493409..; up to there
   sinc decreases. So with ``_ROOT`` just below it, abs(sinc) <= ``_LEVEL`` beyond ``_ROOT``, and sinc >=
@@ -109,14 +108,6 @@ def wave_ends(function: Callable[[arb], arb], shift: fmpq) -> OnEnds:
 
 
 sin_ends = wave_ends(arb.sin, fmpq(1, 2))
-
-
-def tan_ends(low: fmpq, high: fmpq) -> Ends:
-    """tan; refuses an interval that may contain a pole."""
-    first, last = _turns(low, high, fmpq(1, 2))
-    if first <= last:
-        raise SingularError
-    return monotone(arb.tan)(low, high)
 
 
 def abs_ends(low: fmpq, high: fmpq) -> Ends:

@@ -27,12 +27,11 @@ from transformula.kernel.function_ends import (
     root_ends,
     sin_ends,
     sinc_ends,
-    tan_ends,
     wave_ends,
 )
 from transformula.kernel.models import Model, absolute
 from transformula.kernel.rests import rest_named, rest_of
-from transformula.kernel.smooth import Function, finite, on_models
+from transformula.kernel.smooth import Function, finite, on_ends, on_models
 from transformula.kernel.special import FAMILIES, SPECIAL, member, sinc_series
 
 if TYPE_CHECKING:
@@ -64,6 +63,10 @@ def _sqrt(ball: arb) -> arb:
     if ball > 0:
         return ball.sqrt()
     return arb(0).union(arb(ball.upper()).sqrt()) if ball >= 0 else arb.nan()
+
+
+def _tan(u: arb_series) -> arb_series:
+    return u.sin() * series.inverse(u.cos())
 
 
 def _ball(value: Fraction) -> arb:
@@ -109,7 +112,7 @@ _ELEMENTARY = dict(
     (
         _entry("sin", sin_ends, arb_series.sin, analytic=True),
         _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, analytic=True),
-        _entry("tan", tan_ends, lambda u: u.sin() * series.inverse(u.cos()), poles=True),
+        _entry("tan", on_ends(arb.tan, finite(series.of_series(_tan), _WORK)), _tan, poles=True),
         _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
         _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
         _entry("atan", monotone(arb.atan), arb_series.atan, taylor=_atan_taylor, analytic=True, odd=True),

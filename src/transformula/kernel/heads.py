@@ -30,11 +30,10 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
-from transformula.kernel import expression as ex
 from transformula.kernel.balls import float_above, float_below, from_float, round_up
 from transformula.kernel.cells import Cells, FunctionCells, SquareCells, own_edges
+from transformula.kernel.circuits import SQUARE
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence, Meant
 from transformula.kernel.expression import Expr
@@ -47,8 +46,6 @@ from transformula.kernel.tables import MAX_PIECES, Table, TablePieces, lattice
 from transformula.kernel.wires import HeadTable
 from transformula.kernel.work import spend
 
-Floats = NDArray[np.float64]
-SQUARE = ex.power(ex.variable("u"), ex.number(2))
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format, by more than any error of exp.
 SILENT = 760.0
 #: Of a table's array; NumPy has at most 32.

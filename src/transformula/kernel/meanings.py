@@ -12,7 +12,7 @@ from typing import Any
 from transformula.kernel import expression as ex
 from transformula.kernel.algebra import Form
 from transformula.kernel.boxes import Formula
-from transformula.kernel.circuits import Circuit, Linear
+from transformula.kernel.circuits import SQUARE, Circuit, Linear
 from transformula.kernel.derivations import check_equal, defined_nodes
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.evidence import Evidence
@@ -23,7 +23,6 @@ from transformula.kernel.work import spend
 
 #: Wires that a product's factors and squares may read.
 MAX_READ = 1_000
-SQUARE = ex.power(ex.variable("u"), ex.number(2))
 
 
 class Meanings:

@@ -27,6 +27,7 @@ from transformula.kernel.balls import round_up
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import InputError, ModelFileError, RefutedError
 from transformula.kernel.heads import check_size
+from transformula.kernel.models import Floats
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory
 from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat
@@ -34,7 +35,6 @@ from transformula.kernel.weights import Weights
 from transformula.kernel.wires import HeadTable, wire_form
 from transformula.kernel.work import spend
 
-Floats = NDArray[np.float64]
 _CHUNK = 2_000_000
 
 

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 from flint import ctx
-from numpy.typing import NDArray
 
 from transformula.kernel.balls import precision
+from transformula.kernel.models import Floats
 from transformula.kernel.work import left, limited, spend
 
-Floats = NDArray[np.float64]
 #: For `in_parts` it ends with the lower and upper ends of its boxes, shape (d, boxes).
 Part = tuple[Any, ...]
 Answer = tuple[Any, float]

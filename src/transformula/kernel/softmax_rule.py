@@ -23,13 +23,13 @@ from flint import arb
 from transformula.kernel.balls import float_above, float_below, precision, round_up
 from transformula.kernel.boxes import Formula
 from transformula.kernel.carrying import Argument, Carrier, Value
-from transformula.kernel.circuits import Circuit, CircuitReader, Wire
+from transformula.kernel.circuits import SQUARE, Circuit, CircuitReader, Wire
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import NotProvenError, RefutedError
 from transformula.kernel.evidence import Evidence
 from transformula.kernel.flow import Fuzz
 from transformula.kernel.grid_wires import grid_value
-from transformula.kernel.heads import SQUARE, HeadProofs, leak
+from transformula.kernel.heads import HeadProofs, leak
 from transformula.kernel.meanings import Meanings
 from transformula.kernel.network import read_network
 from transformula.kernel.overflow import check_memory

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 from flint import fmpq
-from numpy.typing import NDArray
 
 from transformula.kernel.circuits import Place
+from transformula.kernel.models import Floats
 from transformula.kernel.rounding import FloatFormat
 from transformula.kernel.weights import Matrix
 from transformula.kernel.work import spend
-
-Floats = NDArray[np.float64]
 
 #: The wire that is always 1.
 ONE = -1
