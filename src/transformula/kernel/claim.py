@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from transformula.kernel.description import CERTIFICATE_FILE, VERSION, parse_json, require
@@ -27,7 +27,6 @@ class Proof:
 
     approximation: float
     rounding: float
-    details: dict[str, object] = field(default_factory=dict)
     mean: Mean | None = None
 
     @property

@@ -96,7 +96,7 @@ def prove_compact(weights: Weights, samples: Mapping[str, Any]) -> Proof:
         missed = arb(float(np.abs(found.values - wanted).max())) * (1 + arb(2) ** -52)  # of a float64 difference
         approximation = approximation.max(missed + found.real)
         rounding = rounding.max(lost + found.real)
-    return Proof(round_up(approximation), round_up(rounding), {"samples": len(x)})
+    return Proof(round_up(approximation), round_up(rounding))
 
 
 def _whole(values: Any) -> bool:

@@ -35,8 +35,7 @@ def prove_corollary(weights: Weights, formula: Formula, derivation: Any, evidenc
         raise RefutedError("the derivation in model.json has other parts than extends and signs")
     ridge, formula = checked_ridge(weights), Facts(formula, derivation, evidence).formula
     errors = [_output_error(ridge, o, formula, evidence) for o in range(len(formula.outputs))]
-    rounding, gap = ridge_rounding(ridge, formula.box)
-    return Proof(float(np.max(errors)), rounding, {"gap": gap})
+    return Proof(float(np.max(errors)), ridge_rounding(ridge, formula.box))
 
 
 def _output_error(ridge: Ridge, output: int, formula: Formula, evidence: Evidence) -> float:

@@ -62,7 +62,6 @@ def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Se
         roundings = [rounding_bound(table, ends, edges, a) for a in (plain, plain.evaluated_by_axes())]
         error, rounding = arb(bound) + lost, arb(float(np.max(roundings))) + lost
         size = _largest(function, wire, ends, pieces).min(arb(float(np.max(np.abs(table.values)))) + error)
-        walk.heads.pieces += len(pieces["trees"])
     if not (error.is_finite() and rounding.is_finite()):
         raise NotProvenError(f"a table of {function} could not be bounded in {form.name}", place=str(function))
     walk.ranges.found(k, (np.asarray(-round_up(size)), np.asarray(round_up(size))))

@@ -105,7 +105,6 @@ class HeadProofs:
 
     def __init__(self, form: FloatFormat, evidence: Evidence) -> None:
         self.form, self.evidence = form, evidence
-        self.pieces = 0
         self._known: dict[object, Any] = {}
 
     def _once(self, key: object, answer: Callable[[], Any]) -> Any:
@@ -127,12 +126,10 @@ class HeadProofs:
         parts = [(self.form, [self.evidence.of_table(one.wire) for one in group], group) for group in asked]
         answers = answered(_all, parts, _fits)
         found = dict(zip(chain(*groups.values()), chain(*answers), strict=True))
-        self.pieces += sum(one.pieces for one in found.values())
         return [found[k] for k in range(len(questions))]
 
     def one(self, question: Question) -> Found:
         """The answer to one question."""
-        before = self.pieces
         reach, meant = question.reach, question.meant.floats
         own, moved, inside, where = self._error(question)
         if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
@@ -141,7 +138,7 @@ class HeadProofs:
         slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
         steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
         gap, softmax = self._rounding(question, steepest)
-        return Found(own, moved, inside, where, cells, steepest, gap, softmax, self.pieces - before)
+        return Found(own, moved, inside, where, cells, steepest, gap, softmax)
 
     def _cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
         """The function's values and slopes on cells that cover an interval."""
@@ -165,12 +162,7 @@ class HeadProofs:
         first, last = exact or (from_float(whole[0]), from_float(whole[1]))
         key = "pieces", table, function, first, last, defined
         bounds = self._once(key, lambda: TablePieces(table, function, "u", first, last, defined))
-
-        def proved(a: float, b: float) -> float:
-            self.pieces += 1
-            return float(bounds.on(a, b).error)
-
-        own = [self._once((bounds, a, b), partial(proved, a, b)) for a, b in pairwise(_met(pieces, inside))]
+        own = [self._once((bounds, a, b), partial(bounds.on, a, b)).error for a, b in pairwise(_met(pieces, inside))]
         beyond = [(reach[0], float_above(first)), (float_below(last), reach[1])]
         moved = [self._once((table, a, b), partial(oscillation, table, a, b)) for a, b in beyond if a < b]
         total = float(np.max(own)), float(np.max(moved, initial=0.0))
@@ -197,11 +189,7 @@ class HeadProofs:
             for n, lost in (exact, question.roundings(steepest) or exact)
         )  # fmt: skip
         slopes = self._once((table, minus), lambda: SlopePieces(table, minus))
-
-        def gap_on(a: float, b: float) -> float:
-            return float(slopes.on(a, b)[0])
-
-        gaps = [self._once((slopes, a, b), partial(gap_on, a, b)) for a, b in pairwise(steps)]
+        gaps = [self._once((slopes, a, b), partial(slopes.on, a, b))[0] for a, b in pairwise(steps)]
         return float(np.max(gaps)), (bound, both)
 
 

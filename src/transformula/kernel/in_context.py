@@ -79,7 +79,7 @@ def prove_in_context(weights: Weights, task: Task) -> Proof:
             approximation, rounding = _ridge(sizes, start, rounds)
         else:
             approximation, rounding = arb(0), _ROUNDINGS[task.algorithm](sizes)
-        return Proof(round_up(approximation), round_up(rounding), {"identity": approximation == 0})
+        return Proof(round_up(approximation), round_up(rounding))
 
 
 def _largest(*sizes: arb) -> arb:

@@ -58,7 +58,7 @@ def prove_linear_attention(weights: Weights, formula: Formula) -> Proof:
             raise RefutedError(f"{name} holds rationals beside its floats")
     pairs = zip(_polynomials(weights), formula.outputs, strict=True)
     approximation = max(identity_error(network, expr, formula.box) for network, expr in pairs)
-    return Proof(approximation, _rounding(weights, formula.box), {"identity": approximation == 0})
+    return Proof(approximation, _rounding(weights, formula.box))
 
 
 class _Polynomials:

@@ -98,7 +98,7 @@ def prove_local(weights: Weights, formula: Formula, circuit: Any, evidence: Evid
             bound, moved = cells.error(expr, local)
             found.append((round_up(bound + error), round_up(rounding + moved + 2 * error)))
     approximation, rounding_bound = (float(np.max([one[side] for one in found])) for side in (0, 1))
-    return Proof(approximation, rounding_bound, {"wires": len(wires.wires), "cells": cells.rows.size})
+    return Proof(approximation, rounding_bound)
 
 
 class _Columns(NamedTuple):

@@ -130,7 +130,7 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
         lost = 2 * (others + 1) * form.tiny * (1 + size) * (1 + gamma)  # underflow of divisions and products
         approximation = approximation.max(missed + share * spread)
         rounding = rounding.max((computed * spread + sums) / (1 - off) + lost + share * spread)
-    return Proof(round_up(approximation), round_up(rounding), {"samples": len(x)})
+    return Proof(round_up(approximation), round_up(rounding))
 
 
 def smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb, NDArray[np.intp]]:

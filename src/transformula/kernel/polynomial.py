@@ -21,7 +21,7 @@ from functools import reduce
 import numpy as np
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
-from transformula.kernel.balls import enclose, precision, round_down, round_up
+from transformula.kernel.balls import enclose, precision, round_up
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.claim import Proof
 from transformula.kernel.errors import InputError, RefutedError
@@ -45,9 +45,7 @@ def prove_polynomial(weights: Weights, formula: Formula) -> Proof:
     box = formula.box
     networks = (ridge_polynomial(ridge, o, box.dimension) for o in range(ridge.outputs))
     errors = [identity_error(p, expr, box) for p, expr in zip(networks, formula.outputs, strict=True)]
-    rounding, gap = ridge_rounding(ridge, box)
-    approximation = float(np.max(errors))
-    return Proof(approximation, rounding, {"identity": approximation == 0, "gap": gap})
+    return Proof(float(np.max(errors)), ridge_rounding(ridge, box))
 
 
 def checked_ridge(weights: Weights) -> Ridge:
@@ -107,8 +105,8 @@ def identity_error(network: fmpq_mpoly, expr: Expr, box: Box) -> float:
         return round_up(total)
 
 
-def ridge_rounding(ridge: Ridge, box: Box) -> tuple[float, float]:
-    """Bound of |computed − real| for the blocks and the fast path, and the smallest gap of hardmax."""
+def ridge_rounding(ridge: Ridge, box: Box) -> float:
+    """Bound of |computed − real| for the blocks and the fast path; refused where hardmax may pick the wrong token."""
     with precision(BOUND_BITS):
         form = FORMATS[ridge.weights.dtype]
         ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
@@ -118,7 +116,7 @@ def ridge_rounding(ridge: Ridge, box: Box) -> tuple[float, float]:
         errors = []
         for o in range(ridge.outputs):
             errors += [round_up(blocks.output_error(o)), round_up(_fast_error(ridge, tokens, o, form))]
-        return float(np.max(errors)), round_down(blocks.gap)
+        return float(np.max(errors))
 
 
 def _check_overflow(size: arb, form: FloatFormat) -> None:
@@ -160,7 +158,6 @@ class _Blocks:
     def __init__(self, ridge: Ridge, tokens: list[_Slot], form: FloatFormat) -> None:
         self.ridge, self.form = ridge, form
         self.u, self.tiny = form.unit_roundoff, form.tiny
-        self.gap = form.largest
         #: power of t → each token's slot
         self.slots = {0: [_Slot(arb(1), arb(0))] * len(tokens), 1: tokens}
         for block in ridge.heads:
@@ -187,7 +184,6 @@ class _Blocks:
                 f"the largest product {other.str(5)} on the box"
             )
         _check_overflow(4 * (offset + other), self.form)
-        self.gap = self.gap.min(gap.lower())
 
     def _multiply(self, left: _Slot, right: _Slot, c: arb) -> _Slot:
         """The slot that ends as −left·right: the score left·right + C, then C minus it (Lemma 3.1)."""

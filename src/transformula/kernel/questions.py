@@ -53,7 +53,6 @@ class Found(NamedTuple):
     steepest: float
     gap: float
     softmax: tuple[float, float]
-    pieces: int
 
     def rounding(self, question: Question, rounding: arb, error: arb, form: FloatFormat) -> tuple[arb, arb]:
         """What the softmax adds, and what it comes to with an argument that is off by ``rounding``.

@@ -13,31 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from flint import arb, arb_series
 
 from transformula.kernel.balls import precision, round_up
-from transformula.kernel.cells import own_edges
 from transformula.kernel.errors import RefutedError, SingularError
 from transformula.kernel.expression import Expr
 from transformula.kernel.function_series import series_length
 from transformula.kernel.series import SeriesOf
-from transformula.kernel.tables import MAX_PIECES, Table
+from transformula.kernel.tables import Table
 from transformula.kernel.work import spend
 
 _BITS = 128
 _ORDER = 8
-
-
-def slope_gap(table: Table, function: Expr | None, edges: Any) -> float:
-    """Bound sup|T' − f'|, f a function of u or 0, between the edges; infinite where a piece has no bound."""
-    pieces = SlopePieces(table, function)
-    checked = own_edges(edges, MAX_PIECES).tolist()
-    worst = float(np.max([pieces.on(low, high)[0] for low, high in pairwise(checked)]))
-    return worst if math.isfinite(worst) else math.inf
 
 
 def oscillation(table: Table, low: float, high: float) -> float:
@@ -47,7 +36,7 @@ def oscillation(table: Table, low: float, high: float) -> float:
     if low == high:
         return 0.0
     spread = arb(float(table.values.max())) - arb(float(table.values.min()))
-    return min(round_up(spread), round_up(arb(slope_gap(table, None, [low, high])) * (arb(high) - arb(low))))
+    return min(round_up(spread), round_up(arb(SlopePieces(table, None).on(low, high)[0]) * (arb(high) - arb(low))))
 
 
 class SlopePieces:

@@ -93,7 +93,7 @@ def prove_yun(weights: Weights, formula: Formula, derivation: Any, evidence: Evi
     if not (np.isfinite(numbers).all() and math.isfinite(largest)):
         raise NotProvenError("no bound is found on some cell of the box")
     approximation, rounding, outside = numbers.max(axis=0).tolist()
-    return Proof(approximation, rounding, {"cells": lower.shape[1]}, Mean(outside, left, largest))
+    return Proof(approximation, rounding, Mean(outside, left, largest))
 
 
 def _axes(box: Box, evidence: Evidence) -> list[_Axis]:

@@ -167,7 +167,7 @@ def turns(slopes: Floats, offsets: Floats, low: float, high: float) -> list[floa
 def find_slopes(
     table: Table, function: Expr | None, low: float, high: float, enough: float, loose: bool = False
 ) -> list[float]:
-    """Edges of pieces on which `slopes.slope_gap` (`slopes.table_slope` without a function) is tight.
+    """Edges of pieces on which a bound of |T' − f'| (of |T'| without a function) is tight.
 
     A bound of at most ``enough`` is not refined any further, and hardly any if it may be ``loose``.
     """
