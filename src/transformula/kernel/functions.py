@@ -5,7 +5,7 @@ rational ends, to a power series and to a Taylor model. The elementary ones brin
 other is made of its values and its Taylor coefficients by `smooth.from_taylor`. Functions of an order and an argument,
 such as besselj(2, u), have an entry for each order, called besselj:2.
 
-Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**(q - k). Those of atan, with u = tan(t), are
+Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**q / u**k. Those of atan, with u = tan(t), are
 cos(t)**k sin(k (t + pi/2))/k: at most (1 + u**2)**(-k/2)/k.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from transformula.kernel.expression import Expr
 
 #: Of a Taylor coefficient.
-_WORK = 2
+_WORK = 3
 
 
 def function_of(name: str) -> Function:
@@ -69,21 +69,18 @@ def _tan(u: arb_series) -> arb_series:
     return u.sin() * series.inverse(u.cos())
 
 
-def _ball(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
-
-
 @lru_cache(maxsize=256)
 def root_model(by: Fraction) -> Callable[[Model], Model]:
     """What u**by does to Taylor models, by > 0 a fraction; they hold where u >= 0."""
 
+    q = fmpq(by.numerator, by.denominator)
+
     def taylor(at: arb, length: int) -> list[arb]:
         if not at > 0:
             raise SingularError
-        found, scale = [], Fraction(1)
-        for k in range(length):
-            found.append(_ball(scale) * at ** _ball(by - k))
-            scale = scale * (by - k) / (k + 1)
+        found = [at ** arb(q)]
+        for k in range(1, length):
+            found.append(found[-1] * ((q - k + 1) / k) / at)
         return found
 
     return on_models(finite(taylor, _WORK), lambda a, b: root_ends(a, b, by), Fraction(0))

@@ -137,7 +137,7 @@ def _wave(scale: Callable[[arb_series], arb_series]) -> Callable[[arb_series], a
     return lambda u: scale(u * u * (arb.pi() / 2))
 
 
-sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)]), 2))
+sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)]), 4))
 _ABOVE: dict[str, Any] = {"low": _ZERO, "open": True}
 _lgamma = from_taylor("lgamma", arb.lgamma, _lgamma_taylor, 1, **_ABOVE)
 SPECIAL: tuple[Function, ...] = (
