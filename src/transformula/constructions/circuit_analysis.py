@@ -120,8 +120,12 @@ class Analysis:
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
-        lengths = sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
-        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + lengths
+        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + self.lengths
+
+    @cached_property
+    def lengths(self) -> float:
+        """About what the outputs are off by because folds are few."""
+        return sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
 
     def _measured(self, norm: Norm) -> float:
         """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
