@@ -86,8 +86,8 @@ def test_a_length_has_as_few_folds_as_its_tolerance_allows(dtype):
     levels = (1e-1, 1e-2, 1e-3, 1e-4) if dtype == "float32" else (1e-2, 1e-5, 1e-8, 1e-12)
     models = [tf.compile("sqrt(x**2 + y**2)", on="x=-1..1, y=-1..1", eps=eps, dtype=dtype) for eps in levels]
     layers = [model.layers for model in models]
-    assert layers == sorted({*layers}) and layers[0] <= 4
-    assert all(eps / 8 < model.certificate.bound <= eps for eps, model in zip(levels, models, strict=True))
+    assert layers == sorted({*layers}) and layers[0] <= 5
+    assert all(eps / 30 < model.certificate.bound <= eps for eps, model in zip(levels, models, strict=True))
 
 
 def test_float32_keeps_a_distance_that_vanishes():

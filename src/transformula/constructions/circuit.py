@@ -43,7 +43,7 @@ SPLITS = (
 )
 #: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
 #: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
-_FOLDED, _MOST_UNITS, _ROUGH = 2 / 3, {"float64": 26, "float32": 14}, Measure(8, folded=True)
+_FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8, folded=True)
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
     "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3)),
