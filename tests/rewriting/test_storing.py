@@ -94,7 +94,7 @@ def _random_scales(circuit, rng):
 
 
 def _scale(rng):
-    return Fraction(int(rng.integers(4, 8)), 4) * Fraction(2) ** int(rng.integers(-5, 6))
+    return Fraction(int(rng.integers(8, 16)), 8) * Fraction(2) ** int(rng.integers(-5, 6))
 
 
 @given(st.integers(0, 10_000), st.booleans())

@@ -50,7 +50,7 @@ _HALVINGS = 60
 #: Squares are held scaled by no more than powers of two of twice this, well inside the format's range, and by steps
 #: between two of them: errors count less where the table is used to its ends.
 _MOST_SCALE = {"float64": 480, "float32": 56}
-_STEPS = tuple(Fraction(k, 4) for k in range(5, 8))
+_STEPS = tuple(Fraction(k, 8) for k in range(9, 16))
 #: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
 _HOPELESS, _ABOVE = 10.0, 2.0
 
