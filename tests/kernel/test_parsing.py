@@ -10,7 +10,7 @@ from support.watching import ends
 from transformula.kernel import expression as ex
 from transformula.kernel.errors import FormulaError
 from transformula.kernel.expression import variables_of
-from transformula.kernel.parsing import parse, parse_constant
+from transformula.kernel.parsing import parse
 
 
 def _python_value(text, **values):
@@ -203,9 +203,9 @@ def test_the_largest_numbers_can_be_written_and_read_back():
 
 
 def test_constants_take_no_variables():
-    assert parse_constant("2*pi").is_constant
+    assert parse("2*pi", ()).is_constant
     with pytest.raises(FormulaError, match="'x' is not a number"):
-        parse_constant("x + 1")
+        parse("x + 1", ())
 
 
 def test_only_text_is_a_formula():

@@ -43,7 +43,7 @@ def test_terms_are_those_of_sympy(text):
 
 def test_irrational_constants_stay_exact_until_they_are_asked_for():
     p = as_polynomial(parse("(pi*x + sqrt(2))**2/E - sin(1)", ["x"]), ("x",))
-    assert not p.is_rational and p.degree == 2
+    assert not p.is_rational and max(map(sum, p.terms())) == 2
     with precision(200):
         terms = p.terms()
         assert terms[2,].overlaps(arb.pi() ** 2 / arb.const_e())

@@ -18,7 +18,7 @@ from transformula.cli.points import as_rational, check_inside
 from transformula.errors import FormulaError, PointError
 from transformula.kernel.balls import precision
 from transformula.kernel.expression import number
-from transformula.kernel.parsing import parse_constant
+from transformula.kernel.parsing import parse
 from transformula.model import Model
 from transformula.saving import opened
 
@@ -113,7 +113,7 @@ def _exact(model: Model, chunk: list[Row], columns: list[int], source: str) -> l
         point = []
         for k, column in enumerate(columns):
             try:
-                value = parse_constant(row[column])
+                value = parse(row[column], ())
             except FormulaError:
                 name = model.box.variables[k]
                 raise PointError(f"{source}, line {line}: {name} {not_a_number(row[column])}") from None

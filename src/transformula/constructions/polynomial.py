@@ -110,7 +110,7 @@ def _hints(formula: Formula) -> list[Direction]:
                 base = as_polynomial(node.args[0], formula.box.variables)
             except NotPolynomialError:
                 continue
-            if base.is_rational and base.degree == 1:
+            if base.is_rational and base.exact.total_degree() == 1:
                 form: list[Any] = [0] * formula.box.dimension
                 for exponents, value in base.terms().items():
                     if sum(exponents):

@@ -18,7 +18,7 @@ from transformula.kernel.errors import BoxError, FormulaError
 from transformula.kernel.expression import Expr
 from transformula.kernel.intervals import range_of
 from transformula.kernel.jumps import continuous
-from transformula.kernel.parsing import parse, parse_constant
+from transformula.kernel.parsing import parse
 
 MAX_VARIABLES = MAX_OUTPUTS = 1_000
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -126,7 +126,7 @@ def parse_end(text: str, name: str) -> Expr:
     if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise BoxError(f"{name} is given as {text.strip()}: only finite numbers can be used")
     try:
-        return parse_constant(text)
+        return parse(text, ())
     except FormulaError as error:
         raise BoxError(f"the value {text.strip()!r} of {name} cannot be read: {error}") from None
 

@@ -8,6 +8,7 @@ meant to be is bounded on the pieces that bound their error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Se
         plain = Arithmetic(
             form, 2 * len(ends) + 2, head.values.size + 2, argument_errors=tuple(wrong), input_roundings=0
         )
-        roundings = [rounding_bound(table, ends, edges, a) for a in (plain, plain.evaluated_by_axes())]
+        roundings = [rounding_bound(table, ends, edges, a) for a in (plain, replace(plain, factorised=True))]
         error, rounding = arb(bound) + lost, arb(float(np.max(roundings))) + lost
         size = _largest(function, wire, ends, pieces).min(arb(float(np.max(np.abs(table.values)))) + error)
     if not (error.is_finite() and rounding.is_finite()):

@@ -55,11 +55,6 @@ def parse(text: str, variables: Collection[str] | None = None, jumps: bool = Fal
     return expr
 
 
-def parse_constant(text: str) -> Expr:
-    """An expression without variables, such as an interval's end."""
-    return parse(text, ())
-
-
 @lru_cache(maxsize=256)
 def _definition(text: str) -> Expr:
     return parse(text, ("u", "v"), True)

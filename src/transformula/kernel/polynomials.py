@@ -50,12 +50,6 @@ class Polynomial:
         """Whether every coefficient is a rational number."""
         return not self.irrationals
 
-    @property
-    def degree(self) -> int:
-        """Total degree in the inputs; 0 for a constant."""
-        width = len(self.variables)
-        return max((int(sum(e[:width])) for e in self.exact.monoms()), default=0)
-
     def terms(self) -> dict[Exponents, fmpq | arb]:
         """Exponents to coefficient: a rational where all are, else balls, at the working precision."""
         if self.is_rational:

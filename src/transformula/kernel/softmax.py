@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,10 +77,6 @@ class Arithmetic:
     argument_errors: tuple[float, ...] = ()
     #: Roundings of x itself; 0 if x is a float, or if the argument errors count them.
     input_roundings: int = 1
-
-    def evaluated_by_axes(self) -> Arithmetic:
-        """The same arithmetic for a grid evaluated axis by axis."""
-        return replace(self, factorised=True)
 
     def gamma(self, roundings: int) -> float:
         """gamma_n, rounded up; infinite where n u is not below 1/2."""
