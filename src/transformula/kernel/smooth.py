@@ -119,22 +119,22 @@ def finite(taylor: Taylor, work: int) -> Taylor:
     return coefficients
 
 
-def sharp(finite: Taylor, steady: int | None) -> Taylor:
+def sharp(taylor: Taylor, steady: int | None) -> Taylor:
     """The same coefficients, sharpened where the ball is wide."""
 
     def coefficients(at: arb, length: int) -> list[arb]:
         if at.is_exact():
-            return finite(at, length)
+            return taylor(at, length)
         middle, h, thin = at.mid(), arb(0, at.rad()), at.rad() < _THIN
         if steady is not None and not thin:
             most = max(length, steady + 1)
-            ends = zip(finite(at.lower(), most), finite(at.upper(), most), strict=True)
-            found, exact = [a.union(b) for a, b in ends], finite(middle, most)
+            ends = zip(taylor(at.lower(), most), taylor(at.upper(), most), strict=True)
+            found, exact = [a.union(b) for a, b in ends], taylor(middle, most)
             for j in reversed(range(steady)):
                 found[j] = exact[j] + h * (j + 1) * found[j + 1]
             return found[:length]
         order = length if thin else length + _MORE
-        coarse, exact = finite(at, order + 1), finite(middle, order)
+        coarse, exact = taylor(at, order + 1), taylor(middle, order)
         found = []
         for j in range(length):
             value = comb(order, j) * coarse[order]
