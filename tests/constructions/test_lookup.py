@@ -208,8 +208,8 @@ def test_an_interrupt_ends_the_work_and_the_next_one_is_unharmed(stage):
 
 def test_a_gate_is_a_number_of_the_format():
     """No matter how steep a table is: a whole number beyond 2^24 may not be one of float32's."""
-    slopes = np.array([[-1e8 - 8], [1e8 + 8]])
-    table = TableSpec(((fmpq(1),),), slopes, np.zeros((2, 1)), np.ones((2, 1)), (0,), ((0.0, 1.0),))
+    slopes, offsets = np.array([[-(2.0**27)], [2.0**27]]), np.full((2, 1), 0.5)
+    table = TableSpec(((fmpq(1),),), slopes, offsets, np.ones((2, 1)), (0,), ((0.0, 1.0),))
     (block,) = assemble(OneLayerSpec(("x",), 1, [table], [], [((fmpq(0),), fmpq(0))], dtype="float32")).blocks
     (head,) = block.attention.heads
-    assert head.key.exact is None and head.key.values.min() <= -2e8 - 800
+    assert head.key.exact is None and head.key.values.min() <= -(2.0**28) - 801
