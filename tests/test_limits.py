@@ -109,7 +109,7 @@ def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
 
 def test_a_search_that_is_not_close_may_take_less() -> None:
     for error, seconds in [
-        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), attempting.ALL),
+        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), attempting.CLOSE),
         (NotProvenError("far", best_bound=5e-4, rounding=1e-8), attempting.DOUBTFUL),
         (NotProvenError("rounding", best_bound=5e-6, rounding=4e-6), attempting.DOUBTFUL),
         (NotProvenError("nothing is known"), attempting.ALL),
@@ -121,7 +121,18 @@ def test_a_search_that_is_not_close_may_take_less() -> None:
             search.note(error)
             assert left() == pytest.approx(seconds * limits.SECOND)
             search.note(NotProvenError("closer", best_bound=2e-6, rounding=1e-8))
-            assert left() == pytest.approx(attempting.ALL * limits.SECOND)
+            assert left() == pytest.approx(attempting.CLOSE * limits.SECOND)
+
+
+def test_what_fails_late_and_shows_nothing_ends_the_search() -> None:
+    search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+    search.eps = 1e-6
+    with limited(attempting.ALL) as search.limit:
+        work.spend((attempting.CLOSE + 1) * limits.SECOND)
+        checkpoint()
+        search.note(NotProvenError("nothing is known"))
+        with pytest.raises(OutOfWork):
+            checkpoint()
 
 
 @pytest.mark.parametrize(("seconds", "tried"), [(0.1, 3), (4.0, 1)])
@@ -178,18 +189,21 @@ def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     assert seen[1] == pytest.approx((attempting.ALL + attempting.KEPT) * limits.SECOND, rel=1e-3)
 
 
-#: Far more than can be had: each is refused after a little work, with a bound that holds and the way out.
+F32 = {"dtype": "float32"}
+#: More than can be had: each is refused after a little work, with a bound that holds and the way out.
 REFUSALS = [
-    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, "dtype": "float32"}, 0.05),
-    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0),
+    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, **F32}, 0.05, attempting.REFUSED),
+    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0, attempting.REFUSED),
+    ("sin(x)", "x=0..1", {"eps": 1e-7, "construction": "lookup", **F32}, 9e-7, 2.0),
+    ("softplus(a*b + c)*sigmoid(d)", "a=-1..1, b=-1..1, c=-1..1, d=-1..1", {"eps": 1e-5, **F32}, 2e-5, 5.0),
 ]
 
 
-@pytest.mark.parametrize(("formula", "box", "options", "most"), REFUSALS, ids=[case[0] for case in REFUSALS])
-def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most, monkeypatch) -> None:
+@pytest.mark.parametrize(("formula", "box", "options", "most", "seconds"), REFUSALS, ids=[case[0] for case in REFUSALS])
+def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most, seconds) -> None:
     with work.limited(math.inf) as meter, pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
         tf.compile(formula, box, **options)
-    assert meter[0] < 1.1 * (attempting.DOUBTFUL + attempting.KEPT) * limits.SECOND
+    assert meter[0] < 1.1 * seconds * limits.SECOND
     assert caught.value.best_bound <= most
     asked = float(str(caught.value).split("ask for eps >= ")[1].split(",")[0].split(";")[0])
     assert asked >= caught.value.best_bound

@@ -74,7 +74,7 @@ def compile(
     time_limit : float, optional
         Seconds after which the search ends, with the best model that is proven by then or with a refusal
         that says how close it came. Without it, a search ends after a certain amount of work, for up to six
-        variables about ten seconds, or twenty if it has come close; a longer limit lets it do more.
+        variables about eight seconds, or twenty if nothing has failed by then; a longer limit lets it do more.
 
     Returns
     -------

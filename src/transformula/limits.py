@@ -45,6 +45,11 @@ class Limit:
         """From now on, end after so many seconds of all the work since this limit was set."""
         self.most = self.start + seconds * SECOND
 
+    @property
+    def spent(self) -> float:
+        """Seconds of work since this limit was set."""
+        return (work.counted() - self.start) / SECOND
+
     def all(self) -> Iterator[Limit]:
         """This limit and those outside of it."""
         now: Limit | None = self

@@ -41,6 +41,31 @@ def test_tables_that_only_rounding_spoils_stop_growing(sizes):
     assert len(sizes) <= MAX_SPOILED + 4
 
 
+def test_tables_stop_growing_where_the_rounding_of_the_best_is_too_much(sizes):
+    """Though errors come and go around the goal, where rounding alone is eight times as much as may be."""
+    with pytest.raises(CannotFit) as error:
+        fitting.fit_table(np.sin, 0.0, 1.0, 1e-7, "float32")
+    assert error.value.best.rounding_estimate > 5e-7 > 1e-7 > error.value.best.error_estimate
+    assert len(sizes) <= error.value.best.size + MAX_SPOILED
+
+
+@pytest.mark.parametrize(("eps", "cautions"), [(1e-6, 1), (1e-4, 2)])
+def test_more_caution_is_for_grids_that_are_close(eps, cautions, monkeypatch):
+    """What so many tokens round by at least is not made less by smaller values."""
+    made = []
+
+    def search(_f, axes, _eps, dtype, _most):
+        made.append(axes[0].caution)
+        scores = (np.zeros(5), np.zeros(5))
+        enough = len(made) == 2
+        return grids.Grid(scores, scores, np.ones((5, 5)), 1e-7, 5e-6, dtype, largest=3.0), enough
+
+    monkeypatch.setattr(grids, "_search", search)
+    with contextlib.suppress(CannotFit):
+        grids.fit_grid(lambda x, y: np.exp(x * y), (0.0, 0.0), (1.0, 1.0), eps, "float32")
+    assert len(made) == cautions
+
+
 def test_an_axis_that_gains_nothing_more_is_left(monkeypatch):
     sizes, fit = [], grids._Axis._fit
 

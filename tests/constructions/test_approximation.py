@@ -6,8 +6,11 @@ from flint import arb, fmpq
 
 import transformula as tf
 from support.folders import open_model
+from transformula.constructions import approximation
 from transformula.errors import FormulaError, InputError, NotProvenError
+from transformula.formulas import parse
 from transformula.kernel.balls import enclose, precision
+from transformula.kernel.boxes import Box
 from transformula.kernel.check import verify_files
 
 
@@ -93,3 +96,19 @@ def test_a_changed_remainder_is_refused():
     data = open_model(model)
     data.body["formulas"] = ["sin(x) + x**9/10**5"]
     assert not verify_files(*data.forged()).verified
+
+
+def test_what_no_degree_reaches_is_seen_before_anything_is_fitted(monkeypatch):
+    """A polynomial leaves the Chebyshev coefficients beyond its degree as they are."""
+    degrees = approximation._Degrees(parse("1/(1 + 25*x**2)"), Box.of("x=-1..1"))
+    monkeypatch.setattr(approximation, "_fit", lambda *_: pytest.fail("hopeless, and fitted"))
+    with pytest.raises(NotProvenError, match="no polynomial of degree up to 60 comes within 1e-08") as error:
+        degrees.lowest(1e-8)
+    assert 5e-7 < error.value.measured < 7e-6  # the best polynomial of degree 60 is off by (0.2 + sqrt(1.04))**-60
+
+
+@pytest.mark.parametrize(("text", "degree"), [("exp(x)*cos(y)", 5), ("1/(2 + x*y)", 6)])
+def test_no_degree_that_would_do_is_passed_over(text, degree):
+    degrees = approximation._Degrees(parse(text), Box.of("x=-1..1, y=-1..1"))
+    found = approximation._fit(degrees.coarse, degrees.fine, degree, 0.0)
+    assert degrees.least_error(degree) <= found.error <= 30 * degrees.least_error(degree)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from flint import fmpq
 
 import transformula as tf
 from support.one_layer_models import model_named
+from transformula.constructions.one_layer import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.progress import listening
 from transformula.searching.finder import Finder
@@ -202,3 +204,12 @@ def test_an_interrupt_ends_the_work_and_the_next_one_is_unharmed(stage):
     with pytest.raises(KeyboardInterrupt), listening(interrupt):
         tf.compile("exp(-x*y)", on="x=0..1, y=0..1", eps=1e-2, construction="lookup")
     assert tf.verify(tf.compile("exp(x)", on="x=0..1", eps=1e-3, construction="lookup")).verified
+
+
+def test_a_gate_is_a_number_of_the_format():
+    """No matter how steep a table is: a whole number beyond 2^24 may not be one of float32's."""
+    slopes, offsets = np.array([[-(2.0**27)], [2.0**27]]), np.full((2, 1), 0.5)
+    table = TableSpec(((fmpq(1),),), slopes, offsets, np.ones((2, 1)), (0,), ((0.0, 1.0),))
+    (block,) = assemble(OneLayerSpec(("x",), 1, [table], [], [((fmpq(0),), fmpq(0))], dtype="float32")).blocks
+    (head,) = block.attention.heads
+    assert head.key.exact is None and head.key.values.min() <= -(2.0**28) - 801

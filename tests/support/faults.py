@@ -542,8 +542,8 @@ CONSTRUCTIONS = [
           "polynomial"),
     fault("an approximation loses a term", "constructions.approximation:_Fit.monomials", "return dict(total.to_dict())",
           "return dict(list(total.to_dict().items())[1:])", "approximation"),
-    fault("an approximation is measured at few points", "constructions.approximation:_lowest_degree",
-          "if fit.error <= goal:", "if fit.error <= 20 * goal:", "approximation", True),
+    fault("an approximation may be off by more than its share", "constructions.approximation:construct_approximation",
+          "search.lowest(share * eps)", "search.lowest(20 * share * eps)", "approximation", True),
 ]  # fmt: skip
 
 FAULTS = REWRITING + SEARCHING + CONSTRUCTIONS

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
@@ -24,6 +25,8 @@ from transformula.kernel.balls import to_fmpq
 from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.expression import Expr
 from transformula.kernel.weights import Weights, to_rational
+from transformula.kernel.work import counted, spend
+from transformula.limits import SECOND, checkpoint
 from transformula.threads import one_thread
 
 Floats = NDArray[np.float64]
@@ -36,6 +39,8 @@ MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
 _SHARES = (0.97, 0.8, 0.5, 0.2)
 _GRID = {1: 2000, 2: 90, 3: 26, 4: 14}
 _LAWSON = 40
+#: Seconds of work after which no more steps are taken for a degree, and no more degrees are tried.
+_EACH, _FITTING = 2.0, 4.0
 
 
 def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head: bool) -> Iterator[Weights]:
@@ -44,9 +49,10 @@ def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head
     if box.dimension > MAX_VARIABLES:
         raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
+    searches = [_Degrees(expr, box) for expr in formula.outputs]
     for share in _SHARES:
         with one_thread():
-            fits = [_lowest_degree(expr, box, share * eps) for expr in formula.outputs]
+            fits = [search.lowest(share * eps) for search in searches]
         degrees = tuple(fit.degree for fit in fits)
         if degrees not in tried:
             tried.add(degrees)
@@ -104,22 +110,55 @@ def _chebyshev_polynomials(t: fmpq_mpoly, context: fmpq_mpoly_ctx, degree: int) 
     return found
 
 
-def _lowest_degree(expr: Expr, box: Box, goal: float) -> _Fit:
-    """The first degree whose best polynomial, as far as a grid can tell, meets the goal."""
-    dimension = box.dimension
-    fine, coarse = _samples(expr, box, 2 * _GRID[dimension] + 1), _samples(expr, box, _GRID[dimension])
-    best: _Fit | None = None
-    for degree in range(MAX_DEGREE[dimension] + 1):
-        fit = _fit(coarse, fine, degree, goal)
-        if fit.error <= goal:
-            return fit
-        best = fit if best is None or fit.error < best.error else best
-    assert best is not None
-    raise NotProvenError(
-        f"no polynomial of degree up to {MAX_DEGREE[dimension]} comes within {goal:.2g} of {expr}: the best "
-        f"measured error is {best.error:.2g} at degree {best.degree}; use the lookup construction",
-        measured=best.error,
-    )
+class _Degrees:
+    """Polynomials of ever higher degree for one function, as far as they are worth a fit.
+
+    A polynomial of degree q leaves the Chebyshev coefficients c_α of f with |α| > q as they are, and none is more than
+    2^d times the largest error: what is out of reach is seen before anything is fitted.
+    """
+
+    def __init__(self, expr: Expr, box: Box) -> None:
+        self.expr, self.dimension, self.first = expr, box.dimension, 0
+        count = _GRID[box.dimension]
+        self.fine, self.coarse = _samples(expr, box, 2 * count + 1), _samples(expr, box, count)
+        self.coefficients = _chebyshev_coefficients(self.coarse)
+        self.degrees = sum(np.meshgrid(*[np.arange(count)] * self.dimension, indexing="ij", sparse=True))
+        self.end = counted() + _FITTING * SECOND
+
+    def least_error(self, degree: int) -> float:
+        """What no polynomial of a degree goes below, on the samples."""
+        beyond = np.abs(self.coefficients[self.degrees > degree])
+        return float(beyond.max(initial=0.0)) / float(2**self.dimension)
+
+    def lowest(self, goal: float) -> _Fit:
+        """The first degree whose best polynomial, as far as a grid can tell, meets a goal below those before."""
+        best = self.least_error(MAX_DEGREE[self.dimension]), MAX_DEGREE[self.dimension]
+        for degree in range(self.first, MAX_DEGREE[self.dimension] + 1) if best[0] <= goal else ():
+            if self.least_error(degree) <= goal:
+                fit = _fit(self.coarse, self.fine, degree, goal)
+                if fit.error <= goal:
+                    self.first = degree
+                    return fit
+                best = max(best[0], fit.error), degree
+                if counted() > self.end:
+                    break
+        raise NotProvenError(
+            f"no polynomial of degree up to {best[1]} comes within {goal:.2g} of {self.expr}: the "
+            f"best has an error of about {best[0]:.2g}; use the lookup construction",
+            measured=best[0],
+        )
+
+
+def _chebyshev_coefficients(samples: _Samples) -> Floats:
+    """Those of the polynomial through the values at the Chebyshev points of all axes."""
+    count, found = len(samples.points), samples.values
+    halved = np.ones(count)
+    halved[[0, -1]] = 0.5
+    cosines = np.cos(np.pi * np.outer(np.arange(count), np.arange(count)) / (count - 1))
+    transform = 2 / (count - 1) * halved[:, None] * cosines * halved
+    for k in range(found.ndim):
+        found = np.moveaxis(np.tensordot(transform, found, axes=(1, k)), 0, k)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,17 +184,18 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
     exponents = [e for s in range(degree + 1) for e in compositions(s, dimension)]
     matrix = _design(coarse.points, exponents, dimension)
     target = coarse.values.ravel()
-    check = _design(fine.points, exponents, dimension)
-    truth = fine.values.ravel()
     weight = np.full(len(target), 1.0 / len(target))
     best: tuple[float, Floats] = (np.inf, np.zeros(len(exponents)))
+    start = counted()
     for _ in range(_LAWSON):
+        checkpoint()
+        spend(matrix.size * (0.02 + len(exponents) / 8000) + 0.02 * fine.values.size)
         root = np.sqrt(weight)
         found = np.linalg.lstsq(matrix * root[:, None], target * root, rcond=None)[0]
         found[np.abs(found) < 1e-17 * np.abs(found).max()] = 0.0
-        error = float(np.abs(check @ found - truth).max())
+        error = float(np.abs(_values(fine.points, exponents, found, dimension) - fine.values).max())
         best = min(best, (error, found), key=lambda pair: pair[0])
-        if error <= goal or error > 4 * goal:  # Lawson gains a small factor, no more
+        if error <= goal or error > 4 * goal or counted() - start > _EACH * SECOND:  # Lawson gains a small factor
             break
         residual = np.abs(matrix @ found - target)
         weight = weight * residual
@@ -164,12 +204,20 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
 
 
 def _design(points: Floats, exponents: Sequence[Exponents], dimension: int) -> Floats:
+    """T_α at every point of a grid: a column for each α."""
+    one_axis = np.polynomial.chebyshev.chebvander(points, max(max(e) for e in exponents)).T
+    rows = np.empty((len(exponents), len(points) ** dimension))
+    for row, alpha in zip(rows, exponents, strict=True):
+        row[:] = reduce(np.multiply.outer, [one_axis[e] for e in alpha]).ravel()
+    return rows.T
+
+
+def _values(points: Floats, exponents: Sequence[Exponents], coefficients: Floats, dimension: int) -> Floats:
+    """Σ coefficients · T_α on a grid, one axis after the other."""
     highest = max(max(e) for e in exponents)
+    found = np.zeros((highest + 1,) * dimension)
+    found[tuple(np.array(exponents).T)] = coefficients
     one_axis = np.polynomial.chebyshev.chebvander(points, highest)
-    columns = []
-    for alpha in exponents:
-        column = one_axis[:, alpha[0]]
-        for e in alpha[1:]:
-            column = np.multiply.outer(column, one_axis[:, e])
-        columns.append(column.ravel())
-    return np.stack(columns, axis=1)
+    for k in range(dimension):
+        found = np.moveaxis(np.tensordot(one_axis, found, axes=(1, k)), 0, k)
+    return found

@@ -82,9 +82,10 @@ def circuit_attempts(
             def build(analysis: Analysis = analysis, split: Split = split) -> Built:
                 aim = analysis.in_reach(eps, dtype)
                 nodes = analysis.planned(aim, split, dtype)
-                most = max(aim, enough or 0.0)
+                wanted = max(eps, enough or 0.0)  # if more is aimed at, a bound is all that may come of it
+                most = max(aim, wanted)
                 check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
-                tables = fit_tables(nodes, aim, split, dtype, known, most)
+                tables = fit_tables(nodes, aim, split, dtype, known, most, loose=aim > wanted)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 

@@ -111,13 +111,19 @@ def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, f
 
 
 def fit_tables(
-    nodes: dict[int, Node], eps: float, split: Split, dtype: str, left_behind: dict[str, Any], enough: float
+    nodes: dict[int, Node],
+    eps: float,
+    split: Split,
+    dtype: str,
+    left_behind: dict[str, Any],
+    enough: float,
+    loose: bool = False,
 ) -> dict[int, tuple[object, NodeTable]]:
     """A table for every table wire: (key of the table, table); equal keys share.
 
     Where a goal was missed before, a smaller one is not tried again. Nor is one fitted for nothing: what the tables
     found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
-    are better than need be serve.
+    are better than need be serve, and those of a ``loose`` circuit need not be small either.
     """
     failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
     fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
@@ -143,7 +149,7 @@ def fit_tables(
     reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
     check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
     todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
-    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, "coarse" in left_behind)
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, loose or "coarse" in left_behind)
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
         known[key] = table
         if error > want[2]:

@@ -142,7 +142,7 @@ class _Assembler:
 
     def _heads(self) -> tuple[Head, ...]:
         spec, width = self.spec, len(self.slots)
-        gate = -float(np.ceil(2 * self._score_reach() + GATE_MARGIN))
+        gate = self._gate()
         heads = []
         for h, table in enumerate(spec.tables):
             rows = 2 * len(table.forms) + 1
@@ -163,6 +163,11 @@ class _Assembler:
                 )
             )
         return tuple(heads)
+
+    def _gate(self) -> float:
+        """What no score can make up for: a whole number, or a power of two where the format has not all of these."""
+        gate = float(np.ceil(2 * self._score_reach() + GATE_MARGIN))
+        return -gate if float(np.dtype(self.spec.dtype).type(gate)) == gate else -power_of_two(gate)
 
     def _score_reach(self) -> float:
         """The largest |score| any head gives to any token, without gates."""

@@ -19,10 +19,12 @@ from transformula.constructions.tables.table import Array
 from transformula.kernel.work import spend
 from transformula.limits import checkpoint, left
 
-FLOPS = 4e3  # floating-point operations, as counted here, in a microsecond (about 2.5e3 in small tables, 5e3 in large)
+FLOPS = 4e3  # floating-point operations in a microsecond, about: what a budget of them is of a budget of time
 LEAST = 5e8  # floating-point operations that a fit may take, however little is left
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
-OVERHEAD = 2e5  # interpreter time of one small step, in floating-point operations
+OVERHEAD = 2e5  # operations that a step of one table takes at least: the interpreter's time for a small one
+CALL, EACH = 150.0, 30.0  # microseconds that the interpreter takes for a stack of tables, and for each of them
+RATE, QUICK, MOST = 4e3, 30, 2.0  # operations in a microsecond; from so many tokens on more, up to so many times
 LEAST_WEIGHT = 1e-6  # a token is priced as if it had this weight somewhere: bounds |y|
 TINY = 1e-250  # keeps columns of tokens that are nowhere visible from dividing by zero
 TRIALS = 8  # of a step, each damped four times as much as the one before
@@ -44,10 +46,11 @@ class Problem:
     singular: bool = False
     work: float = 0.0
 
-    def spend(self, work: float) -> None:
-        """Count arithmetic, here and for the search as a whole."""
-        self.work += work
-        spend(work / FLOPS)
+    def spend(self, count: int, size: int, operations: float) -> None:
+        """Count arithmetic, here as operations for each of some tables, and as the time it takes for the search."""
+        self.work += count * (operations + OVERHEAD)
+        rate = RATE * (min(max(size / QUICK, 1.0), MOST) if self.target.shape[1] == 1 else 1.0)
+        spend(CALL + count * (EACH + operations / rate))
 
 
 def operations_left(part: float) -> float:
@@ -191,7 +194,7 @@ class Descent:
         left = np.triu(left) if self.functions > 1 else left
         cost = np.einsum("kij,kij->k", left, left)
         solvable = np.isfinite(cost) & (triangle[:, self.columns, self.columns] != 0).all(axis=1)
-        self.problem.spend(len(slopes) * (2.0 * (self.n + self.width) * self.width**2 + OVERHEAD))
+        self.problem.spend(len(slopes), self.size, 2.0 * (self.n + self.width) * self.width**2)
         return _Solved(slopes, offsets, softmax, matrix, triangle, np.where(solvable, cost, np.inf))
 
     def values(self, solved: _Solved) -> Array:
@@ -261,7 +264,7 @@ class Descent:
         looked_up = values[:, :, :size] @ solved.softmax
         weighted = solved.softmax if self.roots is None else solved.softmax * self.roots[here]
         arm = self.problem.points - centre[:, :, None]
-        self.problem.spend(count * (20.0 * self.functions * (n + width) * size**2 + OVERHEAD))
+        self.problem.spend(count, size, 20.0 * self.functions * (n + width) * size**2)
         if self.functions == 1:
             matrix = np.zeros((count, width + 2 * size + 1, n + width))
             matrix[:, :width], matrix[:, -1] = solved.matrix[:, :width], solved.matrix[:, -1]

@@ -46,6 +46,8 @@ MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
 MAX_AXIS_TOKENS = 64
 MAX_GRID = 20_000  # tokens
 CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
+FAR_OFF = 100.0  # times the tolerance: more caution gains less
+NO_BETTER = 3  # smaller goals in a row that make no better grid are the last
 PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
 STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
 UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
@@ -64,6 +66,7 @@ class Grid:
     error_estimate: float
     rounding_estimate: float
     dtype: str = "float64"
+    largest: float = 0.0  # |f|
 
     @property
     def size(self) -> int:
@@ -74,6 +77,13 @@ class Grid:
     def total_error(self) -> float:
         """Measured approximation error plus modelled rounding."""
         return self.error_estimate + self.rounding_estimate
+
+    def may_reach(self, eps: float) -> bool:
+        """Whether more caution may do: it is not far off, and so many tokens alone do not round by more than that."""
+        least = (
+            UNIT_ROUNDOFF[self.dtype] * (sum(self.values.shape) + 6) * self.largest
+        )  # half the model, without scores
+        return self.total_error <= FAR_OFF * eps and least <= eps
 
     def on_mesh(self, axes: Sequence[Array]) -> NDArray[np.float64]:
         """T on the tensor product of the given coordinates."""
@@ -121,7 +131,7 @@ def fit_grid(
         if enough:
             return grid
         best = grid if best is None or grid.total_error < best.total_error else best
-        if grid.rounding_estimate < grid.error_estimate:  # smaller values would not help
+        if grid.rounding_estimate < grid.error_estimate or not grid.may_reach(eps):  # smaller values would not help
             break
     assert best is not None
     if best.total_error <= eps:
@@ -138,6 +148,7 @@ def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_
     truth = on_mesh(f, check)
     share = goal = APPROXIMATION_SHARE * eps
     best: Grid | None = None
+    in_vain = 0
     for _ in range(8):
         sizes = _cheapest_sizes(axes, goal, max_tokens)
         hopeless = sizes is None
@@ -145,11 +156,11 @@ def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_
             sizes = _largest_sizes(axes, max_tokens)
         states = [axis.curve[size] for axis, size in zip(axes, sizes, strict=True)]
         grid = _solve_grid(axes, states, mesh, target, check, truth, eps, dtype)
-        if best is None or grid.total_error < best.total_error:
-            best = grid
+        better = best is None or grid.total_error < best.total_error
+        best, in_vain = (grid, 0) if better else (best, in_vain + 1)
         if grid.error_estimate <= share and grid.total_error <= TOTAL_SHARE * eps:
             return grid, True
-        if hopeless:
+        if hopeless or in_vain == NO_BETTER:
             break
         goal *= min(0.8, share / max(grid.error_estimate, 1e-300))
     assert best is not None
@@ -332,7 +343,7 @@ def _solve_grid(
             for axis, x, pair in zip(axes, mesh, scores, strict=True)
         ]
         values = to_dtype(multiply_axes(target, inverses), dtype)
-        grid = Grid(slopes, offsets, values, 0.0, 0.0, dtype)
+        grid = Grid(slopes, offsets, values, 0.0, 0.0, dtype, float(np.abs(target).max()))
         error = float(np.abs(grid.on_mesh(check) - truth).max())
         rounding = _rounding(grid, mesh, axes[0].unit)
         grid = replace(grid, error_estimate=error, rounding_estimate=rounding)

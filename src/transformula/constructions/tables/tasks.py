@@ -43,7 +43,7 @@ DENSE_POINTS = 2000
 FIRST_POINTS = 2000  # at most, to see how often f swings to and fro
 HALVINGS = 50  # of an interval where f crosses a value
 SMALL = 8  # tokens: smaller tables move more freely, next to a singularity too
-MAX_SPOILED = 6  # sizes in a row that only rounding spoils
+MAX_SPOILED = 6  # sizes in a row that only rounding spoils, or that are no better than one whose rounding is too much
 DEAR = 1e-2  # the higher price lets values of size range(f) cost this share of eps
 NEXT = 0.1  # of the least error so far: what the next size may reach
 
@@ -82,6 +82,8 @@ class Task:
     best: Table | None = None
     closest: State | None = None
     spoiled: int = 0  # sizes in a row that failed though they came close enough
+    in_vain: int = 0  # sizes since the best table, if its rounding alone is too much
+    least: float = np.inf  # the best total error before the last size
     searched: set[int] = field(default_factory=set)  # sizes tried from all starts
     samples: dict[tuple[int, bool], tuple[Array, Array]] = field(default_factory=dict)
     dense: Array = field(init=False)
@@ -177,13 +179,16 @@ class Task:
     @property
     def stuck(self) -> bool:
         """Whether several sizes came close enough, and only rounding spoiled them: more tokens will not help."""
-        return self.spoiled >= MAX_SPOILED
+        return max(self.spoiled, self.in_vain) >= MAX_SPOILED
 
     def missed(self, state: State) -> None:
         """Remember a failure: its table may still be the best there is."""
         self.spoiled = self.spoiled + 1 if state.sup <= self.goal else 0
         if self.closest is None or state.sup < self.closest.sup:
             self.closest = state
+        if self.best is not None:
+            noisy = self.best.rounding_estimate > self.eps and not self.best.total_error < self.least
+            self.in_vain, self.least = self.in_vain + 1 if noisy else 0, self.best.total_error
 
     def finish(self, state: State, finely: bool = False) -> Table:
         """The table of a state: back to x, gauge, rounding, values again, measurement."""
