@@ -8,6 +8,7 @@ from transformula.constructions.tables import fitting
 from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.placement import stretched
 from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
 from transformula.threads import one_thread
@@ -17,6 +18,10 @@ def _softmax(slopes, offsets, x):
     scores = slopes * x[:, None] + offsets
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _x_log_x(x):
+    return np.where(x > 0, x * np.log(np.where(x > 0, x, 1.0)), 0.0)
 
 
 FUNCTIONS = {
@@ -51,6 +56,29 @@ def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
     """The cube root at 8e-7: two tokens more, and two more, hardly help; other starts do."""
     errors = [(20, 1.05e-5), (22, 6.98e-6), (24, 6.62e-6), (26, 6.51e-6)]
     assert fitting._stalled(errors) and not fitting._stalled(errors[:3]) and not fitting._stalled(errors[2:])
+
+
+@pytest.mark.parametrize(
+    ("function", "eps", "tokens"), [(np.sqrt, 1e-8, 34), (np.cbrt, 1e-6, 30), (_x_log_x, 1e-8, 19)]
+)
+def test_tables_next_to_a_singularity_are_stretched(function, eps, tokens):
+    """Grown by splitting alone they take 55, 36 and 21 tokens."""
+    with one_thread():
+        table = fit_table(function, 0.0, 1.0, eps)
+    assert table.size <= tokens and table.total_error <= 0.9 * eps
+
+
+def test_stretched_scores_keep_their_shape():
+    """Slopes that grow geometrically from a flat token do so again, over a range that has grown like the root of their number."""
+    slopes, points = (
+        np.concatenate([[0.0, -1e-3], -np.geomspace(1.0, 1e8, 16)]),
+        np.concatenate([[0.0], np.geomspace(1e-9, 1, 99)]),
+    )
+    offsets = np.concatenate([[0.0, 0.0], np.full(16, -20.0)])
+    merged, whole = stretched((slopes, offsets), points, _softmax(slopes, offsets, points), 65)
+    assert len(merged[0]) == len(whole[0]) == 65
+    assert np.sort(-merged[0])[1:] == pytest.approx(np.geomspace(1.0, 1e16, 64)) and set(merged[1]) == {0.0, -20.0}
+    assert np.sort(-whole[0])[1] == pytest.approx(1e-3)  # the second flat token is in only one of the two
 
 
 def test_tighter_tolerances_take_more_tokens_but_not_many():

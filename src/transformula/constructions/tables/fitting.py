@@ -4,8 +4,10 @@ What is like a function whose tables are stored starts from these, at the size t
 (:mod:`neighbours`).  For anything else, and if that fails, every start of :mod:`placement` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
-the largest size that failed, and by removing single tokens from the table found.  Budgets count
-arithmetic, not seconds, so results are deterministic.
+the largest size that failed, and by removing single tokens from the table found.  Next to a singularity
+at an end of the interval a table grows and shrinks by stretching its scores (:func:`placement.stretched`);
+other starts are for what that does not improve.  Budgets count arithmetic, not seconds, so results are
+deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
@@ -32,12 +34,13 @@ from transformula.constructions.tables.one_size import (
     attempt,
     grown_from,
     pruned_from,
+    stretched_from,
     within_reach,
 )
 from transformula.constructions.tables.oscillations import FEW_SWINGS, SWINGS, wave_table
 from transformula.constructions.tables.solving import equalise, improve
 from transformula.constructions.tables.table import Function, Table
-from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit, Task, prepare
+from transformula.constructions.tables.tasks import PLENTY, SMALL, Allowance, CannotFit, Task, prepare
 from transformula.limits import left
 
 __all__ = ["THOROUGH", "Allowance", "CannotFit", "Effort", "allowance", "fit_table"]
@@ -190,8 +193,9 @@ def _grow(
         worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
         warm = [] if light else grown_from(task, parent, size, gently=worse)
         due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
-        cold = not warm or size <= ALWAYS_COLD or due
-        table, sup, state = attempt(task, effort, size, warm, cold)
+        first = [] if light else stretched_from(task, parent, size)
+        cold = (not warm or size <= ALWAYS_COLD or due) and not (first and size > MAX_COLD)
+        table, sup, state = attempt(task, effort, size, warm, cold, first=first)
         if table is not None and state is not None:
             return table, state, failed
         failed = size
@@ -212,8 +216,8 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 
 
 def _stalled(history: Sequence[tuple[int, float]]) -> bool:
-    """Whether the last two sizes were hardly better than the one before them."""
-    return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
+    """Whether the last two sizes were hardly better than the one before them, which was not a small one."""
+    return len(history) > 2 and history[-3][0] >= SMALL and history[-1][1] > STALLED * history[-3][1]
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
@@ -250,8 +254,9 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     while 1 < table.size <= MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        warm, cold = pruned_from(task, state, size), size not in task.searched and size <= MAX_COLD
-        smaller, _, small_state = attempt(task, effort, size, warm, cold)
+        warm, first = pruned_from(task, state, size), stretched_from(task, state, size)
+        cold = size not in task.searched and size <= MAX_COLD and not first
+        smaller, _, small_state = attempt(task, effort, size, warm, cold, first=first)
         if smaller is not None and small_state is not None:
             table, state, failed = smaller, small_state, min(failed, size - 1)
         elif untried:
