@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from flint import arb
 
 from transformula.constructions.circuit_tables import SQUARE_ENDS
 from transformula.constructions.tables import fitting
@@ -11,6 +12,10 @@ from transformula.constructions.tables.grids import fit_grid
 from transformula.constructions.tables.placement import stretched
 from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
+from transformula.kernel import tables as kernel_tables
+from transformula.kernel.rounding import FORMATS
+from transformula.kernel.softmax import Arithmetic, rounding_bound
+from transformula.searching.grids import find_softmax
 from transformula.threads import one_thread
 
 
@@ -86,11 +91,24 @@ def test_tighter_tolerances_take_more_tokens_but_not_many():
     assert counts == sorted(counts) and counts[-1] <= 10  # spectral: digits cost tokens, not powers of them
 
 
-@pytest.mark.parametrize(("eps", "linear", "tokens"), [(1e-6, True, 19), (1e-9, True, 31), (1e-6, False, 26)])
-def test_a_wave_takes_a_token_or_two_a_period(eps, linear, tokens):
-    """Ten periods: with a linear term one token each and a few at the ends, as long as large values may round."""
+@pytest.mark.parametrize(
+    ("periods", "eps", "linear", "tokens"),
+    [(10, 1e-6, True, 19), (10, 1e-9, True, 31), (10, 1e-6, False, 26), (10, 1e-11, True, 53), (30, 1e-6, True, 40)],
+)
+def test_a_wave_takes_a_few_tokens_a_period(periods, eps, linear, tokens):
+    """With a linear term one token each and a few at the ends, as long as large values may round; else two, or four."""
     with one_thread():
-        assert fit_table(lambda x: np.sin(20 * np.pi * x), 0.0, 1.0, eps, linear=linear).size <= tokens
+        assert fit_table(lambda x: np.sin(2 * np.pi * periods * x), 0.0, 1.0, eps, linear=linear).size <= tokens
+
+
+def test_rounding_is_estimated_as_it_is_proven():
+    """Values of a wave with a linear term beside it are large, and neighbours are alike: that does not round as much."""
+    with one_thread():
+        table = fit_table(lambda x: np.sin(20 * np.pi * x), 0.0, 1.0, 1e-6)
+    kernel_table = kernel_tables.Table((table.slopes,), (table.offsets,), table.values)
+    ends = [(arb(0), arb(1))]
+    proven = rounding_bound(kernel_table, ends, find_softmax(kernel_table, ends), Arithmetic(FORMATS["float64"], 2))
+    assert 0.5 * proven <= table.rounding_estimate <= 1.2 * proven
 
 
 def test_a_table_that_grows_does_not_get_worse():

@@ -44,6 +44,10 @@ class Problem:
     singular: bool = False
     work: float = 0.0
 
+    def step(self, size: int) -> float:
+        """About the arithmetic of one step of a table of ``size`` tokens."""
+        return float(22 * self.target.size * size**2 + 2 * OVERHEAD)
+
     def spend(self, work: float) -> None:
         """Count arithmetic, here and for the search as a whole."""
         self.work += work

@@ -61,6 +61,7 @@ QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied
 LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
 LATER = 0.1  # the same after a table that was not found: then all is doubtful
+SHARPENING = 8e9  # arithmetic for the steps of the last table
 SHRINKING = 0.4  # and the part that it may take to shrink
 
 
@@ -274,7 +275,8 @@ def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]
     quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
-    closer = equalise(problem, improve(problem, tried, 2 * effort.long_steps), 0.0, effort.lawson_rounds)
+    steps = int(min(SHARPENING / (len(tried) * problem.step(table.size)), 2 * effort.long_steps))
+    closer = equalise(problem, improve(problem, tried, steps), 0.0, min(effort.lawson_rounds, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)
         if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:

@@ -80,9 +80,11 @@ def waves(leaves: Leaves, places: Array, beyond: int, kappa: float) -> Iterator[
     * at every swing, sum of (-1)^j w_j = 2 q^{1/4} cos(pi x/h) (1 + O(q)), a quotient of theta functions: two tokens
       a period make a cosine;
     * halfway between swings, every other time, sum of xi_j w_j = x - (4 pi h q/kappa) sin(2 pi x/h) (1 + O(q)), the
-      logarithmic derivative of one: with a linear term beside it one token a period makes a sine, of values like 1/q.
+      logarithmic derivative of one: with a linear term beside it one token a period makes a sine, of values like 1/q;
+    * at every swing and halfway between them, four tokens a period, sum of cos(pi xi_j/2h) w_j =
+      q^{1/16} cos(pi x/2h) (1 + O(q^{1/2})): values are hardly larger than the wave.
 
-    Either way the error, O(q), is known before.
+    So the error, O(q) or O(q^{1/2}), is known before.
     """
     first, last = places[1] - places[0], places[-1] - places[-2]
     below = beyond + int((places[0] - leaves.edges[0]) / first)
