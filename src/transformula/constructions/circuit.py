@@ -45,7 +45,7 @@ _COARSE, _MIDDLE, _FINE = Measure(11, True), Measure(14, True), Measure(22, True
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
     "float64": (Mode(_MIDDLE, 3), Mode(_FINE, 3), Mode(_FINE, 0), Mode(_FINE, 2), Mode(None, 3)),
-    "float32": (Mode(_COARSE, 3), Mode(_COARSE, 2), Mode(_COARSE, 0), Mode(None, 3)),
+    "float32": (Mode(_COARSE, 3), Mode(_COARSE, 3, divide=True), Mode(_COARSE, 2), Mode(_COARSE, 0), Mode(None, 3)),
 }
 
 
@@ -97,7 +97,7 @@ class Circuits:
         self.ranges = BoxRanges(ground.extended.box, ground.known)
         self.found: list[tuple[Mode, Analysis]] = []
         self.sized: dict[Mode, Analysis] = {}
-        self.seen: list[tuple[list[Measure | None], list[bool]]] = []
+        self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
         self.modes = list(_MODES[dtype])
 
     @cached_property
@@ -124,9 +124,10 @@ class Circuits:
         yield from list(self.found)
         while self.modes:
             guide, circuit = self.guided(self.modes[0])
-            if (guide.norms, guide.logs) not in self.seen:
+            key = guide.norms, guide.logs, guide.divisions
+            if key not in self.seen:
                 self.found.append((self.modes[0], Analysis.of(circuit, self.ground, self.ranges)))
-                self.seen.append((guide.norms, guide.logs))
+                self.seen.append(key)
                 del self.modes[0]
                 yield self.found[-1]
             else:
