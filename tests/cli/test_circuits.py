@@ -132,6 +132,6 @@ def test_a_sequence_is_shown_at_one_position(cli, tmp_path):
 def test_a_length_is_one_line(cli, circuits, tmp_path):
     model = circuits("distance", "float32")
     lines = json.loads(cli("show", str(model.save(tmp_path / "m")), "--json").out)["wires"]
-    assert len(lines) == 4 and "length by 9 folds of (x - y, z)" in lines[1]
+    assert len(lines) == 4 and "length by 7 folds of (x - y, z)" in lines[1]
     units = [len(block.feed_forward.hidden_bias.dense()) for block in model.weights.blocks if block.feed_forward]
-    assert units == [4] + [1] * 7  # the quadrant, and one fold after the other
+    assert units == [4] + [1] * 5  # the quadrant, and one fold after the other

@@ -73,3 +73,34 @@ def test_a_row_that_is_added_as_it_is_needs_no_product(factors, constant):
     for form, wanted in ((last, factors[0] * x + factors[1] * r + constant), (twice, 2 * r)):
         program = Program(1, 1, (bent, form), np.array([3]), "float64")
         assert onnx_executor(program_bytes(program, {}))(x) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("widths", [(1,) * 9, (1, 2, 1, 3, 1, 1, 2, 1), (2, 2, 2, 2, 2)])
+def test_forms_that_read_one_another_are_taken_apart_from_one_product(widths, dtype):
+    """Integers are added up exactly in any order: each form reads the constant, the inputs and all before it."""
+    rng = np.random.default_rng(0)
+    steps, rows = [], 3
+    for k, width in enumerate(widths):
+        read = np.concatenate([[0], rng.permutation(np.arange(1, rows))])
+        steps.append(Affine(read, rng.integers(-2, 3, (width, rows)).astype(dtype), bend=k < len(widths) - 1))
+        rows += width
+    program = Program(2, 1, tuple(steps), np.arange(rows - widths[-1], rows), dtype)
+    data = program_bytes(program, {})
+    assert "Split" in _operators(data)
+    x = rng.integers(-3, 4, (40, 2)).astype(dtype)
+    held = [np.ones(len(x)), *x.T.astype(float)]
+    for step in steps:
+        made = step.matrix.astype(float) @ np.array(held)[step.reads]
+        held.extend(np.maximum(made, 0) if step.bend else made)
+    assert np.array_equal(onnx_executor(data)(x).astype(float), np.array(held[-widths[-1] :]).T)
+
+
+def test_the_folds_of_a_length_join_no_array_twice():
+    """Each joined all that came before it: copies that took more time than the products."""
+    model = tf.compile("sqrt(x**2 + y**2)", on="x=-1..1, y=-1..1", eps=1e-9)
+    graph = onnx.load_from_string(_file(model)).graph
+    joined = [name for node in graph.node if node.op_type == "Concat" for name in node.input]
+    assert model.layers > 12 and len(joined) == len({*joined})
+    x = np.random.default_rng(0).uniform(-1, 1, (1_000, 2))
+    assert np.abs(onnx_executor(_file(model))(x)[:, 0] - model(x)).max() <= 2 * model.certificate.rounding

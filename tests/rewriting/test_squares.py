@@ -80,6 +80,16 @@ def test_a_distance_that_vanishes_is_proven_to_nine_digits():
     assert np.abs(model(x) - gap).max() <= model.certificate.bound
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_length_has_as_few_folds_as_its_tolerance_allows(dtype):
+    """Each is a layer; one more makes the error four times smaller."""
+    levels = (1e-1, 1e-2, 1e-3, 1e-4) if dtype == "float32" else (1e-2, 1e-5, 1e-8, 1e-12)
+    models = [tf.compile("sqrt(x**2 + y**2)", on="x=-1..1, y=-1..1", eps=eps, dtype=dtype) for eps in levels]
+    layers = [model.layers for model in models]
+    assert layers == sorted({*layers}) and layers[0] <= 5
+    assert all(eps / 30 < model.certificate.bound <= eps for eps, model in zip(levels, models, strict=True))
+
+
 def test_float32_keeps_a_distance_that_vanishes():
     """Under a root an error e becomes sqrt(e): a table could not do this in float32."""
     formula, box = "sqrt((x2 - x1)**2 + (y2 - y1)**2)", "x1..x2=1..5, y1..y2=1..5"

@@ -86,11 +86,15 @@ def _random_scales(circuit, rng):
     scales = {}
     for k, wire in enumerate(circuit.wires):
         if wire.function == SQUARE:
-            s = int(rng.integers(-5, 6))
-            scales[k] = (s, 2 * s)
+            s = _scale(rng)
+            scales[k] = (s, s**2)
         elif wire.is_table and rng.random() < 0.5:
-            scales[k] = (int(rng.integers(-3, 4)), int(rng.integers(-3, 4)))
+            scales[k] = (_scale(rng), _scale(rng))
     return scales
+
+
+def _scale(rng):
+    return Fraction(int(rng.integers(8, 16)), 8) * Fraction(2) ** int(rng.integers(-5, 6))
 
 
 @given(st.integers(0, 10_000), st.booleans())
@@ -119,7 +123,7 @@ def test_positive_formulas_survive_storing(text):
 
 def test_a_scaled_square_stays_a_square():
     circuit = build_circuit([parse("x**2/3")], ("x",), PlainGuide())
-    stored = store_circuit(circuit, {1: [0, 0, 0]}, {1: (-3, -6)})
+    stored = store_circuit(circuit, {1: [0, 0, 0]}, {1: (Fraction(1, 8), Fraction(1, 64))})
     table, product = stored["wires"]
     assert table["table"] == "u**2" and table["of"] == [{"wires": [[0, "1/8"]], "plus": "0"}]
     assert product["sum"]["wires"] == [[1, "64"]] and product["squares"] == [[1, "64"]]

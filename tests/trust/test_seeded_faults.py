@@ -96,6 +96,7 @@ def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(None, 3),), "float32": (Mode(Measure(9, True), 3),)})
+    monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
     monkeypatch.setattr(local, "_FINER", local._FINER[:1])

@@ -13,6 +13,7 @@ What comes out is a candidate: the stored circuit and the weights are proven by 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import cached_property
 from operator import itemgetter
@@ -40,12 +41,13 @@ SPLITS = (
     Split(0.25, 0.05, 0.5, 0.7),
     Split(0.06, 0.05, 0.5, 0.7),
 )
-#: Lengths by folds, within a relative 9.4e-6, 1.5e-7 and 2.2e-12: few where they do, as each is a layer.
-_COARSE, _MIDDLE, _FINE = Measure(11, True), Measure(14, True), Measure(22, True)
+#: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
+#: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
+_FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8, folded=True)
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
-    "float64": (Mode(_MIDDLE, 3), Mode(_FINE, 3), Mode(_FINE, 0), Mode(_FINE, 2), Mode(None, 3)),
-    "float32": (Mode(_COARSE, 3), Mode(_COARSE, 3, divide=True), Mode(_COARSE, 2), Mode(_COARSE, 0), Mode(None, 3)),
+    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3)),
+    "float32": (Mode(_ROUGH, 3), Mode(_ROUGH, 3, divide=True), Mode(_ROUGH, 2), Mode(_ROUGH, 0), Mode(None, 3)),
 }
 
 
@@ -96,6 +98,7 @@ class Circuits:
         self.ground, self.dtype = ground, dtype
         self.ranges = BoxRanges(ground.extended.box, ground.known)
         self.found: list[tuple[Mode, Analysis]] = []
+        self.folded: dict[Mode, Analysis] = {}
         self.sized: dict[Mode, Analysis] = {}
         self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
         self.modes = list(_MODES[dtype])
@@ -108,7 +111,7 @@ class Circuits:
     def promising_first(self, eps: float) -> Iterator[Analysis]:
         """All circuits, those last in which tables as accurate as can be would not do."""
         strained: list[tuple[float, Analysis]] = []
-        for mode, analysis in self.all():
+        for mode, analysis in itertools.chain.from_iterable(self.by_folds(*found, eps) for found in self.all()):
             strain = analysis.least_error(self.dtype) / eps
             if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
                 analysis = self.at_sizes(mode, analysis)
@@ -132,6 +135,22 @@ class Circuits:
                 yield self.found[-1]
             else:
                 del self.modes[0]
+
+    def by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[tuple[Mode, Analysis]]:
+        """The circuit with as few folds as the tolerance allows, and the one with the most."""
+        if mode.measure is None or not rough.lengths:
+            yield mode, rough
+            return
+        most = Measure(_MOST_UNITS[self.dtype], folded=True)
+        allowed = float(mode.measure.error) * _FOLDED * eps / rough.lengths
+        fewer = (Measure(units, folded=True) for units in range(most.counts[0], most.units))
+        fewest = next((measure for measure in fewer if float(measure.error) <= allowed), most)
+        for measure in dict.fromkeys((fewest, most)):
+            one = mode._replace(measure=measure)
+            if one not in self.folded:
+                _, circuit = self.guided(one)
+                self.folded[one] = Analysis.of(circuit, self.ground, self.ranges)
+            yield one, self.folded[one]
 
     def at_sizes(self, mode: Mode, plain: Analysis) -> Analysis:
         """The circuit that reads even functions at |u|; the plain one if there are none."""

@@ -47,8 +47,10 @@ from transformula.searching.wires import WireSearch
 #: An argument moved by no more than this part of its range meets no other slopes to speak of.
 _NEAR = 0.1
 _HALVINGS = 60
-#: Squares are held scaled by powers of two up to twice this: well inside the format's range.
+#: Squares are held scaled by no more than powers of two of twice this, well inside the format's range, and by steps
+#: between two of them: errors count less where the table is used to its ends.
 _MOST_SCALE = {"float64": 480, "float32": 56}
+_STEPS = tuple(Fraction(k, 8) for k in range(9, 16))
 #: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
 _HOPELESS, _ABOVE = 10.0, 2.0
 
@@ -110,7 +112,7 @@ class Analysis:
         units = self.circuit.units
         for k, wire in enumerate(self.circuit.wires):
             if wire.argument is not None and k not in units:
-                meanings[number[k]] = wire.argument.meaning, Fraction(2) ** scales.get(k, (0, 0))[0]
+                meanings[number[k]] = wire.argument.meaning, nodes[k].scale if k in nodes else Fraction(1)
             elif wire.joined is not None:
                 meanings[number[k]] = wire.meaning, Fraction(1)
         functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
@@ -120,8 +122,12 @@ class Analysis:
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""
         tables = (node for node in self.nodes.values() if node.wire.is_table)
-        lengths = sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
-        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + lengths
+        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + self.lengths
+
+    @cached_property
+    def lengths(self) -> float:
+        """About what the outputs are off by because folds are few."""
+        return sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
 
     def _measured(self, norm: Norm) -> float:
         """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
@@ -209,16 +215,18 @@ def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Nod
     return Node(wire, ends, size, _cells(wire.function, low, high).steepest, reads)
 
 
-def _square_scales(node: Node, dtype: str) -> tuple[int, int]:
-    """Powers of two by which a square's argument and value fit the one table of u² on about −1..1.
+def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
+    """Numbers of few bits by which a square's argument and value fit the one table of u² on about −1..1.
 
     Arguments so small that their squares leave the format are not scaled up all the way: then they are next to 0.
     """
     reach = max(largest(node.ends), 1e-300) / (1 + MARGIN / 2)
     if 2 * node.drift > MARGIN / 2 * reach:  # errors are not small beside the range
         reach += 2 * node.drift
-    scale = min(-math.ceil(math.log2(reach)), _MOST_SCALE[dtype])
-    return scale, 2 * scale
+    power = min(-math.ceil(math.log2(reach)), _MOST_SCALE[dtype])
+    step = max((step for step in _STEPS if step * reach * 2.0**power <= 1), default=Fraction(1))
+    scale = step * Fraction(2) ** power
+    return scale, scale**2
 
 
 def _cells(function: Expr, low: float, high: float) -> Cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from transformula.constructions.circuit_guide import Interval, largest
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.errors import NotProvenError
-from transformula.kernel.balls import enclose
+from transformula.kernel.balls import enclose, to_fmpq
 from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.wires import Linear, Wire
@@ -34,8 +35,8 @@ class Node:
     most: float = math.inf  # of error that those who read it can do with
     drift: float = 0.0  # about how far errors will move the argument
     singular: bool = False
-    scale: int = 0  # the head reads 2^scale · argument
-    held: int = 0  # the wire holds 2^held · meaning
+    scale: Fraction = Fraction(1)  # the head reads scale · argument
+    held: Fraction = Fraction(1)  # the wire holds held · meaning
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Layout:
     def weights(self) -> Weights:
         """Everything as plain data."""
         circuit, width = self.circuit, len(self.slots)
-        forms = [self._form(output, 0) for output in circuit.outputs]
+        forms = [self._form(output) for output in circuit.outputs]
         forms = forms * self.positions if self.repeated else forms
         outputs, step = len(forms), len(circuit.variables) if self.repeated else 0
         embedding = [
@@ -117,14 +118,14 @@ class Layout:
     def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
         return matrix_of(shape, entries, self.dtype)
 
-    def _form(self, linear: Linear, scale: int) -> list[tuple[int, fmpq]]:
-        """2^scale · linear as coefficients of slots, which may hold multiples of their meanings."""
-        factor = fmpq(2) ** scale
+    def _form(self, linear: Linear, scale: Fraction = Fraction(1)) -> list[tuple[int, fmpq]]:
+        """scale · linear as coefficients of slots, which may hold multiples of their meanings."""
+        factor = to_fmpq(scale)
         entries = []
         linear = self.circuit.in_slots(linear)
         for k, coefficient in linear.terms:
             name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
-            held = fmpq(2) ** (-self.nodes[k].held) if k in self.nodes else fmpq(1)
+            held = to_fmpq(1 / self.nodes[k].held) if k in self.nodes else fmpq(1)
             if not enclose(coefficient).contains(0):  # else it cancels, though not to the last digit
                 entries.append((self.index[name], midpoint(coefficient) * factor * held))
         return [*entries, (self.index["one"], midpoint(linear.constant) * factor)]
@@ -163,7 +164,7 @@ class Layout:
 
     def _gate(self) -> float:
         """Low enough that no token of another table scores within `GATE_MARGIN` of a head's own."""
-        far = max((largest(n.ends) + 2 * n.drift) * 2.0**n.scale for n in self.nodes.values())
+        far = max((largest(n.ends) + 2 * n.drift) * float(n.scale) for n in self.nodes.values())
         tables = [t for _, t in self.shared.values()]
         reach = max(float((np.abs(t.offsets) + 2 * far * np.abs(t.slopes)).max()) for t in tables)
         return -(2.0 ** math.ceil(math.log2(2 * reach + GATE_MARGIN)))  # a power of two: exact in any format
@@ -174,7 +175,7 @@ class Layout:
         for unit, k in enumerate(bends):
             argument = self.nodes[k].wire.argument
             assert argument is not None
-            hidden += [(unit, slot, v) for slot, v in self._form(argument, 0)]
+            hidden += [(unit, slot, v) for slot, v in self._form(argument)]
         output = [(self.index[f"w{k}"], unit, 1) for unit, k in enumerate(bends)]
         return FeedForward(
             self._matrix((len(bends), width), hidden),

@@ -100,12 +100,12 @@ def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
 def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
     """The error that a wire's table is to have, as the wire holds it."""
     goal = max(own_error(node, split.tables * eps), FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
-    return max(goal * 2.0**node.held, split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
+    return max(goal * float(node.held), split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
 
 
 def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
     """Refuse what tables with such errors cannot come to, before more is fitted or anything proven."""
-    expected = sum(error * 2.0 ** -nodes[k].held * nodes[k].sensitivity for k, error in errors.items())
+    expected = sum(error / float(nodes[k].held) * nodes[k].sensitivity for k, error in errors.items())
     which = "the best tables that were found" if found else "tables as accurate as the format allows"
     check_strain(expected, eps, f"{which} leave", None if found else expected)
 

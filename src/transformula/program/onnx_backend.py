@@ -122,7 +122,7 @@ class _Writer(RowsWriter):
         return _WRITERS[type(step)](self, name, step)
 
     def affine(self, name: str, step: Affine) -> str:
-        made = self.product(name if not step.bend else f"{name}.inside", step.matrix, step.reads)
+        made = self.form(name if not step.bend else f"{name}.inside", step)
         return self.node(name, "Relu", made) if step.bend else made
 
     def tables(self, name: str, step: Tables) -> str:

@@ -7,14 +7,18 @@ default optimiser has nothing to rewrite: it would move a scalar factor of one i
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from transformula.kernel.weights import FloatArray
-from transformula.program.steps import ONE, Program, Rows, Step, Tables
+from transformula.program.steps import ONE, Affine, Program, Rows, Step, Tables
 from transformula.transformers.onnx_graph import GraphWriter
 
 #: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
 MOST_PRODUCTS = 3
+#: Of so many forms in a row that read one another, what they read of earlier rows is one product.
+CHAIN = 4
 
 
 class RowsWriter(GraphWriter):
@@ -26,6 +30,8 @@ class RowsWriter(GraphWriter):
         self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
         self.made: dict[int, str] = {}
         self.joined: dict[tuple[int, ...], str] = {}
+        self.chains = self.chained()
+        self.begun: dict[Affine, str] = {}
         self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
 
     def owner(self, row: int) -> int:
@@ -70,13 +76,69 @@ class RowsWriter(GraphWriter):
         assert isinstance(more, str)
         return more
 
+    def chained(self) -> dict[Affine, list[int]]:
+        """Forms in a row that read many arrays each, such as the folds of a length: the chain that each is part of."""
+        chains: dict[Affine, list[int]] = {}
+        chain: list[int] = []
+        steps = self.program.steps
+        for k, step in enumerate(steps, start=2):
+            if not isinstance(step, Affine) or not (step.bend or step is steps[-1]):
+                continue
+            twice = len({*step.reads.tolist()}) < len(step.reads)
+            if twice or len(self.owners(step.reads)) <= MOST_PRODUCTS:
+                continue
+            if not chain or chain[-1] != k - 1 or len(chain) == CHAIN:
+                chain = []
+            chain.append(k)
+            chains[step] = chain
+        return {step: chain for step, chain in chains.items() if len(chain) > 1}
+
+    def form(self, name: str, step: Affine) -> str:
+        """matrix @ rows[reads]; in a chain, what is read of the chain is added to what is read of earlier rows."""
+        if step not in self.chains:
+            return self.product(name, step.matrix, step.reads)
+        chain = self.chains[step]
+        if step not in self.begun:
+            self.begin(f"{name}.chain", chain)
+        made, within = self.begun[step], [k for k in self.owners(step.reads) if k >= chain[0]]
+        for k in within:
+            (_, part), *_ = self.parts((k,), step.matrix, step.reads)
+            made = self.added(name if k == within[-1] else f"{name}.{k}", part, self.array(k), made)
+        return made
+
+    def begin(self, name: str, chain: list[int]) -> None:
+        """One product of all that a chain reads of earlier rows, taken apart."""
+        steps = [step for step in self.chains if self.chains[step] is chain]
+        earlier = np.arange(self.starts[chain[0]])
+        matrix = np.zeros((sum(step.width for step in steps), len(earlier)))
+        ends = np.cumsum([0, *(step.width for step in steps)]).tolist()
+        for step, start, stop in zip(steps, ends[:-1], ends[1:], strict=True):
+            old = step.reads < len(earlier)
+            matrix[start:stop, step.reads[old]] = step.matrix[:, old]
+        read = matrix.any(axis=0)
+        rows = self.product(name, matrix[:, read], earlier[read])
+        widths = self.constant(f"{name}.widths", [step.width for step in steps])
+        self.begun |= {step: f"{name}.form{k}" for k, step in enumerate(steps)}
+        names = [self.begun[step] for step in steps]
+        self.nodes.append(self.helper.make_node("Split", [rows, widths], names, name=f"{name}.split", axis=0))
+
+    def owners(self, reads: Rows) -> list[int]:
+        """Who made the rows."""
+        return sorted({self.owner(row) for row in reads.tolist() if row != ONE})
+
     def sources(self, reads: Rows) -> list[tuple[int, ...]]:
-        """Who made the rows: one product for each, or for many one of their arrays joined."""
-        owners = sorted({self.owner(row) for row in reads.tolist()})
-        if len(owners) > MOST_PRODUCTS:
-            apart = 1 in owners and not self.turned_once
-            return [(1,)] * apart + [tuple(k for k in owners if k != 1 or not apart)]
-        return [(k,) for k in owners] or [(1,)]
+        """Who made the rows: one product for each, or for many one of their arrays joined, or several joined ones."""
+        owners = self.owners(reads)
+        if len(owners) <= MOST_PRODUCTS:
+            return [(k,) for k in owners] or [(1,)]
+        for k in owners:
+            self.rows((k,))  # written now, so that what they have joined is known
+        found: list[tuple[int, ...]] = [(1,)] if 1 in owners and not self.turned_once else []
+        for some in sorted(self.joined, key=len, reverse=True):
+            if len(some) > 1 and {*some} <= {*owners}.difference(*found):
+                found.append(some)
+        rest = tuple(k for k in owners if k not in {*itertools.chain(*found)})
+        return [*found, rest] if rest else found
 
     def parts(
         self, source: tuple[int, ...], matrix: FloatArray, reads: Rows

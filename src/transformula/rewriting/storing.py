@@ -1,9 +1,9 @@
 """Circuits as they are stored in model.json: wires with exact constants and their places in the weights.
 
 A lowered circuit (`circuits.Circuit`) says what each wire means; a layout decides which head or hidden unit
-computes it, and by which powers of two its argument and value are scaled. In the stored circuit a wire stands
-for what its slot holds, so scales become part of the linear forms: if a head reads 2^s u and its slot holds
-2^h f(u), the stored wire is the table of 2^h f(u/2^s) at 2^s u, and readers take 2^-h times the wire.
+computes it, and by what its argument and value are multiplied. In the stored circuit a wire stands for what its slot
+holds, so these numbers become part of the linear forms: if a head reads s·u and its slot holds h·f(u), the stored wire
+is the table of h·f(u/s) at s·u, and readers take 1/h times the wire.
 
 One-layer models are stored as the parts of their formula (`additive.decompose`).
 """
@@ -22,8 +22,9 @@ from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Wire
 
 Place = Sequence[int]
-#: (s, h): the head reads 2^s · argument, the slot holds 2^h · value.
-Scale = tuple[int, int]
+#: (s, h): the head reads s · argument, the slot holds h · value.
+Scale = tuple[Fraction, Fraction]
+_AS_IT_IS: Scale = Fraction(1), Fraction(1)
 _ZERO = ex.number(0)
 
 
@@ -45,7 +46,7 @@ def store_circuit(
         For every wire with a slot, by its index in the circuit: [block, head, column] for a table,
         [block, unit, position] for a ReLU.
     scales : mapping, optional
-        For table wires: the powers of two of argument and value; (0, 0) where a wire is missing.
+        For table wires: what argument and value are multiplied by; one where a wire is missing.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class _Store:
     def _wire(self, k: int, wire: Wire) -> dict[str, Any]:
         if wire.product is not None:
             product = wire.product
-            shares = [(i, factor / Fraction(2) ** self._held(i)) for i, factor in product.squares]
+            shares = [(i, factor / self._held(i)) for i, factor in product.squares]
             return {
                 "product": [self._linear(product.left), self._linear(product.right)],
                 "sum": self._linear(product.sum),
@@ -104,31 +105,31 @@ class _Store:
         assert wire.argument is not None
         if wire.function is None:
             return {"relu": self._linear(wire.argument), "from": self._place(k)}
-        scale, held = self.scales.get(k, (0, 0))
+        scale, held = self.scales.get(k, _AS_IT_IS)
         return {
             "table": to_text(_scaled(wire.function, scale, held)),
-            "of": [self._linear(wire.argument, Fraction(2) ** scale)],
+            "of": [self._linear(wire.argument, scale)],
             "from": self._place(k),
         }
 
     def _place(self, k: int) -> list[int]:
         return [int(v) for v in self.places[k]]
 
-    def _held(self, k: int) -> int:
+    def _held(self, k: int) -> Fraction:
         wire = self.circuit.wires[k]
-        return self.scales.get(k, (0, 0))[1] if wire.function is not None else 0
+        return self.scales.get(k, _AS_IT_IS)[1] if wire.function is not None else Fraction(1)
 
     def _linear(self, linear: Linear, factor: Fraction = Fraction(1)) -> dict[str, Any]:
-        terms = [(self.index[k], ex.mul(ex.number(factor / Fraction(2) ** self._held(k)), c)) for k, c in linear.terms]
+        terms = [(self.index[k], ex.mul(ex.number(factor / self._held(k)), c)) for k, c in linear.terms]
         return stored_linear(terms, ex.mul(ex.number(factor), linear.constant))
 
 
-def _scaled(function: Expr, scale: int, held: int) -> Expr:
-    """2^held · f(u / 2^scale)."""
+def _scaled(function: Expr, scale: Fraction, held: Fraction) -> Expr:
+    """held · f(u / scale)."""
     if function == SQUARE:
-        return ex.mul(ex.number(Fraction(2) ** (held - 2 * scale)), SQUARE)
-    inner = substitute(function, {ARGUMENT: ex.mul(ex.number(Fraction(2) ** -scale), ARGUMENT)})
-    return ex.mul(ex.number(Fraction(2) ** held), inner)
+        return ex.mul(ex.number(held / scale**2), SQUARE)
+    inner = substitute(function, {ARGUMENT: ex.mul(ex.number(1 / scale), ARGUMENT)})
+    return ex.mul(ex.number(held), inner)
 
 
 def store_one_layer(
