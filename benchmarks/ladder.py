@@ -1,8 +1,8 @@
 """Tokens against tolerance: every case formula from 1e-2 to 1e-12 in float64, and as far as float32 reaches.
 
 Tolerances are parts of the largest |f| on the box. Where the model of one level already meets the next, that is taken
-over; after a refusal nothing tighter is tried. In float32 the tolerance falls by half decades until one is refused, and
-what the refusal says can be proven is asked for last. ``python benchmarks/ladder.py [NAME ...]`` measures what is
+over; after a refusal nothing tighter is tried. In float32 the tolerance falls by half decades until one is refused; what
+the refusal says can be proven is asked for last, or, if that is refused too, what lies halfway to the last bound. ``python benchmarks/ladder.py [NAME ...]`` measures what is
 missing in docs/figures/ladder.json, levels measured by other sources than today's included; ``--resume`` keeps those. With
 all cases, the section of docs/cases.md and its figure are written. All of it takes about 20 minutes of one core's time.
 """
@@ -44,7 +44,9 @@ POSITIVE = (
     "Where that is above 1.3, the same against rational functions whose denominators have no negative coefficients, which a table's",
     "cannot have either: the least degree is found by linear programmes, for tolerances above 1e-8. 1/(1 + 25 x^2) is a rational",
     "function of x, but its poles are too close to the interval for a positive denominator of a low degree. What is still above 1.3",
-    "and has no number here is a gap (sqrt at 1e-8, sin20pi at 1e-11) or beyond the digits of the solver (runge).",
+    "and has no number here is beyond the digits of the solver. The poles of the best rational functions for a root (sqrt) lie on the",
+    "negative axis, where no positive denominator has a zero: the tables found are sums of exponentials, with more tokens the smaller",
+    "the tolerance. A wave (sin20pi at 1e-11) takes four tokens a period where two round too much.",
 )
 
 Row = dict[str, Any]
@@ -116,6 +118,8 @@ def ladder(case: dict[str, str], dtype: str, store: Store) -> Iterator[Row]:
             closest = row["refused"]
             if dtype == "float32" and closest and (not last or closest < 0.9 * last["bound"]):
                 least = store.level(case, dtype, 99, 1.02 * closest)
+                if "refused" in least and last:
+                    least = store.level(case, dtype, 98, (closest * last["bound"]) ** 0.5)
                 yield from () if "refused" in least else (least,)
             return
         yield row

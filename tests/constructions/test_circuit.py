@@ -33,6 +33,13 @@ SIZES = {
 SINGLE = ("I.9.18", "I.12.2", "I.18.4", "test_5", "friedman1")
 
 
+@pytest.mark.parametrize(("low", "divided"), [(1, True), (-1, False)])
+def test_only_what_is_not_zero_goes_below(low, divided):
+    """x/(1 + x*y) = 1/(1/x + y) where x is not zero: what keeps the borehole function's rounding small."""
+    circuits = Circuits(prepared(Formula.of("x*z/(1 + x*y)", f"x={low}..3, y=1/8..1/4, z=1..2")), "float32")
+    assert any(mode.divide for mode, _ in circuits.all()) is divided
+
+
 def test_a_steep_table_of_a_distance_is_rounded_like_the_distance():
     """|x| has the relative error of x; an absolute one, times the slope of the root at 0, would be four times eps."""
     model = tf.compile("abs(x)**(1/3)", on="x=-1..1", eps=2e-3, dtype="float32")

@@ -2,14 +2,20 @@
 
 import numpy as np
 import pytest
+from flint import arb
 
 from transformula.constructions.circuit_tables import SQUARE_ENDS
 from transformula.constructions.tables import fitting
 from transformula.constructions.tables.descent import Fresh, Problem
 from transformula.constructions.tables.fitting import CannotFit, fit_table
 from transformula.constructions.tables.grids import fit_grid
+from transformula.constructions.tables.placement import stretched
 from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
+from transformula.kernel import tables as kernel_tables
+from transformula.kernel.rounding import FORMATS
+from transformula.kernel.softmax import Arithmetic, rounding_bound
+from transformula.searching.grids import find_softmax
 from transformula.threads import one_thread
 
 
@@ -17,6 +23,10 @@ def _softmax(slopes, offsets, x):
     scores = slopes * x[:, None] + offsets
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _x_log_x(x):
+    return np.where(x > 0, x * np.log(np.where(x > 0, x, 1.0)), 0.0)
 
 
 FUNCTIONS = {
@@ -53,16 +63,52 @@ def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
     assert fitting._stalled(errors) and not fitting._stalled(errors[:3]) and not fitting._stalled(errors[2:])
 
 
+@pytest.mark.parametrize(
+    ("function", "eps", "tokens"), [(np.sqrt, 1e-8, 34), (np.cbrt, 1e-6, 30), (_x_log_x, 1e-8, 19)]
+)
+def test_tables_next_to_a_singularity_are_stretched(function, eps, tokens):
+    """Grown by splitting alone they take 55, 36 and 21 tokens."""
+    with one_thread():
+        table = fit_table(function, 0.0, 1.0, eps)
+    assert table.size <= tokens and table.total_error <= 0.9 * eps
+
+
+def test_stretched_scores_keep_their_shape():
+    """Slopes that grow geometrically from a flat token do so again, over a range that has grown like the root of their number."""
+    slopes, points = (
+        np.concatenate([[0.0, -1e-3], -np.geomspace(1.0, 1e8, 16)]),
+        np.concatenate([[0.0], np.geomspace(1e-9, 1, 99)]),
+    )
+    offsets = np.concatenate([[0.0, 0.0], np.full(16, -20.0)])
+    merged, whole = stretched((slopes, offsets), points, _softmax(slopes, offsets, points), 65)
+    assert len(merged[0]) == len(whole[0]) == 65
+    assert np.sort(-merged[0])[1:] == pytest.approx(np.geomspace(1.0, 1e16, 64)) and set(merged[1]) == {0.0, -20.0}
+    assert np.sort(-whole[0])[1] == pytest.approx(1e-3)  # the second flat token is in only one of the two
+
+
 def test_tighter_tolerances_take_more_tokens_but_not_many():
     counts = [len(fit_table(np.sin, 0.0, 6.0, eps, "float64").slopes) for eps in (1e-2, 1e-5, 1e-7)]
     assert counts == sorted(counts) and counts[-1] <= 10  # spectral: digits cost tokens, not powers of them
 
 
-@pytest.mark.parametrize(("eps", "linear", "tokens"), [(1e-6, True, 19), (1e-9, True, 31), (1e-6, False, 26)])
-def test_a_wave_takes_a_token_or_two_a_period(eps, linear, tokens):
-    """Ten periods: with a linear term one token each and a few at the ends, as long as large values may round."""
+@pytest.mark.parametrize(
+    ("periods", "eps", "linear", "tokens"),
+    [(10, 1e-6, True, 19), (10, 1e-9, True, 31), (10, 1e-6, False, 26), (10, 1e-11, True, 53), (30, 1e-6, True, 40)],
+)
+def test_a_wave_takes_a_few_tokens_a_period(periods, eps, linear, tokens):
+    """With a linear term one token each and a few at the ends, as long as large values may round; else two, or four."""
     with one_thread():
-        assert fit_table(lambda x: np.sin(20 * np.pi * x), 0.0, 1.0, eps, linear=linear).size <= tokens
+        assert fit_table(lambda x: np.sin(2 * np.pi * periods * x), 0.0, 1.0, eps, linear=linear).size <= tokens
+
+
+def test_rounding_is_estimated_as_it_is_proven():
+    """Values of a wave with a linear term beside it are large, and neighbours are alike: that does not round as much."""
+    with one_thread():
+        table = fit_table(lambda x: np.sin(20 * np.pi * x), 0.0, 1.0, 1e-6)
+    kernel_table = kernel_tables.Table((table.slopes,), (table.offsets,), table.values)
+    ends = [(arb(0), arb(1))]
+    proven = rounding_bound(kernel_table, ends, find_softmax(kernel_table, ends), Arithmetic(FORMATS["float64"], 2))
+    assert 0.5 * proven <= table.rounding_estimate <= 1.2 * proven
 
 
 def test_a_table_that_grows_does_not_get_worse():

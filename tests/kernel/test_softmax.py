@@ -66,6 +66,13 @@ def test_rounding_stays_below_its_bound(dtype, case):
     assert worst <= bound <= 200 * worst
 
 
+def test_scores_that_grow_very_steeply_are_cut_finely_enough():
+    """A root at 1e-10 has slopes like these next to zero."""
+    slopes = np.concatenate([[0.0], -np.geomspace(1.0, 1e20, 40)])
+    table = Table((slopes,), (np.concatenate([[0.0], np.full(40, -20.0)]),), np.concatenate([[1.0], np.full(40, -1e5)]))
+    assert bound_of(table, [(0.0, 1.0)], "float64") < 1e-12
+
+
 def test_rounding_of_a_grid():
     expr, rng = parse("exp(-x*y)*sin(3*x+y)"), np.random.default_rng(7)
     box = [(0.0, 2.0), (0.0, 2.0)]

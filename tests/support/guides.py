@@ -41,6 +41,9 @@ class RandomGuide:
     def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide
 
+    def divides(self, base):
+        return False
+
 
 class PositiveGuide(RandomGuide):
     """For boxes on which everything is positive: products may be taken apart into logarithms too."""

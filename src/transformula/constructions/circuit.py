@@ -47,7 +47,7 @@ _FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
     "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3)),
-    "float32": (Mode(_ROUGH, 3), Mode(_ROUGH, 2), Mode(_ROUGH, 0), Mode(None, 3)),
+    "float32": (Mode(_ROUGH, 3), Mode(_ROUGH, 3, divide=True), Mode(_ROUGH, 2), Mode(_ROUGH, 0), Mode(None, 3)),
 }
 
 
@@ -101,7 +101,7 @@ class Circuits:
         self.found: list[tuple[Mode, Analysis]] = []
         self.folded: dict[Mode, Analysis] = {}
         self.sized: dict[Mode, Analysis] = {}
-        self.seen: list[tuple[list[Measure | None], list[bool]]] = []
+        self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
         self.modes = list(_MODES[dtype])
 
     @cached_property
@@ -128,9 +128,10 @@ class Circuits:
         yield from list(self.found)
         while self.modes:
             guide, circuit = self.guided(self.modes[0])
-            if (guide.norms, guide.logs) not in self.seen:
+            key = guide.norms, guide.logs, guide.divisions
+            if key not in self.seen:
                 self.found.append((self.modes[0], Analysis.of(circuit, self.ground, self.ranges)))
-                self.seen.append((guide.norms, guide.logs))
+                self.seen.append(key)
                 del self.modes[0]
                 yield self.found[-1]
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from transformula.kernel import expression as ex
@@ -73,11 +74,13 @@ def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
     return base.op in ("mul", "div", "sqrt")
 
 
-def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
+def distributed(
+    powers: dict[Expr, Fraction], divides: Callable[[Expr], bool] = lambda _: False
+) -> dict[Expr, Fraction]:
     """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then.
 
-    So does b^{-e} S^e with b^k in a term and e > 0, where b is not zero anyway, if that leaves no more to be
-    multiplied, and less to be looked up or raised.
+    So does b^{-e} S^e with b^k in a term, if that leaves no more to be multiplied, and less to be looked up or raised,
+    and b is not zero: where e > 0 it cannot be, else ``divides`` tells.
 
     Examples
     --------
@@ -88,6 +91,8 @@ def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
     ['x + y', 'y']
     >>> sorted(str(b) for b in distributed(factors_of(parse("x*y/(1 + x**2)"))[1]))
     ['x', 'x**2 + 1', 'y']
+    >>> sorted(str(b) for b in distributed(factors_of(parse("x*y/(1 + x**2)"))[1], divides=lambda b: True))
+    ['x**(-1) + x', 'y']
     """
     for total, exponent in powers.items():
         if total.op != "add":
@@ -96,16 +101,16 @@ def distributed(powers: dict[Expr, Fraction]) -> dict[Expr, Fraction]:
             if base is total or abs(by) != abs(exponent):
                 continue
             sign = 1 if by == exponent else -1
-            if sign < 0 < by:
-                continue
             if not any(sign * factors_of(term)[1].get(base, 0) < 0 for term in total.args):
+                continue
+            if sign < 0 < by and not divides(base):
                 continue
             factor = ex.power(base, ex.number(sign))
             merged = ex.add(*(product_of(*factors_of(ex.mul(factor, term))) for term in total.args))
             rest = {b: e for b, e in powers.items() if b not in (base, total)}
             rest[merged] = rest.get(merged, Fraction(0)) + exponent
             if sign > 0 or _is_less(rest, powers):
-                return distributed(rest)
+                return distributed(rest, divides)
     return powers
 
 

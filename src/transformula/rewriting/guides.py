@@ -48,6 +48,9 @@ class Guide(Protocol):
         ``alone`` if the function is the logarithm itself.
         """
 
+    def divides(self, base: Expr) -> bool:
+        """Whether to divide a sum by ``base``, which must be nowhere zero then."""
+
 
 class PlainGuide:
     """Products split evenly, nothing clamped."""
@@ -82,4 +85,8 @@ class PlainGuide:
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Products are multiplied."""
+        return False
+
+    def divides(self, base: Expr) -> bool:
+        """Sums stay as they are."""
         return False

@@ -317,7 +317,7 @@ class _Lowering:
 
     def _product(self, expr: Expr) -> Linear:
         constant, powers = factors_of(expr)
-        constant, powers = self._without_cancelled(constant, distributed(powers))
+        constant, powers = self._without_cancelled(constant, distributed(powers, self.guide.divides))
         exchanged = self._exchanged(powers)
         if exchanged is not None:
             factor, powers, function, inner = exchanged

@@ -44,7 +44,7 @@ _ROUGH, _CHUNK = 4, 4096
 #: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
 _COARSE = 0.01
-_MAX_HALVINGS = 40
+_MAX_HALVINGS = 80
 #: Boxes without any bound, and levels at which they did not become fewer, before they are given up.
 _MANY_UNBOUNDED, _PATIENT_LEVELS = 100, 4
 _NO_BOUND = "along an edge of the box its derivatives are unbounded"

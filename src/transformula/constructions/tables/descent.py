@@ -46,6 +46,10 @@ class Problem:
     singular: bool = False
     work: float = 0.0
 
+    def step(self, size: int) -> float:
+        """About the arithmetic of one step of a table of ``size`` tokens."""
+        return float(22 * self.target.size * size**2 + 2 * OVERHEAD)
+
     def spend(self, count: int, size: int, operations: float) -> None:
         """Count arithmetic, here as operations for each of some tables, and as the time it takes for the search."""
         self.work += count * (operations + OVERHEAD)

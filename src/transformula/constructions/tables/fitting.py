@@ -4,8 +4,10 @@ What is like a function whose tables are stored starts from these, at the size t
 (:mod:`neighbours`).  For anything else, and if that fails, every start of :mod:`placement` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
-the largest size that failed, and by removing single tokens from the table found.  Budgets count
-arithmetic, not seconds, so results are deterministic.
+the largest size that failed, and by removing single tokens from the table found.  Next to a singularity
+at an end of the interval a table grows and shrinks by stretching its scores (:func:`placement.stretched`);
+other starts are for what that does not improve.  Budgets count arithmetic, not seconds, so results are
+deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
@@ -32,12 +34,13 @@ from transformula.constructions.tables.one_size import (
     attempt,
     grown_from,
     pruned_from,
+    stretched_from,
     within_reach,
 )
 from transformula.constructions.tables.oscillations import FEW_SWINGS, SWINGS, wave_table
 from transformula.constructions.tables.solving import equalise, improve
 from transformula.constructions.tables.table import Function, Table
-from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit, Task, prepare
+from transformula.constructions.tables.tasks import PLENTY, SMALL, Allowance, CannotFit, Task, prepare
 from transformula.limits import left
 
 __all__ = ["THOROUGH", "Allowance", "CannotFit", "Effort", "allowance", "fit_table"]
@@ -58,6 +61,7 @@ QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied
 LOUDER = 1.5  # factor on rounding that a closer table may cost
 FIRST = 0.4  # the part of what is left to a search that a table may take to grow
 LATER = 0.1  # the same after a table that was not found: then all is doubtful
+SHARPENING = 8e9  # arithmetic for the steps of the last table
 SHRINKING = 0.4  # and the part that it may take to shrink
 
 
@@ -190,8 +194,9 @@ def _grow(
         worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
         warm = [] if light else grown_from(task, parent, size, gently=worse)
         due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
-        cold = not warm or size <= ALWAYS_COLD or due
-        table, sup, state = attempt(task, effort, size, warm, cold)
+        first = [] if light else stretched_from(task, parent, size)
+        cold = (not warm or size <= ALWAYS_COLD or due) and not (first and size > MAX_COLD)
+        table, sup, state = attempt(task, effort, size, warm, cold, first=first)
         if table is not None and state is not None:
             return table, state, failed
         failed = size
@@ -212,8 +217,8 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 
 
 def _stalled(history: Sequence[tuple[int, float]]) -> bool:
-    """Whether the last two sizes were hardly better than the one before them."""
-    return len(history) > 2 and history[-1][1] > STALLED * history[-3][1]
+    """Whether the last two sizes were hardly better than the one before them, which was not a small one."""
+    return len(history) > 2 and history[-3][0] >= SMALL and history[-1][1] > STALLED * history[-3][1]
 
 
 def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
@@ -250,8 +255,9 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     while 1 < table.size <= MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        warm, cold = pruned_from(task, state, size), size not in task.searched and size <= MAX_COLD
-        smaller, _, small_state = attempt(task, effort, size, warm, cold)
+        warm, first = pruned_from(task, state, size), stretched_from(task, state, size)
+        cold = size not in task.searched and size <= MAX_COLD and not first
+        smaller, _, small_state = attempt(task, effort, size, warm, cold, first=first)
         if smaller is not None and small_state is not None:
             table, state, failed = smaller, small_state, min(failed, size - 1)
         elif untried:
@@ -269,7 +275,8 @@ def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]
     quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
-    closer = equalise(problem, improve(problem, tried, 2 * effort.long_steps), 0.0, effort.lawson_rounds)
+    steps = int(min(SHARPENING / (len(tried) * problem.step(table.size)), 2 * effort.long_steps))
+    closer = equalise(problem, improve(problem, tried, steps), 0.0, min(effort.lawson_rounds, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)
         if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from transformula.constructions.tables.descent import Fresh, Problem, State
+from transformula.constructions.tables.descent import Fresh, Problem, Start, State
 from transformula.constructions.tables.placement import (
     FEW,
     TURNS,
@@ -18,17 +18,19 @@ from transformula.constructions.tables.placement import (
     inserted,
     split,
     starts,
+    stretched,
     without,
     worst_tokens,
 )
 from transformula.constructions.tables.solving import equalise, improve, solve_values
 from transformula.constructions.tables.table import Table
-from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, Task
+from transformula.constructions.tables.tasks import APPROXIMATION_SHARE, SMALL, Task
 
 WARM = 3  # warm starts tried for a size
 WITHIN_REACH = 30.0  # equalising with moving scores gains about this factor at best
 HOPELESS = 300.0  # further than this from the goal no other start of that size will do
 USUAL_GAIN = 0.7  # a larger table that is not better than a smaller one by this factor has met a poor minimum
+STRETCHED_GAIN = 0.9  # the same for one that was stretched
 SCREENED = 32  # starts that are tried together
 
 
@@ -54,32 +56,33 @@ WAVY = Effort(long_steps=4, lawson_rounds=4)
 
 
 def attempt(
-    task: Task, effort: Effort, size: int, warm: Sequence[Scores], cold: bool = True, reach: float = math.inf
-) -> tuple[Table | None, float, State | None]:
+    task: Task, effort: Effort, size: int, warm: Sequence[Scores], cold: bool = True, reach: float = math.inf,
+    first: Sequence[Scores] = (),
+) -> tuple[Table | None, float, State | None]:  # fmt: skip
     """Look for an acceptable table of ``size`` tokens, unless a few steps leave it further than ``reach`` goals away.
+
+    Starts that are to be ``first`` get their many steps before the others, which get none if that does as well as is
+    to be hoped for.
 
     Returns the table or None, and the smallest sup-norm met with its state.
     """
     problem = task.problem(size)
-    if cold and effort not in LAST_RESORTS:
-        task.searched.add(size)
-    fresh = starts(task.normalised_leaves(), size, task.poles if size > FEW else None) if cold else ()
-    finalists = _screen(task, effort, problem, [*warm, *fresh])[
-        : effort.finalists if cold or reach < math.inf else min(2, effort.finalists)
-    ]
-    if task.leaves.graded and not cold:  # what has grown may be stuck, though it looks better for now
-        finalists += _screen(task, effort, problem, list(graded_starts(task.normalised_leaves(), size)))[:1]
     found: Table | None = None
     best: State | None = None
-    finalists = [state for state in finalists if state.sup <= reach * task.goal]
-    for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do
-        if found is not None or not some or (best is not None and _out_of_reach(task, best)):
-            break
-        found, state = refine(task, effort, problem, some)
-        if found is not None or best is None or state.sup < best.sup:
-            best = state
-        if problem.work > effort.per_size:
-            break
+    if first:
+        found, best = refine(task, effort, problem, [Fresh(*scores, problem.price) for scores in first])
+    if found is None and (best is None or not _as_hoped(task, best)):
+        if cold and effort not in LAST_RESORTS:
+            task.searched.add(size)
+        finalists = _finalists(task, effort, problem, size, warm, cold, reach)
+        for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that none will do
+            if found is not None or not some or (best is not None and _out_of_reach(task, best)):
+                break
+            found, state = refine(task, effort, problem, some)
+            if found is not None or best is None or state.sup < best.sup:
+                best = state
+            if problem.work > effort.per_size:
+                break
     task.work += problem.work
     if best is None:
         return None, np.inf, None
@@ -91,6 +94,24 @@ def attempt(
 def within_reach(task: Task, sup: float) -> bool:
     """Whether a table with this error may still be brought to the goal."""
     return sup < WITHIN_REACH * task.goal
+
+
+def _finalists(
+    task: Task, effort: Effort, problem: Problem, size: int, warm: Sequence[Scores], cold: bool, reach: float
+) -> list[State]:
+    """The best of all starts after a few steps."""
+    leaves = task.normalised_leaves()
+    fresh = starts(leaves, size, task.poles if size > FEW else None) if cold else ()
+    many = effort.finalists if cold or reach < math.inf else min(2, effort.finalists)
+    found = _screen(task, effort, problem, [*warm, *fresh])[:many]
+    if task.leaves.graded and not cold:  # what has grown may be stuck, though it looks better for now
+        found += _screen(task, effort, problem, list(graded_starts(leaves, size)))[:1]
+    return [state for state in found if state.sup <= reach * task.goal]
+
+
+def _as_hoped(task: Task, state: State) -> bool:
+    """Whether a stretched table is so much better than smaller ones that other starts have nothing to add."""
+    return task.closest is not None and state.sup < STRETCHED_GAIN * task.closest.sup
 
 
 def _out_of_reach(task: Task, state: State) -> bool:
@@ -117,11 +138,11 @@ def _screen(task: Task, effort: Effort, problem: Problem, candidates: Sequence[S
     return distinct
 
 
-def refine(task: Task, effort: Effort, problem: Problem, states: Sequence[State]) -> tuple[Table | None, State]:
+def refine(task: Task, effort: Effort, problem: Problem, states: Sequence[Start]) -> tuple[Table | None, State]:
     """Many steps, then minimax, first at the states' own prices and then at that of rounding itself."""
     enough = 1.2 * APPROXIMATION_SHARE * task.eps
 
-    def polished(states: Sequence[State]) -> list[State]:
+    def polished(states: Sequence[Start]) -> list[State]:
         found = improve(problem, states, effort.long_steps)
         near = [k for k, state in enumerate(found) if within_reach(task, state.sup)]
         equal = equalise(problem, [found[k] for k in near], task.goal, effort.lawson_rounds)
@@ -172,6 +193,15 @@ def grown_from(task: Task, state: State | None, size: int, gently: bool = False)
     if task.leaves.graded and missing < len(state.slopes):
         grown.append(inserted(scores, solved.errors, solved.softmax, missing))
     return grown
+
+
+def stretched_from(task: Task, state: State | None, size: int) -> list[Scores]:
+    """The scores of ``state`` stretched to ``size`` tokens, where that is how tables grow: next to a singularity."""
+    if state is None or not task.leaves.graded or min(size, len(state.slopes)) < SMALL:
+        return []
+    problem = task.problem(size)
+    solved = solve_values(problem, state.slopes, state.offsets)
+    return list(stretched((state.slopes, state.offsets), problem.points, solved.softmax, size))
 
 
 def pruned_from(task: Task, state: State, size: int) -> list[Scores]:

@@ -17,12 +17,19 @@ MAX_BEYOND = 8  # tokens beyond the ends
 
 
 def wave_table(task: Task, limit: int) -> tuple[Table, State, int] | None:
-    """A table of what oscillates often: with a token for every swing, or every other, steps are hardly needed."""
-    share, swings = min(task.goal / task.range, 0.5), task.swings()
+    """A table of what oscillates often: with one, two or four tokens a period steps are hardly needed.
+
+    The more there are the smaller are the values, and what is lost to rounding.
+    """
+    digits, swings = np.log(1 / min(task.goal / task.range, 0.5)), task.swings()
     between = 0.5 * (swings[1:] + swings[:-1])
-    kinds = [(between[::2], 1.0), (between[1::2], 1.0)] if task.linear else []
-    for places, q in [*kinds, (swings, 4.0)]:
-        found = _wave(task, limit, places, 2 * np.pi**2 / np.log(q / share))
+    kinds = [(between[::2], 2 * np.pi**2 / digits), (between[1::2], 2 * np.pi**2 / digits)] if task.linear else []
+    kinds += [
+        (swings, 2 * np.pi**2 / (np.log(4) + digits)),
+        (np.sort(np.concatenate([swings, between])), np.pi**2 / digits),
+    ]
+    for places, kappa in kinds:
+        found = _wave(task, limit, places, float(kappa))
         if found is not None:
             return found
         task.spoiled = 0  # what rounding does to such values it does not do to others

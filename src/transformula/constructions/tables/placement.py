@@ -30,6 +30,8 @@ UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is worth try
 KINK_WIDTH = 2e-2  # leaves below this share of the range mark a kink
 TURNS = (0.5, 0.1, 0.02)  # of a token that is split, over its spread: the less, the less of what it did is lost
 FEW = 3  # tokens for which the starts of any kind do
+SIDES = (-1.0, 1.0)  # tokens that fall, and those that rise
+SAME = 1.0  # scores that are nowhere further apart make two tokens do the work of one
 RARE = -12.0  # offset that makes a token's weight tiny: T is then a plain sum of exponentials
 SELDOM = -6.0  # the same for tokens that may soon be more frequent
 
@@ -78,9 +80,11 @@ def waves(leaves: Leaves, places: Array, beyond: int, kappa: float) -> Iterator[
     * at every swing, sum of (-1)^j w_j = 2 q^{1/4} cos(pi x/h) (1 + O(q)), a quotient of theta functions: two tokens
       a period make a cosine;
     * halfway between swings, every other time, sum of xi_j w_j = x - (4 pi h q/kappa) sin(2 pi x/h) (1 + O(q)), the
-      logarithmic derivative of one: with a linear term beside it one token a period makes a sine, of values like 1/q.
+      logarithmic derivative of one: with a linear term beside it one token a period makes a sine, of values like 1/q;
+    * at every swing and halfway between them, four tokens a period, sum of cos(pi xi_j/2h) w_j =
+      q^{1/16} cos(pi x/2h) (1 + O(q^{1/2})): values are hardly larger than the wave.
 
-    Either way the error, O(q), is known before.
+    So the error, O(q) or O(q^{1/2}), is known before.
     """
     first, last = places[1] - places[0], places[-1] - places[-2]
     below = beyond + int((places[0] - leaves.edges[0]) / first)
@@ -179,6 +183,51 @@ def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int], 
         np.concatenate([kept[0], slopes[chosen] - steeper, slopes[chosen] + steeper]),
         np.concatenate([kept[1], offsets[chosen] + lift, offsets[chosen] - lift]),
     )
+
+
+def stretched(scores: Scores, points: Array, softmax: Array, size: int) -> Iterator[Scores]:
+    """The same scores resampled to ``size`` tokens: how tables grow, or shrink, next to a singularity at an end.
+
+    One token is flat, and the slopes of the others grow geometrically, away from it, on one side or on both. With n of
+    them the error is like exp(-c sqrt(n)), so the logarithms of their slopes spread over a range like sqrt(n). These,
+    and the tokens' scores at the end where they are largest, change smoothly with rank. Tokens that are almost as flat
+    as the flat one are left out at first: they do as much as another exponential at best.
+    """
+    flat = int(np.argmax(softmax.mean(axis=0)))
+    slopes, offsets = scores[0] - scores[0][flat], scores[1] - scores[1][flat]
+    ends = points.min(), points.max()
+    apart = np.max([np.abs(offsets + slopes * end) for end in ends], axis=0)
+    for least in (SAME, 0.0):
+        sides = [np.flatnonzero((sign * slopes > 0) & (apart > least)) for sign in SIDES]
+        counts = _shares([len(side) for side in sides], size - 1)
+        if counts is not None:
+            parts = [
+                _resampled(slopes[side], offsets[side], sign, end, count)
+                for side, sign, end, count in zip(sides, SIDES, ends, counts, strict=True)
+            ]
+            yield np.concatenate([[0.0], *(p[0] for p in parts)]), np.concatenate([[0.0], *(p[1] for p in parts)])
+        if not ((apart > 0) & (apart <= SAME)).any():
+            break
+
+
+def _shares(counts: Sequence[int], total: int) -> tuple[int, int] | None:
+    """``total`` shared out like the counts; None if there are none."""
+    if not sum(counts):
+        return None
+    first = round(total * counts[0] / sum(counts))
+    return first, total - first
+
+
+def _resampled(slopes: Array, offsets: Array, sign: float, end: float, count: int) -> Scores:
+    """The tokens on one side of a flat one, as ``count`` of them."""
+    if not count:
+        return np.zeros(0), np.zeros(0)
+    order = np.argsort(np.abs(slopes))
+    rates, tops = np.log(np.abs(slopes[order])), offsets[order] + slopes[order] * end
+    places, ranks = np.linspace(0, len(order) - 1, count), np.arange(len(order))
+    spread = np.sqrt(count / len(order)) * (np.interp(places, ranks, rates) - rates[0])
+    new = sign * np.exp(rates[0] + spread)
+    return new, np.interp(places, ranks, tops) - new * end
 
 
 def inserted(scores: Scores, errors: Array, softmax: Array, count: int) -> Scores:

@@ -8,11 +8,13 @@ that freedom to keep scores small where their token matters, which is what round
 
 Rounding model (first order in the unit roundoff u, any order of summation, M tokens):
 
-.. math::  |\hat T - T| \lesssim u \sum_j w_j (|y_j| + |T_0|)
-           \bigl(2|a_j x| + |b_j| + |s_j - s_{\max}| + M + 4\bigr) + 2u(|\alpha x| + |T|)
+.. math::  |\hat T - T| \lesssim u \sum_j w_j |y_j - T_0|
+           \bigl(2|a_j x| + |b_j| + |s_j - s_{\max}| + 8\bigr)
+           + u (M + 2) \sum_j w_j |y_j| + u M |T_0| + 2u(|\alpha x| + |T|)
 
-with T_0 = T - alpha x: the scores' own errors perturb the weights multiplicatively, numerator and
-denominator sums cost at most M u each.  It is an estimate of the proof's bound, not a proof.
+with T_0 = T - alpha x: the scores' own errors perturb the weights multiplicatively, and what they have
+in common cancels; numerator and denominator sums cost at most M u each.  It is an estimate of the
+proof's bound (``kernel.softmax``), not a proof.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
+
+EXP_ROUNDOFF = 8.0  # relative error of an exponential, in units of u
 
 
 @dataclass(frozen=True)
@@ -98,17 +102,17 @@ def rounding_profile(x: Array, slopes: Array, offsets: Array, values: Array, lin
     """Modelled rounding error of T at every point of ``x`` (the module's formula)."""
     weights = softmax_weights(x, slopes, offsets)
     looked_up = weights @ values
-    per_weight = score_roundoff(x, slopes, offsets) + len(slopes) + 4
-    spread = np.abs(values) + np.abs(looked_up)[:, None]
-    head = np.einsum("ij,ij,ij->i", weights, spread, per_weight)
+    per_weight = score_roundoff(x, slopes, offsets) + EXP_ROUNDOFF
+    moved = np.einsum("ij,ij,ij->i", weights, np.abs(values - looked_up[:, None]), per_weight)
+    summed = (len(slopes) + 2) * (weights @ np.abs(values)) + len(slopes) * np.abs(looked_up)
     carried = np.abs(linear * x)
-    return np.asarray(unit * (head + 2 * (carried + np.abs(looked_up + linear * x))))
+    return np.asarray(unit * (moved + summed + 2 * (carried + np.abs(looked_up + linear * x))))
 
 
 def anchor(x: Array, slopes: Array, offsets: Array, values: Array) -> tuple[Array, Array]:
     """Fix the gauge: subtract the score of the token that makes modelled rounding smallest."""
     weights = softmax_weights(x, slopes, offsets)
-    spread = weights * (np.abs(values) + np.abs(weights @ values)[:, None])
+    spread = weights * np.abs(values - (weights @ values)[:, None])
     best: tuple[float, Array, Array] | None = None
     for a, b in zip(slopes, offsets, strict=True):
         roundoff = score_roundoff(x, slopes - a, offsets - b)
