@@ -1,11 +1,11 @@
 """The functions of one argument a formula may use: one entry each, and no table of them anywhere else.
 
 An entry (`smooth.Function`) says where a function is defined and what it does to a ball, to an interval with exact
-rational ends, to a power series and to a Taylor model. The elementary ones bring their own of the first three; any
-other is made of its values and its Taylor coefficients by `smooth.from_taylor`. Functions of an order and an argument,
-such as besselj(2, u), have an entry for each order, called besselj:2.
+rational ends, to a power series and to a Taylor model. The elementary ones bring their own of the first
+three, four of them of all; any other is made of its values and its Taylor coefficients by `smooth.from_taylor`.
+Functions of an order and an argument, such as besselj(2, u), have an entry for each order, called besselj:2.
 
-Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**q / u**k. Those of atan, with u = tan(t), are
+Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**(q - k). Those of atan, with u = tan(t), are
 cos(t)**k sin(k (t + pi/2))/k: at most (1 + u**2)**(-k/2)/k.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flint import arb, arb_series, fmpq
 
 from transformula.kernel import function_series as series
+from transformula.kernel import univariate
 from transformula.kernel.errors import RefutedError, SingularError
 from transformula.kernel.function_ends import (
     abs_ends,
@@ -78,9 +79,10 @@ def root_model(by: Fraction) -> Callable[[Model], Model]:
     def taylor(at: arb, length: int) -> list[arb]:
         if not at > 0:
             raise SingularError
-        found = [at ** arb(q)]
-        for k in range(1, length):
-            found.append(found[-1] * ((q - k + 1) / k) / at)
+        found, scale = [], fmpq(1)
+        for k in range(length):
+            found.append(scale * at ** arb(q - k))
+            scale = scale * (q - k) / (k + 1)
         return found
 
     return on_models(finite(taylor, _WORK), lambda a, b: root_ends(a, b, by), Fraction(0))
@@ -107,8 +109,8 @@ def _entry(
 _ZERO, _ONE, _UNIT = fmpq(0), fmpq(1), {"low": Fraction(-1), "high": Fraction(1)}
 _ELEMENTARY = dict(
     (
-        _entry("sin", sin_ends, arb_series.sin, analytic=True),
-        _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, analytic=True),
+        _entry("sin", sin_ends, arb_series.sin, model=univariate.sin, analytic=True),
+        _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, model=univariate.cos, analytic=True),
         _entry("tan", on_ends(arb.tan, finite(series.of_series(_tan), _WORK)), _tan, poles=True),
         _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
         _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
@@ -116,8 +118,15 @@ _ELEMENTARY = dict(
         _entry("sinh", monotone(arb.sinh), lambda u: (u.exp() - (-u).exp()) / 2, analytic=True, odd=True),
         _entry("cosh", monotone(arb.cosh, _ZERO, _ONE), lambda u: (u.exp() + (-u).exp()) / 2, analytic=True, sign=2),
         _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), series.tanh, analytic=True, odd=True),
-        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, analytic=True, sign=2),
-        _entry("log", monotone(arb.log), lambda u: series.positive(u).log(), low=Fraction(0), open=True),
+        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, model=univariate.exp, analytic=True, sign=2),
+        _entry(
+            "log",
+            monotone(arb.log),
+            lambda u: series.positive(u).log(),
+            model=univariate.log,
+            low=Fraction(0),
+            open=True,
+        ),
         _entry(
             "sqrt",
             lambda a, b: root_ends(a, b, Fraction(1, 2)),

@@ -69,8 +69,9 @@ def rest_taylor(inner: Taylor, at: int, terms: list[fmpq]) -> Taylor:
             moved, above = arb_series([u - centre, 1], length), arb_series(inner(u, length), length)
             for j, c in enumerate(terms):
                 above = above - c * moved**j
-            found = above / moved**order
-            return [found[k] for k in range(length)]
+            for _ in range(order):  # one by one: a power of a wide ball may hold zero where the ball does not
+                above = above / moved
+            return [above[k] for k in range(length)]
 
     def taylor(u: arb, length: int) -> list[arb]:
         if _lost(u - centre, length + order) > _MOST_BITS:

@@ -185,6 +185,7 @@ def on_ends(ball: Ball, taylor: Taylor) -> OnEnds:
     def ends(low: fmpq, high: fmpq) -> Ends:
         if (found := part(low, high)) is not None:
             return found
+        spend(10 * _PARTS)
         cuts = [low + (high - low) * k / _PARTS for k in range(_PARTS + 1)]
         parts = [part(a, b) or coarse(a, b) for a, b in pairwise(cuts)]
         return min(a for a, _ in parts), max(b for _, b in parts)
