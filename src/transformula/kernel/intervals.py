@@ -93,8 +93,19 @@ def _range(expr: Expr, where: _Where) -> Ends:
     spend(work)
     with precision(_BITS):
         for node in nodes:
-            known[node] = _node_range(node, [known[a] for a in node.args], where)
+            constant = None if node.names else _constant(node)
+            known[node] = constant or _node_range(node, [known[a] for a in node.args], where)
     return known[expr]
+
+
+@lru_cache(maxsize=4096)
+def _constant(node: Expr) -> Ends | None:
+    """The range of a node without variables, found once; None if it is not seen to be defined."""
+    args = [_constant(a) for a in node.args]
+    try:
+        return None if None in args else _node_range(node, [a for a in args if a], _Where({}, (), False))
+    except UndefinedError:
+        return None
 
 
 @lru_cache(maxsize=2048)
