@@ -6,6 +6,7 @@ import mpmath
 import pytest
 from flint import arb, arb_series, fmpq
 
+import transformula as tf
 from transformula.kernel.algebra import Form
 from transformula.kernel.derivations import extended
 from transformula.kernel.errors import FormulaError, RefutedError, SingularError
@@ -112,3 +113,17 @@ def test_sines_of_right_angles_are_whole_numbers():
     for text in ("sin(pi/3)", "cos(1)", "sin(pi*x)"):
         form: Form = algebra.of(parse(text))
         assert not form.num.is_constant(), text
+
+
+@pytest.mark.parametrize("name", ["exp_rest2", "cos_rest2", "sin_rest3"])
+def test_a_wide_ball_beside_the_zero_is_enclosed(name):
+    """The ball's square may hold zero where the ball does not."""
+    found, (low, high) = find(name).ball(arb(0.5, 0.45)), (arb(0.05, 0), arb(0.95, 0))
+    assert found.is_finite() and all(found.contains(find(name).ball(u)) for u in (low, arb(0.4), high))
+
+
+@pytest.mark.parametrize(
+    ("formula", "box"), [("(1 - cos(x))/x**2", "x=-2.055..2.92"), ("(exp(x) - 1 - x)/x**2", "x=-1..30")]
+)
+def test_a_quotient_that_vanishes_twice_is_compiled_on_uneven_boxes(formula, box):
+    assert tf.compile(formula, on=box, rel=1e-2).certificate.bound > 0
