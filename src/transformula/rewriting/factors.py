@@ -92,7 +92,7 @@ def distributed(
     >>> sorted(str(b) for b in distributed(factors_of(parse("x*y/(1 + x**2)"))[1]))
     ['x', 'x**2 + 1', 'y']
     >>> sorted(str(b) for b in distributed(factors_of(parse("x*y/(1 + x**2)"))[1], divides=lambda b: True))
-    ['x**(-1) + x', 'y']
+    ['x + x**(-1)', 'y']
     """
     for total, exponent in powers.items():
         if total.op != "add":

@@ -32,7 +32,7 @@ def wave_table(task: Task, limit: int) -> tuple[Table, State, int] | None:
         found = _wave(task, limit, places, float(kappa))
         if found is not None:
             return found
-        task.spoiled = 0  # what rounding does to such values it does not do to others
+        task.spoiled = task.in_vain = 0  # what rounding does to such values it does not do to others
     return None
 
 
