@@ -9,7 +9,7 @@ from transformula.constructions.tables.one_size import WAVY, refine, within_reac
 from transformula.constructions.tables.placement import waves
 from transformula.constructions.tables.solving import improve
 from transformula.constructions.tables.table import Array, Table
-from transformula.constructions.tables.tasks import Task
+from transformula.constructions.tables.tasks import MAX_SPOILED, Task
 
 SWINGS = 40  # what swings to and fro more often is a wave or nothing
 FEW_SWINGS = 8  # what swings less often is no wave
@@ -42,7 +42,7 @@ def _wave(task: Task, limit: int, places: Array, kappa: float) -> tuple[Table, S
     for beyond in range(MAX_BEYOND + 1):
         found = list(waves(leaves, places, beyond, kappa))
         size = len(found[0][0])
-        if size > limit or task.stuck:
+        if size > limit or task.spoiled >= MAX_SPOILED:
             break
         problem = task.problem(size)
         best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
