@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from transformula.kernel.expression import Expr
 
 #: Of a Taylor coefficient.
-_WORK = 3
+_WORK = 5
 
 
 def function_of(name: str) -> Function:

@@ -230,7 +230,7 @@ def on_models(
             series, wrong = list(found[:-1, 0]), list(found[:-1, 1])
             smooth = compose(u, series, wrong, (np.abs(found[-1, 0]) + found[-1, 1]) * UP)
             asked = np.unique(back[~(smooth.rest <= 0.05 * u.spread())])  # where it may be better: to save calls of Arb
-            spend(10 * len(asked))
+            spend(20 * len(asked))
             ranges = np.full((places.shape[1], 2), np.inf)
             cut = np.clip(places[1:, asked], *limits).T.tolist()
             ranges[asked] = np.array([flat(a, b) for a, b in cut]).reshape(-1, 2)
