@@ -61,7 +61,7 @@ def measure() -> list[Line]:
     """Compile once, then run both sides."""
     import transformula as tf
     from compiling import dense_text
-    from transformula.kernel.polynomials import as_polynomial
+    from transformula.kernel.derivations.polynomials import as_polynomial
 
     model = tf.compile(dense_text(VARIABLES, DEGREE), on=f"x1..x{VARIABLES}=-1..1")
     terms = as_polynomial(model.formula.outputs[0], model.box.variables).rational_or_ball_terms()

@@ -978,7 +978,7 @@ def judge(files: dict[str, bytes]) -> dict[str, Any]:
     """What the kernel says."""
     from transformula.kernel.check import verify_files
     from transformula.kernel.errors import ModelFileError
-    from transformula.kernel.files import Packed
+    from transformula.kernel.folder.files import Packed
 
     try:
         texts = [files[name].decode("utf-8") for name in FILES[1:]]

@@ -19,8 +19,8 @@ import numpy as np
 import transformula as tf
 import uncached  # noqa: F401
 from transformula.errors import TransformulaError
-from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, POLYNOMIALS, known
-from transformula.kernel.functions import FUNCTIONS
+from transformula.kernel.functions.registry import FUNCTIONS
+from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, POLYNOMIALS, known
 from truth import Domain, Truth
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "functions.md"
@@ -133,7 +133,7 @@ points (*error*, the largest found).
   `x/tanh(x)`. What is left is written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
   `log_rest1_at1(x)` = log(x)/(x - 1), and may be written so by you, for every function whose first terms are exact.
 - What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
-  one entry of `kernel/special.py`.
+  one entry of `kernel/functions/special.py`.
 """
 
 

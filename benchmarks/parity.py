@@ -34,7 +34,7 @@ from rich.table import Table
 import transformula as tf
 from runtimes import PAGE, PARITY, models, options, session
 from transformula.exporting.onnx_files import onnx_bytes
-from transformula.kernel.weights import Matrix, Weights
+from transformula.kernel.folder.weights import Matrix, Weights
 from transformula.program.numpy_backend import run_numpy
 from transformula.program.steps import Program, Tables
 from transformula.transformers import reference

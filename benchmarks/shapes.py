@@ -16,7 +16,7 @@ from typing import Any
 import transformula as tf
 import uncached  # noqa: F401
 from transformula.errors import NotProvenError
-from transformula.kernel.boxes import Box
+from transformula.kernel.syntax.boxes import Box
 
 PAGE = Path(__file__).parent.parent / "docs" / "shapes.md"
 MOST_SECONDS, REFUSED = 20.0, 10.0

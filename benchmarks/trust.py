@@ -17,16 +17,21 @@ KERNEL = HERE.parent / "src" / "transformula" / "kernel"
 
 
 def kernel_table() -> str:
-    """One row for each file: its lines, and the first sentence of its docstring."""
-    rows = ["## The files", "", "| file | lines | what it is |", "| --- | --- | --- |"]
-    total = 0
-    for path in sorted(KERNEL.glob("*.py")):
-        text = path.read_text()
-        lines = text.count("\n")
-        total += lines
-        said = (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append(f"| `{path.stem}` | {lines} | {said} |")
+    """One row for each folder and each file: its lines, and the first sentence of its docstring."""
+    rows = ["## The files", "", "| file | lines | what it is |", "| --- | ---: | --- |"]
+    folders = [KERNEL, *sorted(path for path in KERNEL.iterdir() if (path / "__init__.py").is_file())]
+    for folder in folders:
+        counted = {path: path.read_text().count("\n") for path in sorted(folder.glob("*.py"))}
+        below = "" if folder == KERNEL else f"{folder.name}/"
+        rows.append(f"| **`kernel/{below}`** | **{sum(counted.values())}** | {_said(folder / '__init__.py')} |")
+        rows += [f"| `{below}{path.stem}` | {n} | {_said(path)} |" for path, n in counted.items() if path.stem != "__init__"]
+    total = sum(path.read_text().count("\n") for path in KERNEL.rglob("*.py"))
     return "\n".join([*rows, f"| **all** | **{total}** | |"])
+
+
+def _said(path: Path) -> str:
+    said = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return said.split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def campaign_table() -> str:

@@ -21,7 +21,7 @@ from scipy.interpolate import AAA
 from scipy.optimize import linprog
 
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.threads import one_thread
 
 #: h times the length of the interval; 0 stands for x itself.

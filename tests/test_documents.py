@@ -13,7 +13,7 @@ import pytest
 
 from support.follow import RUN, MismatchError, blocks_of, follow
 from transformula.cli.app import app
-from transformula.kernel.definitions import known
+from transformula.kernel.syntax.definitions import known
 from transformula.optional import EXTRAS
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from transformula.constructions.options import Options
 from transformula.constructions.registry import CONSTRUCTIONS
 from transformula.errors import NotProvenError
 from transformula.kernel import work
-from transformula.kernel.boxes import Box, Formula
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.limits import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
 
 

@@ -10,8 +10,8 @@ from transformula.constructions.tables.fitting import fit_table
 from transformula.constructions.tables.grids import fit_grid
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas import parse
-from transformula.kernel.boxes import Box
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.syntax.boxes import Box
 from transformula.limits import OutOfTime, checkpoint, limited
 from transformula.searching.definedness import find_defined
 from transformula.searching.parts import find_parts

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transformula.comparing import Comparison, compare
     from transformula.compiling import compile, load, memorize, verify
     from transformula.formulas.latex import from_latex
-    from transformula.kernel.boxes import Box, Formula
     from transformula.kernel.check import Verification
+    from transformula.kernel.syntax.boxes import Box, Formula
     from transformula.learning import (
         LinearAttentionRegressor,
         OneLayerTransformerRegressor,
@@ -43,8 +43,8 @@ _HOME = {
     "memorize": "transformula.compiling",
     "verify": "transformula.compiling",
     "workers": "transformula.scaling.proofs",
-    "Box": "transformula.kernel.boxes",
-    "Formula": "transformula.kernel.boxes",
+    "Box": "transformula.kernel.syntax.boxes",
+    "Formula": "transformula.kernel.syntax.boxes",
     "Model": "transformula.model",
     "LinearAttentionRegressor": "transformula.learning",
     "OneLayerTransformerRegressor": "transformula.learning",

@@ -20,7 +20,7 @@ from transformula.constructions.chooser import DEFAULT_EPS, Round, attempts, rou
 from transformula.constructions.options import Options
 from transformula.constructions.registry import Construction
 from transformula.errors import InputError, NotProvenError, TransformulaError, closer, closest_bound
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.work import counted
 from transformula.limits import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
 from transformula.model import Model

@@ -23,8 +23,8 @@ from transformula.formulas.boxes import box_of
 from transformula.formulas.hints import hint
 from transformula.formulas.notations import as_texts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Box, Formula
 from transformula.kernel.check import Verification
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.limits import OutOfTime, OutOfWork, limited
 from transformula.model import Model
 from transformula.packaging import package

@@ -18,16 +18,16 @@ from flint import fmpq
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import precision
-from transformula.kernel.boxes import Formula
-from transformula.kernel.circuits import Circuit, Linear, Wire
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.expression import Expr
-from transformula.kernel.meanings import Meanings
-from transformula.kernel.weights import FloatArray, Weights
-from transformula.kernel.wire_ranges import WireRanges
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.circuit.wire_ranges import WireRanges
+from transformula.kernel.derivations.meanings import Meanings
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.weights import FloatArray, Weights
+from transformula.kernel.structures.circuits import Circuit, Linear, Wire
+from transformula.kernel.structures.wires import HeadTable
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.additive import decompose
 from transformula.searching.box_ranges import function_range, inside_domain
 from transformula.transformers.reference import Trace

@@ -16,10 +16,9 @@ from transformula.constructions.registry import CONSTRUCTIONS, Construction, Fam
 from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples, stored_target
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.circuits import Circuit, CircuitReader
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import (
+from transformula.kernel.digits import at_most
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import (
     CERTIFICATE_FILE,
     EVIDENCE_FILE,
     MODEL_FILE,
@@ -27,11 +26,12 @@ from transformula.kernel.description import (
     Description,
     parse_json,
 )
-from transformula.kernel.digits import at_most
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.positions import formula_of_a_position
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.folder.weights import Weights
+from transformula.kernel.structures.circuits import Circuit, CircuitReader
+from transformula.kernel.structures.positions import formula_of_a_position
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.optional import require
 from transformula.program.numpy_backend import run_numpy
 from transformula.program.steps import Program

@@ -11,11 +11,11 @@ from transformula.constructions.options import Options
 from transformula.constructions.registry import Construction
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
 from transformula.kernel.check import prove
-from transformula.kernel.description import EVIDENCE_FILE, Description, parse_json
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.files import unpack
+from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.files import unpack
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.packing import certify, check_bound, outlined, pack
 from transformula.threads import one_thread

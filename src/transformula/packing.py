@@ -1,6 +1,6 @@
 """The one door through which models are packaged: weights, description and evidence become file contents.
 
-The kernel reads what is written here (`transformula.kernel.files`); this is the writing half, and the
+The kernel reads what is written here (`transformula.kernel.folder.files`); this is the writing half, and the
 certificate that goes with it.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from transformula.errors import NotProvenError
-from transformula.kernel.claim import Certificate, Mean, Proof
-from transformula.kernel.description import Description
 from transformula.kernel.digits import at_most
-from transformula.kernel.files import Packed
-from transformula.kernel.rounding import describe
-from transformula.kernel.weights import Block, Weights, named_matrices
+from transformula.kernel.folder.claim import Certificate, Mean, Proof
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.files import Packed
+from transformula.kernel.folder.weights import Block, Weights, named_matrices
+from transformula.kernel.rounding.formats import describe
 
 #: Claims are this much above what was proven here, so that the last digits of another machine's
 #: libraries cannot make an honest certificate fail.

@@ -16,11 +16,11 @@ from transformula.constructions.registry import IN_CONTEXT
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.boxes import exact_number
 from transformula.formulas.prompts import Prompts
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.boxes import MAX_VARIABLES
-from transformula.kernel.description import MAX_BLOCKS
-from transformula.kernel.in_context import MAX_ROUNDS, prove_in_context
-from transformula.kernel.prompts import FIELDS, MAY_VANISH, Task
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.folder.description import MAX_BLOCKS
+from transformula.kernel.rules.in_context import MAX_ROUNDS, prove_in_context
+from transformula.kernel.rules.prompts import FIELDS, MAY_VANISH, Task
+from transformula.kernel.syntax.boxes import MAX_VARIABLES
 from transformula.model import Model
 from transformula.packaging import package
 from transformula.threads import one_thread

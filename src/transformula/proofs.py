@@ -13,9 +13,9 @@ from pathlib import Path
 from transformula.errors import ModelFileError, NotProvenError
 from transformula.kernel import check
 from transformula.kernel.check import Verification
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import CERTIFICATE_FILE
-from transformula.kernel.files import Packed, read_packed, read_text
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.files import Packed, read_packed, read_text
 from transformula.threads import one_thread
 
 _proven: set[str] = set()

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from transformula.constructions.attempts import ASK
 from transformula.errors import NotProvenError, TransformulaError, closer
-from transformula.kernel.balls import float_above
-from transformula.kernel.boxes import Formula
-from transformula.kernel.claim import Certificate, Proof
 from transformula.kernel.digits import at_most
-from transformula.kernel.intervals import UndefinedError, range_of
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.balls import float_above
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.folder.claim import Certificate, Proof
+from transformula.kernel.syntax.boxes import Formula
 from transformula.packing import shortfall
 
 

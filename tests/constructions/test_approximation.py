@@ -9,9 +9,9 @@ from support.folders import open_model
 from transformula.constructions import approximation
 from transformula.errors import FormulaError, InputError, NotProvenError
 from transformula.formulas import parse
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box
 from transformula.kernel.check import verify_files
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.boxes import Box
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from support.circuit_models import CASES, CASES_FILE
 from transformula.constructions import circuit_guide
 from transformula.constructions.circuit import Circuits
 from transformula.errors import InputError, RefutedError, TransformulaError
-from transformula.kernel.boxes import Formula
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.softmax_rule import prove_softmax
+from transformula.kernel.circuit.softmax_rule import prove_softmax
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.syntax.boxes import Formula
 from transformula.searching.ground import prepared
 from transformula.transformers import reference
 

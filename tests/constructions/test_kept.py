@@ -11,7 +11,7 @@ import transformula as tf
 from transformula.constructions.tables import kept
 from transformula.constructions.tables.tasks import Allowance, CannotFit
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.parsing import parse
+from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.work import limited
 
 SINE = parse("sin(3*u)", ["u"])

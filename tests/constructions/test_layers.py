@@ -7,7 +7,7 @@ import transformula as tf
 from transformula.constructions.attention_only import anchors
 from transformula.constructions.local_cells import Plan
 from transformula.errors import InputError, NotProvenError
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 
 
 def _no_units(model):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import transformula as tf
 from support.polynomials import dense, polynomials, text_of
 from transformula.errors import FormulaError, InputError, NotProvenError
-from transformula.kernel.weights import block_matrices
+from transformula.kernel.folder.weights import block_matrices
 from transformula.transformers.matrices import nonzeros
 from transformula.viewing.describe import describe
 

@@ -12,8 +12,8 @@ import transformula as tf
 from transformula.constructions.chooser import _ATTEMPTS
 from transformula.constructions.registry import CONSTRUCTIONS, OFFERED, TABLE_FAMILY, Choice, chosen
 from transformula.errors import InputError
-from transformula.kernel.description import STATES
-from transformula.kernel.rules import RULES
+from transformula.kernel.folder.description import STATES
+from transformula.kernel.rules.registry import RULES
 
 
 def test_the_checker_has_a_rule_for_every_construction_and_no_other():

@@ -12,9 +12,9 @@ from transformula.constructions.tables.grids import fit_grid
 from transformula.constructions.tables.placement import stretched
 from transformula.constructions.tables.ready import ready_square, squares
 from transformula.constructions.tables.solving import equalise, improve
-from transformula.kernel import tables as kernel_tables
-from transformula.kernel.rounding import FORMATS
-from transformula.kernel.softmax import Arithmetic, rounding_bound
+from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
+from transformula.kernel.tables import tables as kernel_tables
 from transformula.searching.grids import find_softmax
 from transformula.threads import one_thread
 

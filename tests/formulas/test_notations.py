@@ -13,7 +13,7 @@ import transformula as tf
 from transformula.errors import FormulaError, InputError
 from transformula.formulas import latex, notations
 from transformula.formulas.notations import as_texts
-from transformula.kernel.parsing import parse
+from transformula.kernel.syntax.parsing import parse
 
 X, Y = sympy.symbols("x y")
 

@@ -8,9 +8,9 @@ from support.prover import numpy_function, random_formula
 from transformula.formulas import numeric
 from transformula.formulas.many_points import at_many
 from transformula.formulas.numeric import evaluate, evaluate_accurately
-from transformula.kernel.expression import call, variable
-from transformula.kernel.functions import FUNCTIONS
-from transformula.kernel.parsing import parse
+from transformula.kernel.functions.registry import FUNCTIONS
+from transformula.kernel.syntax.expression import call, variable
+from transformula.kernel.syntax.parsing import parse
 
 EVERYTHING = [
     "sin(x) + cos(x)*tan(x/3)", "asin(x/3) - acos(x/4) + atan(x)", "sinh(x)/cosh(x) - tanh(x)",

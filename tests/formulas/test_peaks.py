@@ -8,9 +8,9 @@ from flint import arb
 
 from support.prover import numpy_function, random_formula
 from transformula.formulas.peaks import peak
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.parsing import parse
 
 KNOWN = {
     "sin(x)": ("x=0..2*pi", "1"),

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from support.prover import random_formula
 from transformula.formulas.positions import at_every_position
-from transformula.kernel.boxes import Formula
 from transformula.kernel.errors import RefutedError
-from transformula.kernel.positions import formula_of_a_position
+from transformula.kernel.structures.positions import formula_of_a_position
+from transformula.kernel.syntax.boxes import Formula
 
 
 def _of_first(formula):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.as_sympy import to_sympy
 from support.watching import ends
 from transformula.errors import FormulaError
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.parsing import parse
-from transformula.kernel.printing import to_text
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
 
 numbers = st.builds(ex.number, st.builds(Fraction, st.integers(-9, 9), st.integers(1, 6)))
 leaves = numbers | st.sampled_from([ex.variable("x"), ex.variable("y"), ex.constant("pi"), ex.constant("E")])

@@ -5,15 +5,15 @@ import math
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel import bernstein
-from transformula.kernel.balls import enclose
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.cells import FunctionCells
-from transformula.kernel.intervals import range_of
-from transformula.kernel.modelling import enclose_ranges
-from transformula.kernel.parsing import parse
-from transformula.kernel.regions import Region
-from transformula.kernel.series import SeriesOf
+from transformula.kernel.enclosures import bernstein
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.cells import FunctionCells
+from transformula.kernel.enclosures.intervals import range_of
+from transformula.kernel.enclosures.modelling import enclose_ranges
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.enclosures.series import SeriesOf
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import parse
 
 
 def test_texts_are_read_and_written():

@@ -9,7 +9,7 @@ from safetensors.numpy import save
 
 import transformula as tf
 from support.folders import open_folder
-from transformula.kernel.weights import named_matrices
+from transformula.kernel.folder.weights import named_matrices
 from transformula.transformers.matrices import matrix_of
 
 CASES = {

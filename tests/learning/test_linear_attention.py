@@ -5,7 +5,7 @@ import pytest
 
 import transformula as tf
 from transformula.errors import NotProvenError
-from transformula.kernel.evidence import Evidence
+from transformula.kernel.folder.evidence import Evidence
 from transformula.learning import LinearAttentionRegressor
 from transformula.learning.linear_attention import Heads
 

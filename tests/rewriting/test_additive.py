@@ -6,8 +6,8 @@ import pytest
 from flint import arb
 
 from support.prover import random_formula
-from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.additive import as_affine, decompose, primitive_form
 
 

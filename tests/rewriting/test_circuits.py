@@ -12,8 +12,8 @@ from support.circuit_models import CASES, linear_value, wire_values
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import numpy_function, random_formula
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.boxes import Formula
-from transformula.kernel.parsing import parse
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.additive import without_cancelled
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.guides import PlainGuide

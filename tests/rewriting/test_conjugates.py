@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import transformula as tf
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Formula
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.boxes import Formula
 from transformula.rewriting.conjugates import without_cancelling_roots
 
 CHANGED = {

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from support.circuit_models import CASES, SMALL
 from support.guides import RandomGuide
 from support.prover import random_formula
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.circuits import CircuitReader
+from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.enclosures.intervals import range_of
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.errors import RefutedError
-from transformula.kernel.intervals import range_of
-from transformula.kernel.lengths import Measure
-from transformula.kernel.normal_forms import Algebra
-from transformula.kernel.parsing import parse
-from transformula.kernel.regions import Region
+from transformula.kernel.structures.circuits import CircuitReader
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.additive import decompose
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import extended_formula, selector_signs, signs_of

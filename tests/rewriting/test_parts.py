@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.parts import in_parts
 from transformula.searching.box_ranges import BoxRanges
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import transformula as tf
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import substitute, walk
-from transformula.kernel.parsing import parse
-from transformula.kernel.printing import to_text
+from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import substitute, walk
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.derivation import extended_formula
 from transformula.rewriting.removable import without_removable
 

@@ -5,8 +5,8 @@ import pytest
 
 import transformula as tf
 from transformula.formulas.numeric import evaluate
-from transformula.kernel import expression as ex
-from transformula.kernel.parsing import parse
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.squares import as_squares, radicand
 
 NAMES = ["x", "y", "z", "t"]

@@ -16,15 +16,15 @@ from transformula.constructions.circuit_layout import Layout
 from transformula.constructions.circuit_tables import fit_tables
 from transformula.constructions.one_layer import assemble
 from transformula.constructions.parts import FittedPart, one_layer_spec
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Formula
-from transformula.kernel.circuits import CircuitReader
-from transformula.kernel.expression import variables_of
-from transformula.kernel.lengths import Measure
-from transformula.kernel.network import read_network
-from transformula.kernel.parsing import parse
-from transformula.kernel.printing import to_text
-from transformula.kernel.wires import ONE
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.structures.circuits import CircuitReader
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.wires import ONE
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import variables_of
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.additive import decompose, without_cancelled
 from transformula.rewriting.guides import PlainGuide
 from transformula.rewriting.lowering import build_circuit

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import numpy_function, random_formula
-from transformula.kernel.balls import precision
-from transformula.kernel.boxes import Formula
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.parsing import parse
 from transformula.rewriting.guides import PlainGuide
 from transformula.rewriting.lowering import build_circuit
 from transformula.searching.box_ranges import BoxRanges, WireRanges, function_range, inside_domain

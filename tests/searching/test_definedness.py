@@ -7,11 +7,11 @@ import re
 import pytest
 
 from support.watching import ends
-from transformula.kernel.boxes import Box
+from transformula.kernel.enclosures.ranges import check_defined
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.parsing import parse
-from transformula.kernel.ranges import check_defined
-from transformula.kernel.regions import Region
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.parsing import parse
 from transformula.searching import definedness
 from transformula.searching.definedness import find_defined
 

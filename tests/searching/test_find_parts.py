@@ -6,7 +6,7 @@ from flint import fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.regions import Region
 from transformula.searching.parts import cut_parts, find_parts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax.expression import Expr
 
 
 def to_sympy(expr: Expr) -> Any:

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
-from transformula.kernel.weights import Attention, Block, Head, Weights
+from transformula.kernel.folder.weights import Attention, Block, Head, Weights
 from transformula.learning.linear_attention import Heads
 from transformula.transformers.matrices import dense_matrix
 

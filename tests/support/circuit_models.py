@@ -11,8 +11,8 @@ import numpy as np
 import transformula as tf
 from transformula.errors import ModelFileError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.circuits import Circuit as StoredCircuit
-from transformula.kernel.circuits import Linear as StoredLinear
+from transformula.kernel.structures.circuits import Circuit as StoredCircuit
+from transformula.kernel.structures.circuits import Linear as StoredLinear
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.wires import Linear
 

@@ -15,13 +15,13 @@ from support.judging import largest_error
 from transformula import attempting, compiling
 from transformula.errors import NotProvenError
 from transformula.formulas.samples import Samples
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Formula
 from transformula.kernel.check import prove, verify_files
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import Description
-from transformula.kernel.rounding import describe
-from transformula.kernel.weights import Matrix, Weights
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.weights import Matrix, Weights
+from transformula.kernel.rounding.formats import describe
+from transformula.kernel.syntax.boxes import Formula
 from transformula.packing import outlined, pack
 from transformula.searching.finder import Finder
 from transformula.transformers.matrices import dense_matrix

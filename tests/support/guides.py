@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.kernel.lengths import Measure
+from transformula.kernel.structures.lengths import Measure
 from transformula.rewriting.guides import Balance
 
 

@@ -11,8 +11,8 @@ from support.folders import Opened
 from support.one_layer_models import points_of, truth
 from transformula.errors import RefutedError
 from transformula.kernel.check import verify_files
-from transformula.kernel.files import unpack
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.files import unpack
+from transformula.kernel.folder.weights import Weights
 from transformula.program.numpy_backend import run_numpy
 from transformula.program.reading import read_tables
 from transformula.transformers import reference

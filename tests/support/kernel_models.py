@@ -7,12 +7,12 @@ import numpy as np
 from flint import fmpq
 
 from transformula.kernel.check import prove
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import Description
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.files import Packed
-from transformula.kernel.rounding import describe
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.files import Packed
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.rounding.formats import describe
 from transformula.packing import pack
 from transformula.transformers.matrices import dense_matrix, matrix_of
 

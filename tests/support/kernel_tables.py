@@ -10,9 +10,9 @@ import numpy as np
 from flint import arb
 
 from support.prover import Floats, climb, numpy_function
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.expression import Expr, variables_of
-from transformula.kernel.tables import Table
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.expression import Expr, variables_of
+from transformula.kernel.tables.tables import Table
 
 
 def ends_of(box: Sequence[tuple[float, float]]) -> list[tuple[arb, arb]]:

@@ -11,10 +11,10 @@ import numpy as np
 
 from transformula.errors import TransformulaError
 from transformula.kernel.check import Verification, prove, verify_files
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import Description
-from transformula.kernel.rounding import describe
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.rounding.formats import describe
 from transformula.packing import outlined, pack
 from transformula.searching.finder import Finder
 from transformula.transformers import reference

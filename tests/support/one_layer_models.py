@@ -6,7 +6,7 @@ import numpy as np
 from flint import arb, ctx
 
 import transformula as tf
-from transformula.kernel.balls import enclose
+from transformula.kernel.enclosures.balls import enclose
 
 _RNG = np.random.default_rng(5)
 SAMPLES = _RNG.normal(size=(24, 2)), _RNG.normal(size=(24, 2))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.kernel.balls import precision
-from transformula.kernel.expression import Expr, variables_of
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.syntax.expression import Expr, variables_of
+from transformula.kernel.syntax.parsing import parse
 
 Floats = NDArray[np.float64]
 _NAMES: dict[str, Callable[[Any], Any]] = {

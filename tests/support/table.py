@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.transformers.matrices import dense_matrix
 from transformula.transformers.positional import learned, sinusoidal
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from support.table import hand_made, random_block
-from transformula.kernel.weights import Attention, Block, FeedForward, Head
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head
 from transformula.transformers.matrices import dense_matrix
 from transformula.transformers.reference import attend, feed_forward, hardmax, run_block, softmax
 from transformula.transformers.torch_executor import BlockModule, TransformerModule

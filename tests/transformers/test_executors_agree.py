@@ -9,9 +9,9 @@ from flint import fmpq
 
 from support.table import NAMES, POLYNOMIALS, compiled, table
 from transformula.errors import InputError
-from transformula.kernel.description import Description
-from transformula.kernel.files import unpack
-from transformula.kernel.ridge import read_ridge
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.files import unpack
+from transformula.kernel.structures.ridge import read_ridge
 from transformula.packing import pack
 from transformula.program.numpy_backend import run_numpy
 from transformula.program.ridges import ridge_program

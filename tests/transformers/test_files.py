@@ -11,8 +11,8 @@ import pytest
 import transformula as tf
 from support.folders import contents, open_folder
 from transformula.errors import ModelFileError, SavingError
-from transformula.kernel import description
-from transformula.kernel.weights import named_matrices
+from transformula.kernel.folder import description
+from transformula.kernel.folder.weights import named_matrices
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import transformula as tf
 from support.balls import BallTransformer
 from support.one_layer_models import DTYPES, NAMES, model_named, points_of, truth
 from transformula.errors import PointError
-from transformula.kernel.balls import precision
-from transformula.kernel.files import unpack
-from transformula.kernel.weights import Attention, Block
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.folder.files import unpack
+from transformula.kernel.folder.weights import Attention, Block
 from transformula.packing import pack
 from transformula.program import numpy_backend
 from transformula.program.numpy_backend import run_numpy

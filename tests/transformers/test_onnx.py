@@ -11,7 +11,7 @@ from support.export_models import NAMES as MODELS
 from support.export_models import exported, rows_of
 from support.table import NAMES, hand_made, random_block, table
 from transformula.errors import ExportError, SavingError
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.optional import MissingPackageError
 from transformula.transformers import onnx_graph
 from transformula.transformers.leading import leading_tokens

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import forging
-from transformula.kernel.files import Packed, unpack
+from transformula.kernel.folder.files import Packed, unpack
 from transformula.transformers import reference
 
 BASES = [

@@ -11,9 +11,9 @@ import transformula as tf
 import truth
 from functions import BOXES, attacked, tried
 from transformula.errors import InputError, NotProvenError
-from transformula.kernel.definitions import known
-from transformula.kernel.functions import FUNCTIONS
-from transformula.kernel.smooth import from_taylor, of_series
+from transformula.kernel.functions.registry import FUNCTIONS
+from transformula.kernel.functions.smooth import from_taylor, of_series
+from transformula.kernel.syntax.definitions import known
 from transformula.viewing.typeset import typeset
 
 

@@ -14,13 +14,13 @@ from flint import fmpq, fmpz
 
 from support.nets import Layer, Net, forge, linear
 from transformula.errors import ModelFileError, RefutedError, TransformulaError
-from transformula.kernel.circuits import CircuitReader
-from transformula.kernel.description import Description
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.heads import as_table
-from transformula.kernel.network import read_network
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.circuit.heads import as_table
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.structures.circuits import CircuitReader
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.wires import HeadTable
 from transformula.kernel.work import limited
 from transformula.packing import outlined
 from transformula.transformers.matrices import matrix_of

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from transformula.errors import RefutedError
-from transformula.kernel.blocks import Runner
-from transformula.kernel.linear_attention import _polynomials
-from transformula.kernel.weights import Attention, Block, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
+from transformula.kernel.rules.blocks import Runner
+from transformula.kernel.rules.linear_attention import _polynomials
 from transformula.kernel.work import limited
 
 

@@ -9,17 +9,17 @@ from flint import arb
 
 from support.nets import Layer, Net, forge, linear
 from transformula.errors import TransformulaError
-from transformula.kernel import effort
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Formula
-from transformula.kernel.coverings import check_defined
+from transformula.kernel.derivations import effort
+from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.enclosures.coverings import check_defined
 from transformula.kernel.errors import FormulaError, NotProvenError, RefutedError
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.facts import Facts
-from transformula.kernel.normal_forms import Algebra
-from transformula.kernel.parsing import parse
-from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.tables import Table, table_error
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.tables import Table, table_error
 from transformula.kernel.work import limited
 
 
@@ -55,9 +55,9 @@ TINY_END = """
 import resource
 import numpy as np
 from flint import arb
-from transformula.kernel.balls import enclose
-from transformula.kernel.parsing import parse
-from transformula.kernel.tables import Table, table_error
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.tables import Table, table_error
 resource.setrlimit(resource.RLIMIT_AS, (3_000_000_000, 3_000_000_000))
 end, zero = enclose(parse("exp(-26000000000)", ())), np.zeros(1)
 for names, pieces in ((["x"], [0.0, 1.0]), (["x", "y"], {"edges": [[0.0, 1.0]] * 2, "trees": [[-1]]})):

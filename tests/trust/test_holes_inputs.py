@@ -10,7 +10,7 @@ from support.attention_models import attention_model
 from support.folders import open_model
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
-from transformula.kernel.files import unpack
+from transformula.kernel.folder.files import unpack
 from transformula.transformers import reference
 
 CASES = {

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from transformula.kernel import local
-from transformula.kernel.description import Description
+from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.errors import ModelFileError, RefutedError
-from transformula.kernel.files import _Unpacker
-from transformula.kernel.network import read_network
-from transformula.kernel.normal_forms import Algebra
-from transformula.kernel.parsing import parse
-from transformula.kernel.tables import lattice
-from transformula.kernel.weights import Attention, Block, Head, Weights
+from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.files import _Unpacker
+from transformula.kernel.folder.weights import Attention, Block, Head, Weights
+from transformula.kernel.rules import local
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.tables import lattice
 from transformula.kernel.work import limited
 from transformula.transformers.matrices import matrix_of
 

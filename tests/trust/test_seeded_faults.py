@@ -19,7 +19,7 @@ from transformula import attempting
 from transformula.constructions import attention_only, circuit, local, lookup, partition
 from transformula.constructions.circuit_guide import Mode
 from transformula.errors import NotProvenError, TransformulaError
-from transformula.kernel.lengths import Measure
+from transformula.kernel.structures.lengths import Measure
 from transformula.transformers import reference
 from truth import Domain, Truth
 

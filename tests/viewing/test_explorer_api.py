@@ -330,7 +330,7 @@ def test_the_page_is_served_with_its_guards(server):
 
 
 def test_the_comparison_stops_in_time_and_at_a_refusal(monkeypatch):
-    from transformula.kernel.boxes import Formula
+    from transformula.kernel.syntax.boxes import Formula
     from transformula.viewing.explorer import comparing
 
     monkeypatch.setattr(comparing, "TRAINED", (4,))

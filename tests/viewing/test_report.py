@@ -9,8 +9,8 @@ import pytest
 import transformula as tf
 from transformula.errors import InputError, ModelFileError
 from transformula.kernel.check import Verification
-from transformula.kernel.claim import Certificate
 from transformula.kernel.digits import at_most
+from transformula.kernel.folder.claim import Certificate
 from transformula.viewing.card import card
 from transformula.viewing.circuit_view import Item
 from transformula.viewing.drawings import MAX_OUTPUTS

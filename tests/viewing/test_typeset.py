@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from transformula.formulas import parse
 from transformula.formulas.numeric import evaluate
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Box
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
 from transformula.viewing.typeset import MAX_TERMS, typeset, typeset_interval, typeset_wrapping
 
 AT = {"x": 0.7, "y": 1.3, "z": 0.4, "x1": 1.9, "rate": 0.6}

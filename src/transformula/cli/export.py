@@ -119,8 +119,8 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
     import torch
 
     from transformula.exporting.onnx_files import claim_entries
-    from transformula.kernel.claim import add_up
-    from transformula.kernel.description import WEIGHTS_FILE
+    from transformula.kernel.folder.claim import add_up
+    from transformula.kernel.folder.description import WEIGHTS_FILE
     from transformula.proofs import named
     from transformula.transformers import files
     from transformula.transformers.stock_packing import stock_files, stock_module
@@ -160,7 +160,7 @@ def _centre(model: Model) -> str:
 def _normed(model: Model) -> tuple[float, float]:
     """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
     from transformula.exporting.layer_norm import prove_normed
-    from transformula.kernel.claim import add_up
+    from transformula.kernel.folder.claim import add_up
 
     proof, certificate = prove_normed(model.weights, model.box), model.certificate
     bound = add_up(certificate.approximation, proof.rounding)

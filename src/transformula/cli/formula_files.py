@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from transformula.errors import InputError
-from transformula.kernel.parsing import MAX_LENGTH
+from transformula.kernel.syntax.parsing import MAX_LENGTH
 
 _STDIN = "-"
 

@@ -11,11 +11,11 @@ from flint import arb, fmpq
 from transformula.errors import BoxError, PointError
 from transformula.formulas.boxes import exact_number
 from transformula.formulas.samples import Samples
-from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.boxes import Box, split_commas
-from transformula.kernel.description import EVIDENCE_FILE, parse_json
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.expression import Expr
+from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.syntax.boxes import Box, split_commas
+from transformula.kernel.syntax.expression import Expr
 from transformula.model import Model
 
 #: Decides on which side of an interval's end a point lies.

@@ -16,9 +16,9 @@ import numpy as np
 from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv
 from transformula.cli.points import as_rational, check_inside
 from transformula.errors import FormulaError, PointError
-from transformula.kernel.balls import precision
-from transformula.kernel.expression import number
-from transformula.kernel.parsing import parse
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.syntax.expression import number
+from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
 from transformula.saving import opened
 

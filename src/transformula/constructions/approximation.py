@@ -21,10 +21,10 @@ from transformula.constructions.lattice import compositions
 from transformula.constructions.polynomial import weights_from_terms
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import Expr
-from transformula.kernel.weights import Weights, to_rational
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.folder.weights import Weights, to_rational
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.work import counted, spend
 from transformula.limits import SECOND, checkpoint
 from transformula.threads import one_thread

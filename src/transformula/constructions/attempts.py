@@ -8,8 +8,8 @@ from typing import Any
 
 from transformula.constructions.registry import Construction
 from transformula.errors import NotProvenError
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.weights import Weights
 from transformula.searching.finder import Finder
 
 #: Errors of tables that come to more than so many times the tolerance are not worth a proof: what is proven may be

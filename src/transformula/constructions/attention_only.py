@@ -29,11 +29,11 @@ from transformula.constructions.partition import ATTEMPTS, FAR_BITS, fit_partiti
 from transformula.constructions.parts import FittedPart, check_forms, form_range, midpoint
 from transformula.constructions.registry import ATTENTION_ONLY
 from transformula.constructions.tables.table import softmax_weights
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.boxes import Formula
-from transformula.kernel.expression import Expr, substitute
-from transformula.kernel.printing import to_text
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.additive import Decomposition, Form, Part, decompose
 from transformula.rewriting.storing import stored_linear
 from transformula.rewriting.wires import ARGUMENT

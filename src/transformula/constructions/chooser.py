@@ -24,15 +24,15 @@ from transformula.constructions.registry import (
     Construction,
 )
 from transformula.errors import FormulaError, InputError, NotProvenError, RefutedError
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import walk
-from transformula.kernel.intervals import UndefinedError, range_of
-from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.positions import formula_of_a_position
-from transformula.kernel.printing import short_text
-from transformula.kernel.regions import Region
-from transformula.kernel.weights import Weights
+from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.folder.weights import Weights
+from transformula.kernel.structures.positions import formula_of_a_position
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import walk
+from transformula.kernel.syntax.printing import short_text
 from transformula.rewriting.additive import decompose
 from transformula.rewriting.derivation import extended_formula
 from transformula.searching.finder import Finder

@@ -25,9 +25,9 @@ from transformula.constructions.circuit_guide import Mode, PlanningGuide
 from transformula.constructions.circuit_layout import Layout
 from transformula.constructions.circuit_tables import Split, check_errors, fit_tables, goal_of, tables_of
 from transformula.constructions.registry import CIRCUIT
-from transformula.kernel.boxes import Formula
-from transformula.kernel.expression import Expr
-from transformula.kernel.lengths import MIN_UNITS, Measure
+from transformula.kernel.structures.lengths import MIN_UNITS, Measure
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.domains import parted
 from transformula.rewriting.lowering import build_circuit

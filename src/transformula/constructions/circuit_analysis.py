@@ -27,13 +27,13 @@ from transformula.constructions.circuit_tables import (
     share_out,
 )
 from transformula.errors import NotProvenError
-from transformula.kernel import circuits as stored
-from transformula.kernel.balls import enclose
-from transformula.kernel.boxes import Box
-from transformula.kernel.cells import Cells, SquareCells
-from transformula.kernel.expression import Expr
-from transformula.kernel.flow import ErrorFlow, Fuzz
-from transformula.kernel.models import Floats
+from transformula.kernel.circuit.flow import ErrorFlow, Fuzz
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.cells import Cells, SquareCells
+from transformula.kernel.enclosures.models import Floats
+from transformula.kernel.structures import circuits as stored
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.derivation import signs_of
 from transformula.rewriting.storing import numbering, store_circuit

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from transformula.errors import NotProvenError
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr, substitute
-from transformula.kernel.lengths import Measure
-from transformula.kernel.normal_forms import Algebra
+from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.guides import Balance
 from transformula.rewriting.wires import ARGUMENT

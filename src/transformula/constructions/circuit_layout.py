@@ -14,8 +14,8 @@ from transformula.constructions.circuit_guide import Interval, largest
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.constructions.parts import midpoint
 from transformula.errors import NotProvenError
-from transformula.kernel.balls import enclose, to_fmpq
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.wires import Linear, Wire
 from transformula.transformers.matrices import dense_matrix, matrix_of

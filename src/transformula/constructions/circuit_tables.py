@@ -20,7 +20,7 @@ from transformula.constructions.tables.ready import ready_square
 from transformula.constructions.tables.sharing import fit_all
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax.expression import Expr
 from transformula.limits import remembered
 from transformula.rewriting.domains import domain_ends, steep_places
 from transformula.rewriting.wires import SQUARE

@@ -32,7 +32,7 @@ from transformula.constructions.compact_layout import Runs, assemble
 from transformula.constructions.memorize import MAX_SAMPLES
 from transformula.errors import InputError
 from transformula.formulas.samples import Samples
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.weights import Weights
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from flint import fmpq
 
 from transformula.constructions.one_layer import GATE_MARGIN
 from transformula.errors import NotProvenError
-from transformula.kernel.weights import Attention, Block, FloatArray, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Matrix, Weights
 from transformula.transformers.matrices import dense_matrix, matrix_of
 
 Entries = list[tuple[int, int, Any]]

@@ -23,10 +23,10 @@ from fractions import Fraction
 
 from flint import fmpq
 
-from transformula.kernel.balls import to_fmpq, to_fraction
-from transformula.kernel.in_context_plan import Layer, Plan, bend_entries, plan_of
-from transformula.kernel.prompts import Task
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Weights
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Weights
+from transformula.kernel.rules.in_context_plan import Layer, Plan, bend_entries, plan_of
+from transformula.kernel.rules.prompts import Task
 from transformula.transformers.matrices import matrix_of
 
 #: Bits of the numbers that are chosen here: every format holds them.

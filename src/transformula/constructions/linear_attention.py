@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transformula.kernel.weights import Attention, Block, FloatArray, Head, Weights
+from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.transformers.matrices import dense_matrix, matrix_of
 
 

@@ -31,9 +31,9 @@ from transformula.constructions.local_layout import joined
 from transformula.constructions.partition import FAR_BITS
 from transformula.constructions.registry import LOCAL
 from transformula.errors import InputError, NotProvenError, closer
-from transformula.kernel.boxes import Formula
-from transformula.kernel.coverings import products
-from transformula.kernel.local import MAX_COLUMNS, ORDERS, column_names
+from transformula.kernel.enclosures.coverings import products
+from transformula.kernel.rules.local import MAX_COLUMNS, ORDERS, column_names
+from transformula.kernel.syntax.boxes import Formula
 from transformula.searching.ground import prepared
 
 #: Degrees in the order they are tried: what would take more numbers than another is given up.

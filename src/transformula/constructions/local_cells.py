@@ -20,14 +20,14 @@ from transformula.constructions.lattice import compositions
 from transformula.constructions.partition import FAR_BITS, Floats, sharp_scores
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import precision
-from transformula.kernel.boxes import Formula
-from transformula.kernel.coverings import products
-from transformula.kernel.expression import Expr, walk
-from transformula.kernel.local import local_error, with_columns
-from transformula.kernel.partition import BITS, far_of, used_cells
-from transformula.kernel.tables import Table
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.enclosures.coverings import products
+from transformula.kernel.rules.local import local_error, with_columns
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr, walk
+from transformula.kernel.tables.partition import BITS, far_of, used_cells
+from transformula.kernel.tables.tables import Table
 from transformula.kernel.work import spend
 from transformula.limits import checkpoint
 

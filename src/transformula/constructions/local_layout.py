@@ -14,10 +14,10 @@ from flint import fmpq
 from transformula.constructions.attempts import Built
 from transformula.constructions.head_layout import HeadSpec, Tokens, assembled, places
 from transformula.errors import NotProvenError
-from transformula.kernel.boxes import Box
-from transformula.kernel.local import column_names
-from transformula.kernel.weights import FloatArray
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.rules.local import column_names
+from transformula.kernel.structures.wires import HeadTable
+from transformula.kernel.syntax.boxes import Box
 from transformula.transformers.circuit import read_circuit
 
 

@@ -25,8 +25,8 @@ from transformula.constructions.tables.sharing import fit_all
 from transformula.constructions.tables.table import Table
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.boxes import Formula
-from transformula.kernel.printing import short_text
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.printing import short_text
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared
 from transformula.threads import one_thread

@@ -16,7 +16,7 @@ from flint import fmpq
 from transformula.constructions.one_layer import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
 from transformula.formulas.samples import Samples
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.weights import Weights
 
 MAX_SAMPLES = 100_000
 

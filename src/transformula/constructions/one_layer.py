@@ -20,8 +20,8 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import NotProvenError
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.weights import (
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.folder.weights import (
     Attention,
     Block,
     FeedForward,

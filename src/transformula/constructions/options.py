@@ -11,8 +11,8 @@ from transformula.constructions.registry import Construction, chosen
 from transformula.errors import InputError
 from transformula.formulas.peaks import peak
 from transformula.formulas.positions import at_every_position
-from transformula.kernel.boxes import MAX_VARIABLES, Formula
-from transformula.kernel.weights import DTYPES
+from transformula.kernel.folder.weights import DTYPES
+from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from transformula.constructions.parts import FittedPart, Wanted, one_layer_built
 from transformula.constructions.registry import PARTITION
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.limits import checkpoint
 from transformula.rewriting.additive import Part
 from transformula.searching.ground import prepared

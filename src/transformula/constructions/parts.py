@@ -11,10 +11,10 @@ from flint import arb, fmpq
 from transformula.constructions.attempts import Built
 from transformula.constructions.one_layer import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
-from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import Expr
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.additive import Affine, Form, Part, decompose
 from transformula.rewriting.derivation import selector_signs
 from transformula.rewriting.storing import store_one_layer

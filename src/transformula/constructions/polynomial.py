@@ -29,11 +29,11 @@ from transformula.constructions.directions import ridge_sums
 from transformula.constructions.parts import midpoint_rational
 from transformula.constructions.ridge_sum import Direction, RidgeSum, primitive
 from transformula.errors import FormulaError, InputError
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import walk
-from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import walk
 from transformula.transformers.matrices import matrix_of
 
 #: Must exceed 2 sup|t| sup|p| = 2; one more leaves a gap that rounding cannot close.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from transformula.errors import InputError
 
 if TYPE_CHECKING:
-    from transformula.kernel.boxes import Box
-    from transformula.kernel.ridge import Ridge
-    from transformula.kernel.weights import Weights
-    from transformula.kernel.wires import Network
+    from transformula.kernel.folder.weights import Weights
+    from transformula.kernel.structures.ridge import Ridge
+    from transformula.kernel.structures.wires import Network
+    from transformula.kernel.syntax.boxes import Box
     from transformula.program.steps import Program
     from transformula.transformers.circuit import CircuitWeights
     from transformula.transformers.one_layer import TableHead
@@ -53,7 +53,7 @@ class Family:
 
 
 def _read_ridge(weights: Weights) -> Ridge:
-    from transformula.kernel.ridge import read_ridge
+    from transformula.kernel.structures.ridge import read_ridge
 
     return read_ridge(weights)
 
@@ -83,7 +83,7 @@ def _read_circuit(weights: Weights) -> CircuitWeights:
 
 
 def _read_network(weights: Weights) -> Network:
-    from transformula.kernel.network import read_network
+    from transformula.kernel.structures.network import read_network
 
     return read_network(weights)
 

@@ -48,10 +48,10 @@ from transformula.constructions.registry import YUN
 from transformula.constructions.yun_layout import Plan, assemble
 from transformula.errors import InputError, NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.balls import float_above, float_below
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.intervals import range_of
-from transformula.kernel.rounding import FORMATS
+from transformula.kernel.enclosures.balls import float_above, float_below
+from transformula.kernel.enclosures.intervals import range_of
+from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.limits import checkpoint
 from transformula.searching.finder import Finder
 from transformula.searching.ground import prepared

@@ -7,7 +7,7 @@ its mirror image −z and ±K in a quarter of its E slots, gains are K/2, and wh
 *Model of LayerNorm.* The computed mean is within c·max|slot| of the mean, the computed 1/√(variance + ε)
 within a relative c of the real one, and each slot then meets at most four roundings. (Two passes with sums
 in any order satisfy this: E roundings for the mean, half of E and a few for the reciprocal root.) The rest
-is `rounding`'s model; softmax may be computed in blocks of 64 tokens or more that are rescaled, as fused
+is that of `kernel.rounding`; softmax may be computed in blocks of 64 tokens or more that are rescaled, as fused
 kernels do.
 
 1. One factor for all slots of a token: K/2 / √(K²/4 + 2‖z‖²/E + ε) is in [1 − d, 1] with
@@ -43,15 +43,15 @@ from flint import arb, fmpq
 
 from transformula.errors import ExportError, InputError, NotProvenError
 from transformula.exporting.one_layer_rounding import Slot, output_rounding
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose, precision, round_up
-from transformula.kernel.boxes import Box
-from transformula.kernel.circuits import argument_names
-from transformula.kernel.heads import as_table
-from transformula.kernel.rounding import EXP_ULPS, FORMATS, FloatFormat
-from transformula.kernel.softmax import Arithmetic, rounding_bound
-from transformula.kernel.tables import Table, table_error
-from transformula.kernel.weights import FloatArray, Matrix, Weights
+from transformula.kernel.circuit.heads import as_table
+from transformula.kernel.enclosures.balls import enclose, precision, round_up
+from transformula.kernel.folder.weights import FloatArray, Matrix, Weights
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, FloatFormat
+from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
+from transformula.kernel.structures.circuits import argument_names
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.tables.tables import Table, table_error
 from transformula.searching import grids, tables
 from transformula.transformers.one_layer import NotOneLayerError, TableHead, read_heads
 from transformula.transformers.stock_packing import normed_width

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from flint import arb, fmpq
 
 from transformula.errors import InputError
-from transformula.kernel.boxes import Box
-from transformula.kernel.rounding import FORMATS, FloatFormat
-from transformula.kernel.weights import Matrix, Weights
+from transformula.kernel.folder.weights import Matrix, Weights
+from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.syntax.boxes import Box
 from transformula.transformers.one_layer import TableHead
 
 Slot = tuple[arb, arb]

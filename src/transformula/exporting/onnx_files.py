@@ -19,10 +19,10 @@ from typing import Any
 from transformula.constructions.registry import CONSTRUCTIONS
 from transformula.errors import ExportError, ModelFileError
 from transformula.formulas.samples import stored_target
-from transformula.kernel.claim import Certificate
-from transformula.kernel.description import CERTIFICATE_FILE
-from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.rules import check_shape
+from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.rules.registry import check_shape
 from transformula.program.onnx_backend import program_bytes
 from transformula.proofs import stated
 from transformula.transformers.onnx_graph import MAX_BYTES, graph_bytes, import_onnx

@@ -10,9 +10,9 @@ from numbers import Rational, Real
 from typing import Any
 
 from transformula.errors import BoxError
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Box, parse_end, parse_interval
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box, parse_end, parse_interval
+from transformula.kernel.syntax.expression import Expr
 
 
 def box_of(given: str | Mapping[str, Any] | Box) -> Box:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
-from transformula.kernel.definitions import ALIASES, JUMPING, JUMPS, known
-from transformula.kernel.expression import CONSTANTS, RESERVED
+from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, known
+from transformula.kernel.syntax.expression import CONSTANTS, RESERVED
 
 _CALLED = re.compile(rf"\b({'|'.join(RESERVED)})\s+([A-Za-z_]\w*|\d+(?:\.\d+)?)", re.ASCII)
 _TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)

@@ -11,7 +11,7 @@ from typing import Any
 
 from transformula.errors import FormulaError
 from transformula.formulas.sympy_trees import from_sympy, is_sympy
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax.expression import Expr
 
 _KINDS = "text, a sympy expression, a Python function, or a list of these"
 

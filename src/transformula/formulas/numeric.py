@@ -14,9 +14,9 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.formulas.many_points import at_many
-from transformula.kernel.balls import Operations, enclose, integer_power, precision
-from transformula.kernel.expression import Expr, variables_of, walk
-from transformula.kernel.functions import function_of
+from transformula.kernel.enclosures.balls import Operations, enclose, integer_power, precision
+from transformula.kernel.functions.registry import function_of
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]

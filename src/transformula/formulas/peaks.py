@@ -8,9 +8,9 @@ import numpy as np
 from flint import arb
 
 from transformula.formulas.numeric import Floats, evaluate
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box
-from transformula.kernel.expression import Expr
+from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr
 
 _POINTS = 4096
 _KEPT = 8

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.expression import substitute
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import substitute
 
 
 def at_every_position(formula: Formula, positions: int) -> Formula:

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.errors import PointError
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fraction
-from transformula.kernel.boxes import Box
-from transformula.kernel.prompts import FIELDS, Task
+from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.rules.prompts import FIELDS, Task
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """An algorithm on a box of prompts; `transformula.kernel.prompts` says what it answers."""
+    """An algorithm on a box of prompts; `transformula.kernel.rules.prompts` says what it answers."""
 
     task: Task
 

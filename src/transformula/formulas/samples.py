@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from transformula.errors import InputError, ModelFileError
 from transformula.formulas.prompts import Prompts
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.description import Description
-from transformula.kernel.prompts import Task
+from transformula.kernel.folder.description import Description
+from transformula.kernel.rules.prompts import Task
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box, Formula
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def stored_target(description: Description) -> Formula | Samples | Prompts:
     if description.task is not None:
         return Prompts(Task.of(description.task))
     if description.samples is None:
-        from transformula.kernel.rules import target
+        from transformula.kernel.rules.registry import target
 
         return target(description)
     try:

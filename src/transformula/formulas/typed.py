@@ -6,8 +6,8 @@ import re
 
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
-from transformula.kernel.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
 
 _NAMES = (*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE, *JUMPS, *JUMPING)
 _WRITTEN_OUT = re.compile(rf"\b({'|'.join(_NAMES)})\s*\(", re.ASCII)

@@ -9,7 +9,7 @@ from numbers import Rational, Real
 from typing import Any, NamedTuple
 
 from transformula.errors import FormulaError
-from transformula.kernel.parsing import MAX_LENGTH
+from transformula.kernel.syntax.parsing import MAX_LENGTH
 
 #: How strongly a text holds together.
 _SUM, _PRODUCT, _POWER, _ATOM = range(4)

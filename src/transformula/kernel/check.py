@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformula.kernel.balls import precision
-from transformula.kernel.claim import Certificate, Mean, Proof
-from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
+from transformula.kernel.enclosures.balls import precision
 from transformula.kernel.errors import ModelFileError, TransformulaError
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.files import Packed, read_packed, read_text, unpack
-from transformula.kernel.rounding import describe
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.claim import Certificate, Mean, Proof
+from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.folder.weights import Weights
+from transformula.kernel.rounding.formats import describe
 from transformula.kernel.work import limited
 
 #: Working precision on entry; rules that need more ask for it. So nobody's own setting changes the answer.
@@ -108,7 +108,7 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
-    from transformula.kernel.rules import RULES
+    from transformula.kernel.rules.registry import RULES
 
     with precision(BITS), limited(evidence.most_work):
         return RULES[description.construction](weights, description, evidence)

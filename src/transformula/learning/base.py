@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from transformula.formulas.boxes import box_of
-from transformula.kernel.boxes import Box
+from transformula.kernel.syntax.boxes import Box
 from transformula.learning.columns import variable_names
 from transformula.learning.fitted import Fitted
 from transformula.learning.linear_attention import AttentionFit

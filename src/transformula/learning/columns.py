@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from transformula.errors import ModelFileError
-from transformula.kernel import expression as ex
+from transformula.kernel.syntax import expression as ex
 from transformula.saving import write_file
 from transformula.transformers.files import FIT_FILE
 

@@ -12,7 +12,7 @@ from transformula.constructions.linear_attention import attention_weights
 from transformula.constructions.options import Options, check_dtype
 from transformula.constructions.registry import LINEAR_ATTENTION
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.learning.base import PolynomialEstimator, seed_of
 from transformula.learning.linear_attention import AttentionFit, Heads, factor, features, missed, solve
 from transformula.learning.rows import Floats, Range, regression_rows

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learning.linear_start import ALMOST_NOTHING, LinearStart
 from transformula.learning.rows import Floats
 from transformula.transformers.matrices import dense_matrix, matrix_of

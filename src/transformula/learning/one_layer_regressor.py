@@ -10,7 +10,7 @@ import torch
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.weights import Weights
 from transformula.learning.base import seed_of
 from transformula.learning.gradient import standardization
 from transformula.learning.linear_start import LinearStart

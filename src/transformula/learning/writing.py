@@ -27,8 +27,8 @@ from transformula.constructions.registry import POLYNOMIAL
 from transformula.constructions.ridge_sum import RidgeSum
 from transformula.errors import InputError
 from transformula.formulas.boxes import box_of
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.parsing import MAX_LENGTH
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learning.rows import Range
 from transformula.model import Model
 from transformula.packaging import package

@@ -31,7 +31,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-math.inf, math.inf)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from transformula.kernel.tables import lattice
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.tables.tables import lattice
 from transformula.program.steps import Grid, Rows
 
 #: e^-SILENT is zero in the format, even if scores and exp are off: e^-760 < 2^-1096 and e^-125 < 2^-180.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program import bounds
 from transformula.program.bounds import ANYWHERE, Interval
 from transformula.program.grids import grid_of

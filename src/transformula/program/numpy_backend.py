@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.powers_numpy import powers_work
 from transformula.program.steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program.grids import crossings
 from transformula.program.numpy_backend import scores_kept
 from transformula.program.onnx_rows import RowsWriter

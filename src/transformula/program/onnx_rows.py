@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program.steps import ONE, Affine, Program, Rows, Step, Tables
 from transformula.transformers.onnx_graph import GraphWriter
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program.steps import BLOCK_TOKENS, Powers
 
 

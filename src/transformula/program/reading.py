@@ -8,8 +8,8 @@ no output reads is left out.
 
 from __future__ import annotations
 
-from transformula.kernel.network import read_network
-from transformula.kernel.weights import Block, Matrix, Weights
+from transformula.kernel.folder.weights import Block, Matrix, Weights
+from transformula.kernel.structures.network import read_network
 from transformula.program.bounds import Interval
 from transformula.program.nodes import Content, Nodes
 from transformula.program.steps import Program

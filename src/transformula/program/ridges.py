@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.kernel.ridge import Ridge
+from transformula.kernel.structures.ridge import Ridge
 from transformula.program.steps import ONE, Affine, Powers, Program
 
 

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 
 #: Numbers of rows.
 Rows = NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 
 
 def table_layout(slopes: FloatArray, starts: Sequence[int], widths: Sequence[int]) -> tuple[NDArray[Any], ...]:

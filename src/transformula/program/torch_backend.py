@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.program.fused import MAX_INPUTS, fused
 from transformula.program.grids import crossings
 from transformula.program.steps import Affine, Grid, Powers, Program, Rows, Step, Tables

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 from transformula.rewriting.factors import factors_of
 
 Form = tuple[Fraction, ...]
@@ -66,7 +66,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> d = decompose(parse("sin(3*x + y) + 2*x + abs(y - 1/3)"), ("x", "y"))
     >>> [str(part.expr) for part in d.parts], d.parts[0].forms == ((Fraction(3), Fraction(1)),)
     (['sin(u1)'], True)
@@ -244,7 +244,7 @@ def narrowest(expr: Expr) -> Expr | None:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(narrowest(parse("exp(x*y)/(1 + x*y)"))), narrowest(parse("exp(x*u) + u"))
     ('x*y', None)
     """
@@ -259,7 +259,7 @@ def smooth_outside(expr: Expr) -> Expr | None:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(smooth_outside(parse("sqrt(abs(sin(x)) + 1)"))), smooth_outside(parse("x*abs(x)"))
     ('abs(sin(x))', None)
     """
@@ -286,7 +286,7 @@ def with_argument(expr: Expr, node: Expr, argument: Expr) -> Expr:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(with_argument(parse("exp(x/y) + exp(-3*x/y)"), parse("x/y"), ex.variable("u")))
     'exp(u) + exp(-3*u)'
     """

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from flint import arb
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose
-from transformula.kernel.expression import Expr
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.wires import ARGUMENT, Linear, Norm, Wire, combined
 
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from transformula.kernel import expression as ex
-from transformula.kernel.boxes import Box
-from transformula.kernel.expression import Expr, rebuild, variables_of, walk
-from transformula.kernel.intervals import Ends, UndefinedError, range_of
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, rebuild, variables_of, walk
 from transformula.rewriting.additive import has_kinks
 from transformula.rewriting.factors import factors_of
 from transformula.rewriting.squares import radicand, root_of, summands
@@ -39,7 +39,7 @@ def conjugated(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], lis
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> (found,), facts = conjugated([parse("x - sqrt(x**2 - 4*y)")], Box.of("x=9..10, y=1..2"))
     >>> str(found), [str(fact) for fact in facts]
     ('4*y/(sqrt(x**2 - 4*y) + x)', ['-4*y', 'x**2 - 4*y', '4*y/(sqrt(x**2 - 4*y) + x)'])
@@ -53,7 +53,7 @@ def without_cancelling_roots(formula: Any) -> Any:
 
     Examples
     --------
-    >>> from transformula.kernel.boxes import Formula
+    >>> from transformula.kernel.syntax.boxes import Formula
     >>> str(without_cancelling_roots(Formula.of("sqrt(x**2 + y) - x", "x=-1..9, y=1..2")))
     'y**(1/2)*tan(1/4*pi - 1/2*atan(x/y**(1/2)))'
     """

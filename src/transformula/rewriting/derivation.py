@@ -16,14 +16,14 @@ from typing import Any
 
 from flint import arb
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose, precision
-from transformula.kernel.boxes import Box
+from transformula.kernel.enclosures.balls import enclose, precision
 from transformula.kernel.errors import FormulaError
-from transformula.kernel.expression import Expr, variables_of, walk
-from transformula.kernel.functions import find
-from transformula.kernel.parsing import parse
-from transformula.kernel.printing import to_text
+from transformula.kernel.functions.registry import find
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.additive import decompose
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.factors import factors_of
@@ -55,7 +55,7 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
 
     Examples
     --------
-    >>> from transformula.kernel.boxes import Formula
+    >>> from transformula.kernel.syntax.boxes import Formula
     >>> extended, steps = extended_formula(Formula.of("y*sin(x)/x", "x=-1..1, y=0..1"))
     >>> str(extended), steps
     ('y*sinc(x)', [{'of': 'y*sin(x)/x', 'is': 'y*sinc(x)', 'at': {'x': '1/4', 'y': '3/8'}}])

@@ -9,11 +9,11 @@ from fractions import Fraction
 from flint import fmpq
 
 from transformula.errors import FormulaError
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fraction
-from transformula.kernel.expression import Expr, substitute, walk
-from transformula.kernel.functions import find
-from transformula.kernel.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.functions.registry import find
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute, walk
 from transformula.rewriting.additive import as_affine
 
 _RATIONAL = ("number", "variable", "add", "mul", "div", "pow")
@@ -26,7 +26,7 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> domain_ends(parse("sqrt(2*u - 1) + u")), domain_ends(parse("acos(u)"))
     ((Fraction(1, 2), None), (Fraction(-1, 1), Fraction(1, 1)))
     >>> domain_ends(parse("sqrt(u*(1 - u))")), domain_ends(parse("sqrt(4 - u**2)"))
@@ -83,7 +83,7 @@ def factored(function: Expr) -> Expr:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(factored(parse("sqrt(1 - (u - 1)**2)"))), str(factored(parse("sqrt((2 - u)*u)")))
     ('sqrt(u*(-u + 2))', 'sqrt(u*(-u + 2))')
     """
@@ -102,7 +102,7 @@ def steep_places(function: Expr) -> set[Fraction]:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> steep_places(parse("1 + cbrt(2*u - 1)"))
     {Fraction(1, 2)}
     """
@@ -115,7 +115,7 @@ def parted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(parted(parse("1 + cbrt(u)"), lambda v: (-1.0, 1.0)))
     'cbrt(max(u, 0)) - cbrt(max(-u, 0)) + 1'
     """

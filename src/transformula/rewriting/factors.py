@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr, variables_of
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, variables_of
 
 
 def factors_of(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
@@ -17,7 +17,7 @@ def factors_of(expr: Expr) -> tuple[Expr, dict[Expr, Fraction]]:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> [(str(b), str(e)) for b, e in factors_of(parse("3*x*sqrt(x)*y/x**2"))[1].items()]
     [('x', '-1/2'), ('y', '1')]
     """
@@ -84,7 +84,7 @@ def distributed(
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> [str(b) for b in distributed(factors_of(parse("(x**2 + y**2*z)/y"))[1])]
     ['y**(-1)*x**2 + y*z']
     >>> sorted(str(b) for b in distributed(factors_of(parse("(x + y)/y"))[1]))
@@ -137,7 +137,7 @@ def quotient_of(constant: Expr, powers: dict[Expr, Fraction]) -> Expr:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(quotient_of(*factors_of(parse("3*x*y**(-2)*(2*z)**(-1)"))))
     '(3/2*x)/(y**2*z)'
     """

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
-from transformula.kernel.expression import Expr
-from transformula.kernel.lengths import Measure
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.syntax.expression import Expr
 
 
 class Balance(NamedTuple):

@@ -29,10 +29,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from transformula.errors import NotProvenError
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose
-from transformula.kernel.expression import Expr, substitute, variables_of, walk
-from transformula.kernel.lengths import Measure
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 from transformula.rewriting.additive import (
     as_part,
     depends_through,
@@ -430,7 +430,7 @@ def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guid
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> from transformula.rewriting.guides import PlainGuide
     >>> circuit = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), PlainGuide())
     >>> [str(w.function) for w in circuit.wires if w.is_table], circuit.layers

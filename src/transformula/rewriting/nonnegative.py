@@ -14,9 +14,9 @@ from operator import mul
 
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fmpq, to_fraction
-from transformula.kernel.expression import Expr, walk
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, walk
 from transformula.rewriting.squares import as_squares
 
 _MAX_GENERATORS = 12
@@ -29,7 +29,7 @@ def as_nonnegative(expr: Expr) -> Expr | None:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(as_nonnegative(parse("x*x - 2*x*y + y*y")))
     '(x - y)**2'
     >>> str(as_nonnegative(parse("x**2 + x*y + y**2")))

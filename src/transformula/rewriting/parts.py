@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr, rebuild, substitute, variables_of, walk
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, rebuild, substitute, variables_of, walk
 
 #: Larger expressions are not searched for what they repeat.
 _MAX_NODES = 150
@@ -18,7 +18,7 @@ def in_parts(expr: Expr) -> tuple[Expr, dict[str, Expr]] | None:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> found, parts = in_parts(parse("sqrt((x - y*z)**2 + a*b) - x + y*z"))
     >>> str(found), {name: str(part) for name, part in parts.items()}
     ('-#0 + sqrt(#0**2 + #1)', {'#0': 'x - y*z', '#1': 'a*b'})

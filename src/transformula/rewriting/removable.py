@@ -15,16 +15,16 @@ from fractions import Fraction
 
 from flint import arb
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose, precision, to_fmpq
-from transformula.kernel.boxes import Box
-from transformula.kernel.derivations import is_analytic, split_quotient
+from transformula.kernel.derivations.steps import is_analytic, split_quotient
+from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.errors import FormulaError
-from transformula.kernel.expression import Expr, substitute, variables_of, walk
-from transformula.kernel.intervals import UndefinedError, range_of
-from transformula.kernel.parsing import parse
-from transformula.kernel.printing import to_text
-from transformula.kernel.regions import Region
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.factors import factors_of, quotient_of
 from transformula.rewriting.zeros import zeros_of
 

@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from itertools import combinations
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.factors import factors_of, product_of
 
 
@@ -26,7 +26,7 @@ def as_squares(expr: Expr) -> list[Expr] | None:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> [str(e) for e in as_squares(parse("(x - y)**2 + 4*z**2"))]
     ['x - y', '2*z']
     >>> [str(e) for e in as_squares(parse("(x**2 + y**2 - 2*x*y*cos(t))/9"))]

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr, substitute
-from transformula.kernel.printing import to_text
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.additive import Affine, Decomposition, Part, decompose
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Wire
@@ -50,7 +50,7 @@ def store_circuit(
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> from transformula.rewriting.guides import PlainGuide
     >>> from transformula.rewriting.lowering import build_circuit
     >>> circuit = build_circuit([parse("pi*sin(x/3) + 1")], ("x",), PlainGuide())
@@ -159,7 +159,7 @@ def store_one_layer(
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> stored = store_one_layer(("x",), [parse("sin(x) + pi*abs(x - 1)")], [[Fraction(1, 2)]])
     >>> [wire.get("table", wire.get("relu")) for wire in stored["wires"]]
     ['sin(u) - 1/2*u', {'wires': [[0, '1']], 'plus': '-1'}]
@@ -296,7 +296,7 @@ def collected(constant: Expr) -> Expr:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> str(collected(parse("pi/2 - 1 + 2*pi - (pi - 3)", ())))
     '3/2*pi + 2'
     """

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transformula.kernel import expression as ex
-from transformula.kernel.expression import Expr
-from transformula.kernel.lengths import Measure
+from transformula.kernel.structures.lengths import Measure
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
 
 ARGUMENT = ex.variable("u")
 SQUARE = ex.power(ARGUMENT, ex.number(2))

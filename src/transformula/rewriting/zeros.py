@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fraction
+from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.enclosures.balls import to_fraction
 from transformula.kernel.errors import RefutedError
-from transformula.kernel.expression import Expr, substitute
-from transformula.kernel.functions import find
-from transformula.kernel.normal_forms import Algebra
-from transformula.kernel.rests import first_terms
+from transformula.kernel.functions.registry import find
+from transformula.kernel.functions.rests import first_terms
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.rewriting.factors import factors_of
 
 _LAST, _MOST, _TERMS = 2, 4, 8
@@ -28,7 +28,7 @@ def zeros_of(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
 
     Examples
     --------
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> [(str(w), m, str(left)) for w, m, left in zeros_of(parse("cos(x) - 1"), lambda e: True)]
     [('x', 2, 'cos_rest2(x)'), ('x', 1, 'cos_rest1(x)')]
     """

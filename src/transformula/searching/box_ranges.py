@@ -11,14 +11,14 @@ import numpy as np
 from flint import arb
 
 from transformula.errors import NotProvenError
-from transformula.kernel.balls import enclose, from_float, round_down, round_up, to_fmpq
-from transformula.kernel.boxes import Box
-from transformula.kernel.cells import FunctionCells
-from transformula.kernel.expression import Expr
-from transformula.kernel.intervals import UndefinedError, range_of
-from transformula.kernel.pairs import Pair, length, plus, squared, times
-from transformula.kernel.ranges import each_once
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.balls import enclose, from_float, round_down, round_up, to_fmpq
+from transformula.kernel.enclosures.cells import FunctionCells
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.pairs import Pair, length, plus, squared, times
+from transformula.kernel.enclosures.ranges import each_once
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr
 from transformula.limits import remembered
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.domains import domain_ends

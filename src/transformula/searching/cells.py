@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from transformula.kernel.balls import precision, round_down, round_up
-from transformula.kernel.cells import slope_on
-from transformula.kernel.expression import Expr
-from transformula.kernel.series import SeriesOf, SingularError
+from transformula.kernel.enclosures.balls import precision, round_down, round_up
+from transformula.kernel.enclosures.cells import slope_on
+from transformula.kernel.enclosures.series import SeriesOf, SingularError
+from transformula.kernel.syntax.expression import Expr
 
 #: Cells are halved while their slopes differ by more than this part of the steepest.
 _ROUGH = 0.1

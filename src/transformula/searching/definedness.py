@@ -12,13 +12,13 @@ from itertools import product
 
 from flint import fmpq
 
-from transformula.kernel.balls import float_above, float_below, to_fmpq
+from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.ranges import open_nodes, place_text
+from transformula.kernel.enclosures.regions import Region, halfway
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr
-from transformula.kernel.intervals import Ends, UndefinedError, range_of
-from transformula.kernel.printing import short_text
-from transformula.kernel.ranges import open_nodes, place_text
-from transformula.kernel.regions import Region, halfway
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.printing import short_text
 from transformula.limits import checkpoint
 
 #: Parts that are looked at before giving up, and for each box that might be suggested.
@@ -47,8 +47,8 @@ def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> l
 
     Examples
     --------
-    >>> from transformula.kernel.boxes import Box
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.boxes import Box
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> find_defined(parse("sqrt(1 + x - x**3/2)"), Region.of_box(Box.of("x=0..1")))
     [-1]
     """

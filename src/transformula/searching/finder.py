@@ -14,14 +14,14 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.kernel import expression as ex
-from transformula.kernel.circuits import Linear, argument_names
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.evidence import Evidence, Meant, RangeClaim
-from transformula.kernel.expression import Expr
-from transformula.kernel.printing import to_text
-from transformula.kernel.regions import Region
-from transformula.kernel.tables import Table
+from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
+from transformula.kernel.structures.circuits import Linear, argument_names
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.printing import to_text
+from transformula.kernel.tables.tables import Table
 from transformula.limits import checkpoint, left
 from transformula.searching import cells, grids, partition, tables
 from transformula.searching.box_ranges import inside_domain

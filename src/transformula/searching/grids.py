@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from transformula.errors import UnboundedError
 from transformula.formulas.numeric import increasing
-from transformula.kernel.balls import precision, round_up
-from transformula.kernel.coverings import Ends, defined_on, products
 from transformula.kernel.digits import at_most
+from transformula.kernel.enclosures.balls import precision, round_up
+from transformula.kernel.enclosures.coverings import Ends, defined_on, products
+from transformula.kernel.enclosures.modelling import model_of
+from transformula.kernel.enclosures.models import TINY, Floats, boxes_of
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr
-from transformula.kernel.grids import BITS, MAX_LEAVES, ORDERS, bounds_on
-from transformula.kernel.modelling import model_of
-from transformula.kernel.models import TINY, Floats, boxes_of
-from transformula.kernel.softmax import ORDERS as SOFTMAX_ORDERS
-from transformula.kernel.tables import Table
+from transformula.kernel.rounding.softmax import ORDERS as SOFTMAX_ORDERS
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.tables.grids import BITS, MAX_LEAVES, ORDERS, bounds_on
+from transformula.kernel.tables.tables import Table
 from transformula.limits import checkpoint
 from transformula.progress import report
 from transformula.searching.tables import turns

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.boxes import Formula
-from transformula.kernel.derivations import parsed
-from transformula.kernel.evidence import Evidence
-from transformula.kernel.expression import Expr, walk
-from transformula.kernel.facts import Facts
-from transformula.kernel.node_signs import NodeSigns
-from transformula.kernel.printing import short_text, to_text
-from transformula.kernel.ranges import open_nodes
+from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.node_signs import NodeSigns
+from transformula.kernel.derivations.steps import parsed
+from transformula.kernel.enclosures.ranges import open_nodes
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr, walk
+from transformula.kernel.syntax.printing import short_text, to_text
 from transformula.limits import remembered
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import Sign, extended_formula, signs_of

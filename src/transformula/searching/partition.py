@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from transformula.kernel.balls import precision
-from transformula.kernel.coverings import Ends, defined_on
+from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.enclosures.coverings import Ends, defined_on
+from transformula.kernel.enclosures.modelling import enclose_ranges
+from transformula.kernel.enclosures.models import Floats
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr
-from transformula.kernel.modelling import enclose_ranges
-from transformula.kernel.models import Floats
-from transformula.kernel.partition import BITS, ORDER, far_of, used_cells
-from transformula.kernel.tables import Table
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.tables.partition import BITS, ORDER, far_of, used_cells
+from transformula.kernel.tables.tables import Table
 from transformula.limits import checkpoint
 from transformula.searching.grids import cut_boxes, trees_of
 

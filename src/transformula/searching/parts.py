@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.kernel.regions import halfway
+from transformula.kernel.enclosures.regions import halfway
 from transformula.limits import checkpoint
 
 Floats = NDArray[np.float64]

@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr
-from transformula.kernel.intervals import Ends, UndefinedError, corner_range, range_of
-from transformula.kernel.modelling import model_range, models_on
-from transformula.kernel.models import TINY, Floats
-from transformula.kernel.printing import short_text
-from transformula.kernel.ranges import (
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, corner_range, range_of
+from transformula.kernel.enclosures.modelling import model_range, models_on
+from transformula.kernel.enclosures.models import TINY, Floats
+from transformula.kernel.enclosures.ranges import (
     each_once,
     leaf_range,
     order_for,
     place_text,
     undecided,
 )
-from transformula.kernel.regions import Region
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.errors import NotProvenError
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.printing import short_text
 from transformula.limits import checkpoint
 from transformula.searching.definedness import find_bounded
 
@@ -157,8 +157,8 @@ def find_tree(
 
     Examples
     --------
-    >>> from transformula.kernel.boxes import Box
-    >>> from transformula.kernel.parsing import parse
+    >>> from transformula.kernel.syntax.boxes import Box
+    >>> from transformula.kernel.syntax.parsing import parse
     >>> find_tree(parse("x + y"), Region.of_box(Box.of("x=0..1, y=0..1")))
     [-1]
     """

@@ -13,14 +13,14 @@ from itertools import pairwise
 import numpy as np
 from flint import arb
 
-from transformula.kernel.balls import from_float, precision, round_down, round_up
+from transformula.kernel.enclosures.balls import from_float, precision, round_down, round_up
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.models import Floats
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.expression import Expr, variables_of, walk
-from transformula.kernel.functions import FUNCTIONS
-from transformula.kernel.intervals import Ends, UndefinedError, range_of
-from transformula.kernel.models import Floats
-from transformula.kernel.slopes import SlopePieces
-from transformula.kernel.tables import Piece, Table, TablePieces
+from transformula.kernel.functions.registry import FUNCTIONS
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
+from transformula.kernel.tables.slopes import SlopePieces
+from transformula.kernel.tables.tables import Piece, Table, TablePieces
 from transformula.kernel.work import spend
 from transformula.limits import checkpoint
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import to_fmpq
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.ranges import each_once, range_on
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.errors import NotProvenError
-from transformula.kernel.evidence import RangeClaim
-from transformula.kernel.expression import Expr, rebuild, variables_of
-from transformula.kernel.printing import to_text
-from transformula.kernel.ranges import each_once, range_on
-from transformula.kernel.regions import Region
+from transformula.kernel.folder.evidence import RangeClaim
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, rebuild, variables_of
+from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.additive import narrowest, with_argument
 from transformula.rewriting.domains import domain_ends
 from transformula.rewriting.parts import in_parts

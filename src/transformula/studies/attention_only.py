@@ -14,9 +14,9 @@ from transformula.constructions.attention_only import anchors
 from transformula.constructions.head_layout import Tokens
 from transformula.errors import NotProvenError
 from transformula.inside import tables_of
-from transformula.kernel.expression import variable
-from transformula.kernel.tables import Table as Softmax
-from transformula.kernel.tables import table_error
+from transformula.kernel.syntax.expression import variable
+from transformula.kernel.tables.tables import Table as Softmax
+from transformula.kernel.tables.tables import table_error
 from transformula.searching.tables import find_pieces
 from transformula.studies.rates import TARGETS, power_slope
 from transformula.studies.report import Report, Run, Table, new_figure

@@ -25,8 +25,8 @@ from flint import fmpq
 from scipy.fft import dct
 
 from transformula.formulas.prompts import Prompts
-from transformula.kernel.balls import to_fmpq
 from transformula.kernel.digits import at_most
+from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.learning.rows import Floats
 from transformula.prompting import in_context
 from transformula.studies.report import Report, Run, Table, new_figure

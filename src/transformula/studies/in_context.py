@@ -13,7 +13,7 @@ from transformula.constructions.in_context import construct_in_context
 from transformula.errors import NotProvenError
 from transformula.formulas.prompts import Prompts
 from transformula.kernel.digits import at_most
-from transformula.kernel.in_context import prove_in_context
+from transformula.kernel.rules.in_context import prove_in_context
 from transformula.model import Model
 from transformula.prompting import in_context
 from transformula.studies.report import Report, Run, Table, new_figure

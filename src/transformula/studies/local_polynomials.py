@@ -11,7 +11,7 @@ from transformula.constructions.options import Options
 from transformula.constructions.registry import LOCAL
 from transformula.errors import NotProvenError
 from transformula.inside import tables_of
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.packaging import package
 from transformula.studies.rates import TARGETS, power_slope

@@ -21,9 +21,9 @@ from transformula.constructions.polynomial import ridge_weights, weights_from_te
 from transformula.constructions.registry import LOOKUP, POLYNOMIAL
 from transformula.constructions.ridge_sum import RidgeSum
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.kernel.balls import to_fmpq
-from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import named_matrices
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.folder.weights import named_matrices
+from transformula.kernel.syntax.boxes import Formula
 from transformula.learning.rows import Floats
 from transformula.learning.writing import decimal_text
 from transformula.model import Model

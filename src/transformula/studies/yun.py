@@ -12,7 +12,7 @@ from transformula.constructions.registry import YUN
 from transformula.constructions.yun import MAX_CONTEXTS, yun_attempts
 from transformula.errors import NotProvenError
 from transformula.formulas.numeric import evaluate
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.packaging import package
 from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
@@ -96,7 +96,7 @@ def _contexts(model: Model) -> int:
 
 
 def _cells(model: Model) -> str:
-    from transformula.kernel.description import EVIDENCE_FILE, parse_json
+    from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
 
     grid = parse_json(model.packed.evidence, EVIDENCE_FILE)["grid"]
     return " × ".join(str(len(cells)) for cells in grid.values())

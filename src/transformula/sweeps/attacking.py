@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.formulas.numeric import evaluate, evaluate_accurately
-from transformula.kernel.boxes import Formula
-from transformula.kernel.expression import Expr
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
 from transformula.model import Model
 
 _KEPT, _NEAR, _SHRINK = 24, 48, 0.75

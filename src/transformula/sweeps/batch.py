@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from transformula.errors import InputError, SavingError, TransformulaError
-from transformula.kernel.description import CERTIFICATE_FILE
-from transformula.kernel.files import read_packed, read_text
+from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.files import read_packed, read_text
 from transformula.optional import require
 from transformula.progress import report
 from transformula.saving import check_folder, write_file

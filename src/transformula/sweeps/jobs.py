@@ -9,7 +9,7 @@ from typing import Any
 
 from transformula.compiling import compile
 from transformula.errors import ModelFileError, NotProvenError, TransformulaError
-from transformula.kernel.files import Packed
+from transformula.kernel.folder.files import Packed
 from transformula.model import Model
 from transformula.proofs import norm_of, require_proof, verify_files
 from transformula.sweeps.attacking import attacked_error

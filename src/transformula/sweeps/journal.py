@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from transformula.errors import SavingError
-from transformula.kernel.description import CERTIFICATE_FILE, MAX_BYTES
+from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES
 
 JOURNAL = "batch.jsonl"
 _STAGING = re.compile(r"\.transformula-[0-9a-f]{16}")

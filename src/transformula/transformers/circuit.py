@@ -18,9 +18,9 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
-from transformula.kernel.network import read_network
-from transformula.kernel.weights import FeedForward, FloatArray, Matrix, Weights
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.folder.weights import FeedForward, FloatArray, Matrix, Weights
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.wires import HeadTable
 
 
 class NotCircuitError(ModelFileError):

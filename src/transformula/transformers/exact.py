@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from flint import fmpq
 
 from transformula.errors import InputError
-from transformula.kernel.weights import Attention, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, FeedForward, Head, Matrix, Weights
 
 Token = dict[int, fmpq]
 _Columns = Mapping[int, Sequence[tuple[int, fmpq]]]

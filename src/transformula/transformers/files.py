@@ -7,8 +7,8 @@ from pathlib import Path
 
 from transformula import saving
 from transformula.errors import ModelFileError
-from transformula.kernel.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
-from transformula.kernel.files import read_text
+from transformula.kernel.folder.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
+from transformula.kernel.folder.files import read_text
 
 #: What exporting, reporting and fitting write into a model folder.
 ONNX_FILE, TORCH_FOLDER, LOADER_FILE = "model.onnx", "torch", "load.py"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transformula.kernel.weights import Block, IntArray, Weights
+from transformula.kernel.folder.weights import Block, IntArray, Weights
 
 
 def read_tokens(weights: Weights) -> IntArray:

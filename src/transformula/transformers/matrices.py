@@ -9,7 +9,7 @@ import numpy as np
 from flint import fmpq
 from numpy.typing import NDArray
 
-from transformula.kernel.weights import FloatArray, Matrix, Weights, named_matrices, to_rational
+from transformula.kernel.folder.weights import FloatArray, Matrix, Weights, named_matrices, to_rational
 
 
 def matrix_of(shape: tuple[int, int], entries: Iterable[tuple[int, int, Any]] = (), dtype: str = "float64") -> Matrix:

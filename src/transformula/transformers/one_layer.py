@@ -20,10 +20,10 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
-from transformula.kernel.network import read_network
-from transformula.kernel.tables import lattice
-from transformula.kernel.weights import FloatArray, Weights
-from transformula.kernel.wires import ONE, HeadTable
+from transformula.kernel.folder.weights import FloatArray, Weights
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.wires import ONE, HeadTable
+from transformula.kernel.tables.tables import lattice
 from transformula.transformers import reference
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.errors import ExportError
-from transformula.kernel.weights import (
+from transformula.kernel.folder.weights import (
     Attention,
     Block,
     FeedForward,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import Weights
+from transformula.kernel.folder.weights import Weights
+from transformula.kernel.syntax.boxes import Formula
 from transformula.transformers import reference
 from transformula.transformers.leading import leading_tokens
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 
 
 def sinusoidal(tokens: int, width: int, base: float = 10_000.0) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.kernel.weights import (
+from transformula.kernel.folder.weights import (
     Attention,
     Block,
     FeedForward,

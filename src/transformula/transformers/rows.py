@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformula.errors import PointError
-from transformula.kernel.boxes import Box
+from transformula.kernel.syntax.boxes import Box
 
 
 def as_rows(x: Any, names: tuple[str, ...], sequence: tuple[int, int] | None) -> tuple[Any, bool]:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transformula.errors import ExportError
-from transformula.kernel.description import WEIGHTS_FILE
-from transformula.kernel.weights import Attention, Block, FloatArray, Head, Weights
+from transformula.kernel.folder.description import WEIGHTS_FILE
+from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.optional import require
 from transformula.transformers.files import LOADER_FILE
 from transformula.transformers.leading import leading_tokens, read_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from transformula.kernel.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 
 
 def _dense(matrix: Matrix) -> nn.Parameter:

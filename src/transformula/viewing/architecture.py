@@ -12,7 +12,7 @@ from html import escape
 from transformula.constructions.compact_layout import stored_words
 from transformula.constructions.yun_layout import stages
 from transformula.inside import tables_of
-from transformula.kernel.weights import Block
+from transformula.kernel.folder.weights import Block
 from transformula.model import Model
 from transformula.viewing.circuit_drawing import circuit_element
 from transformula.viewing.circuit_view import linear_text

@@ -6,8 +6,8 @@ from html import escape
 
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
 from transformula.kernel.digits import at_most
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.viewing.colours import notebook_css
 from transformula.viewing.drawings import sample_drawing

@@ -10,12 +10,12 @@ from flint import fmpq
 from transformula.constructions.registry import CIRCUIT_FAMILY
 from transformula.errors import InputError
 from transformula.inside import summands
-from transformula.kernel import expression as ex
-from transformula.kernel.balls import enclose
-from transformula.kernel.circuits import Circuit, Linear, Wire, single
-from transformula.kernel.expression import Expr
-from transformula.kernel.printing import short_text
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.structures.circuits import Circuit, Linear, Wire, single
+from transformula.kernel.structures.wires import HeadTable
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
 from transformula.transformers.circuit import CircuitBlock
 from transformula.transformers.one_layer import TableHead

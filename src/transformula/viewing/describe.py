@@ -12,8 +12,8 @@ from transformula.constructions.compact_layout import stored_words
 from transformula.constructions.yun_layout import stages
 from transformula.formulas.typed import shown
 from transformula.inside import tables_of
-from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import Matrix, block_matrices
+from transformula.kernel.folder.weights import Matrix, block_matrices
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.proofs import stated
 from transformula.transformers.matrices import nonzeros

@@ -12,9 +12,9 @@ from transformula.constructions.registry import TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
-from transformula.kernel.expression import variables_of
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import variables_of
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.transformers.parity import sample_points

@@ -20,7 +20,7 @@ import numpy as np
 
 from transformula.formulas.samples import Samples
 from transformula.kernel.digits import at_most
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
 from transformula.model import Model
 from transformula.optional import require
 from transformula.transformers.one_layer import TableHead, read_table

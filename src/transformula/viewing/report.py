@@ -15,9 +15,9 @@ from pathlib import Path
 from transformula.errors import InputError, ModelFileError
 from transformula.formulas.prompts import Prompts
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
 from transformula.kernel.check import Verification
-from transformula.kernel.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
+from transformula.kernel.folder.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.optional import require
 from transformula.proofs import stated, verify_folder

@@ -10,8 +10,8 @@ import numpy as np
 
 from transformula.constructions.registry import CIRCUIT_FAMILY, RIDGE_FAMILY
 from transformula.formulas.samples import Samples
-from transformula.kernel.boxes import Formula
-from transformula.kernel.weights import FloatArray
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.viewing import page as html
 from transformula.viewing.architecture import architecture_svg

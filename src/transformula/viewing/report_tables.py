@@ -10,9 +10,9 @@ from flint import fmpq
 
 from transformula.constructions.yun_layout import stages
 from transformula.formulas import parse
-from transformula.kernel.ridge import Ridge
-from transformula.kernel.weights import FloatArray
-from transformula.kernel.wires import HeadTable
+from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.structures.ridge import Ridge
+from transformula.kernel.structures.wires import HeadTable
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing import page as html

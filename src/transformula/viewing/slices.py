@@ -14,10 +14,10 @@ import numpy as np
 from transformula.errors import InputError
 from transformula.formulas.numeric import evaluate, evaluate_accurately
 from transformula.inside import summands
-from transformula.kernel.boxes import Formula
-from transformula.kernel.expression import Expr, walk
-from transformula.kernel.printing import short_text
-from transformula.kernel.weights import FloatArray, Head, IntArray, Weights
+from transformula.kernel.folder.weights import FloatArray, Head, IntArray, Weights
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr, walk
+from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
 from transformula.transformers import reference
 

@@ -13,8 +13,8 @@ from fractions import Fraction
 from html import escape
 from itertools import pairwise
 
-from transformula.kernel.boxes import Box
-from transformula.kernel.expression import Expr, variables_of, walk
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
 
 #: How strongly a drawing holds together, weakest first.
 _SUM, _SIGNED, _PRODUCT, _TALL, _POWER, _ATOM = range(6)

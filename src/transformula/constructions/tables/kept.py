@@ -28,7 +28,7 @@ from transformula.constructions.tables.table import Table
 from transformula.constructions.tables.tasks import PLENTY, Allowance, CannotFit
 from transformula.errors import SavingError
 from transformula.formulas import numeric
-from transformula.kernel.expression import Expr, fold
+from transformula.kernel.syntax.expression import Expr, fold
 from transformula.kernel.work import counted, spend
 from transformula.saving import write_file
 

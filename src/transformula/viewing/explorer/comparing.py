@@ -17,7 +17,7 @@ from transformula.constructions.registry import LOOKUP, PARTITION, Construction
 from transformula.errors import InputError, TransformulaError
 from transformula.formulas.numeric import Floats, evaluate
 from transformula.formulas.peaks import peak
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 
 #: Tolerances relative to the formula's largest value.
 LOOKUP_STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)

@@ -11,7 +11,7 @@ import numpy as np
 
 from transformula.constructions.registry import TABLE_FAMILY
 from transformula.formulas.numeric import evaluate_accurately
-from transformula.kernel.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.transformers.one_layer import TableHead
 from transformula.viewing.slices import Slice, attention_at, point_in_box, slice_through

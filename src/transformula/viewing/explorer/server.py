@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from transformula import __version__
-from transformula.kernel.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
+from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
 from transformula.viewing.explorer.frames import Frame
 from transformula.viewing.explorer.gallery import gallery

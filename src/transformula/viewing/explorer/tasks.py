@@ -16,9 +16,9 @@ from transformula.comparing import TRIED, entries
 from transformula.compiling import compile
 from transformula.constructions.registry import CIRCUIT_FAMILY
 from transformula.errors import FormulaError, TransformulaError
-from transformula.kernel.boxes import Box, Formula
-from transformula.kernel.files import Packed
-from transformula.kernel.parsing import parse
+from transformula.kernel.folder.files import Packed
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
 from transformula.viewing.circuit_drawing import circuit_element

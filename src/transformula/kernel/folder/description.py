@@ -1,0 +1,148 @@
+"""model.json: one dataclass, read strictly. Whatever does not fit is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from transformula.kernel.errors import ModelFileError
+from transformula.kernel.folder.weights import DTYPES
+
+VERSION = 3
+WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "evidence.json"
+CERTIFICATE_FILE = "certificate.json"
+MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}
+
+_FORMULA = {"formulas", "box"}
+#: What model.json states for each construction, and what it may state.
+STATES: dict[str, tuple[set[str], set[str]]] = {
+    "polynomial": (_FORMULA, set()),
+    **dict.fromkeys(("corollary", "yun"), (_FORMULA, {"circuit"})),
+    **dict.fromkeys(
+        ("lookup", "partition", "circuit", "attention-only", "local-polynomials"), (_FORMULA | {"circuit"}, {"shape"})
+    ),
+    "linear-attention": (_FORMULA, set()),
+    **dict.fromkeys(("memorize", "compact"), ({"samples"}, set())),
+    "in-context": ({"task"}, set()),
+}
+#: Every key that some construction states.
+_STATED = set[str]().union(*(must | may for must, may in STATES.values()))
+
+MAX_BLOCKS, MAX_NAMES = 1_000, 100_000
+#: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item and key.
+MAX_MEMORY, _MEMORY = 250 << 20, {"{": 240, "[": 88, ",": 64, ":": 160}
+#: Slots of all tokens together; also the entries of a matrix that a reader may want as a dense array.
+MAX_DENSE = 50_000_000
+
+
+def require(condition: object, message: str) -> None:
+    """Refuse a file."""
+    if not condition:
+        raise ModelFileError(message)
+
+
+def is_count(value: object, most: int, least: int = 0) -> bool:
+    """Whether a JSON value is a whole number between two bounds."""
+    return type(value) is int and least <= value <= most
+
+
+def parse_json(text: str, name: str) -> dict[str, Any]:
+    """A JSON object without repeated keys and without numbers that are not finite, or `ModelFileError`."""
+    memory = sum(size * text.count(mark) for mark, size in _MEMORY.items())  # far more than the text's
+    require(len(text) <= MAX_BYTES[name] and memory <= MAX_MEMORY, f"{name} is too large")
+    try:
+        body = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
+    require(isinstance(body, dict), f"{name} is not a JSON object")
+    return dict(body)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    body = dict(pairs)
+    if len(body) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return body
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return float(text)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= MAX_NAMES and all(isinstance(v, str) for v in value)
+
+
+def _pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(is_count(v, MAX_NAMES, 1) for v in value)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+@dataclass(frozen=True)
+class Description:
+    """model.json: what the model computes, and the outline of its weights.
+
+    A formula model has ``formulas`` and a ``box``, a memorised one ``samples`` (lists x and y), an in-context one a
+    ``task`` (`prompts`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The outline is
+    filled in by the packer.
+    """
+
+    construction: str
+    formulas: list[str] | None = None
+    box: str | None = None
+    samples: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    shape: list[int] | None = None
+    circuit: dict[str, Any] | None = None
+    inputs: list[str] = field(default_factory=list)
+    slots: list[str] = field(default_factory=list)
+    tokens: int = 0
+    dtype: str = "float64"
+    blocks: list[Any] = field(default_factory=list)
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    exact: dict[str, list[str]] = field(default_factory=dict)
+    format: str = "transformula"
+    version: int = VERSION
+
+    def to_json(self) -> str:
+        """The file's text; what the construction does not have is left out."""
+        kept = {key: value for key, value in vars(self).items() if value is not None}
+        return json.dumps(kept, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Description:
+        """Read model.json; a key too many or too few, or of the wrong kind, is refused."""
+        body = parse_json(text, MODEL_FILE)
+        require(body.get("format") == "transformula", f"{MODEL_FILE} does not describe a transformula model")
+        version, construction = body.get("version"), body.get("construction")
+        said = f"this folder has format version {str(version)[:20]}, not {VERSION}: compile the formula again"
+        require(type(version) is int and version == VERSION, said)
+        require(type(construction) is str and construction in STATES, f"{MODEL_FILE} names an unknown construction")
+        must, may = STATES[str(construction)]
+        known = {f.name for f in fields(cls)}
+        wanted = (known - _STATED) | must | (may & set(body))
+        wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
+        require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
+        for key, (fits, kind) in _KINDS.items():
+            require(key not in wanted or fits(body[key]), f"{MODEL_FILE}: {key} is not {kind}")
+        require(body["tokens"] * len(body["slots"]) <= MAX_DENSE, f"{MODEL_FILE}: tokens and slots are too many")
+        return cls(**body)
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("formulas", "inputs", "slots"), (_texts, "a list of texts")),
+    **dict.fromkeys(("samples", "task", "circuit", "shapes", "exact"), (_is_object, "an object")),
+    "box": (lambda v: isinstance(v, str), "a text"),
+    "shape": (_pair, "[positions, features]"),
+    "tokens": (lambda v: is_count(v, MAX_DENSE, 1), "a number of tokens"),
+    "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {DTYPES}"),
+    "blocks": (lambda v: isinstance(v, list) and len(v) <= MAX_BLOCKS, f"a list of at most {MAX_BLOCKS} blocks"),
+}

@@ -1,0 +1,1 @@
+"""One counted model of floating point, and what softmax attention loses in it."""

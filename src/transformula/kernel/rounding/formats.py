@@ -1,0 +1,117 @@
+"""The model of floating-point arithmetic that the rounding bounds rest on.
+
+For +, −, × and ÷: fl(a ∘ b) = (a ∘ b)(1 + δ) + η with |δ| ≤ u and |η| ≤ the smallest subnormal (η only
+where the result underflows), as IEEE 754 guarantees with rounding to nearest; a fused multiply-add
+only drops errors. A sum or dot product of n terms, in any order, has relative error at most
+γ_n = n·u / (1 − n·u) of the sum of absolute values (Higham, *Accuracy and Stability of Numerical
+Algorithms*, section 3.1). exp is within `EXP_ULPS` units in the last place. Inputs may be given in
+any precision: rounding them to the format once is part of the bound.
+
+A float that stands for a rational is within u(1 + 2⁻²⁰) of it, relatively (`check_stored`): nearest rounding
+gives u, and rounding to float64 before float32 adds 2⁻⁵³ = 2⁻²⁹u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, fmpq
+
+from transformula.kernel.errors import InputError, RefutedError
+from transformula.kernel.folder.weights import Weights, named_matrices, to_rational
+from transformula.kernel.work import spend
+
+#: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
+EXP_ULPS = 4
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """An IEEE format: bits of the significand (hidden one included) and the exponent's range."""
+
+    name: str
+    digits: int
+    largest_exponent: int
+
+    @property
+    def unit_roundoff(self) -> arb:
+        """Largest relative error of one operation."""
+        return arb(2) ** -self.digits
+
+    @property
+    def tiny(self) -> arb:
+        """Largest absolute error of an operation that underflows."""
+        return arb(2) ** (2 - self.largest_exponent - self.digits)
+
+    @property
+    def lost(self) -> arb:
+        """What an operation may lose that underflows, or is flushed to zero: twice the smallest normal number."""
+        return arb(2) ** (3 - self.largest_exponent)
+
+    @property
+    def largest(self) -> arb:
+        """Below this nothing overflows."""
+        return arb(2) ** (self.largest_exponent - 1)
+
+    def holds(self, value: fmpq) -> bool:
+        """Whether a rational is a number of the format."""
+        p, q = abs(int(value.p)), int(value.q)
+        p >>= (p & -p).bit_length() - 1 if p else 0  # trailing zeros belong to the exponent
+        short = q & (q - 1) == 0 and p.bit_length() <= self.digits
+        return short and q.bit_length() <= self.largest_exponent + self.digits - 2 and arb(abs(value)) < self.largest
+
+    def gamma(self, operations: int) -> arb:
+        """γ_n."""
+        total = self.unit_roundoff * operations
+        if not total < 1:
+            raise InputError(f"{self.name} cannot hold a sum of {operations} terms")
+        return total / (1 - total)
+
+
+FORMATS = {
+    "float64": FloatFormat("float64", 53, 1024),
+    "float32": FloatFormat("float32", 24, 128),
+}
+
+
+def describe(dtype: str) -> dict[str, object]:
+    """The assumptions, in words and numbers, for the certificate."""
+    form = FORMATS[dtype]
+    return {
+        "dtype": dtype,
+        "arithmetic": "IEEE 754 + - * / rounded to nearest, any summation order, FMA allowed",
+        "unit_roundoff": f"2**-{form.digits}",
+        "exp_ulps": EXP_ULPS,
+        "inputs": "rounded once to the dtype",
+    }
+
+
+def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
+    """Every float must be the number of the format that its rational rounds to, or next to it.
+
+    A rational that the format holds must be stored as it is. The slack of the others is relative: a number
+    that underflows may still be multiplied by a large one. Matrices that ``may_underflow`` multiply bounded
+    numbers, and their rule counts what underflow costs.
+    """
+    form = FORMATS[weights.dtype]
+    slack = fmpq(2**20 + 1, 2 ** (form.digits + 20))
+    tiny = fmpq(1, 2 ** (form.largest_exponent + form.digits - 2))
+    for name, matrix in named_matrices(weights):
+        if matrix.values.dtype != weights.dtype:
+            raise RefutedError(f"{name} is not stored in {weights.dtype}")
+        if not np.isfinite(matrix.values).all():
+            raise RefutedError(f"{name} has a number beyond {weights.dtype}'s range: use a smaller box")
+        if matrix.exact is None:
+            continue
+        spend(4 * len(matrix.exact))
+        for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
+            gap = abs(to_rational(stored) - exact)
+            allowed = slack * abs(exact) + (tiny if name in may_underflow else 0)
+            if gap != 0 and (form.holds(exact) or not gap <= allowed):
+                raise RefutedError(f"{name} has a float {stored!r} that is not its rational {_short(exact)}")
+
+
+def _short(value: fmpq) -> str:
+    return str(value) if value.height_bits() < 200 else f"of {value.height_bits()} bits"

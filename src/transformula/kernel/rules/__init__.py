@@ -1,0 +1,1 @@
+"""One rule for each construction: weights, formula and evidence to proven bounds."""

@@ -1,0 +1,250 @@
+"""Softmax models of any depth, read out of the weights entry by entry.
+
+The data tokens come first. Each slot of a data token is always a linear form of *wires*: the inputs, what a
+head read from a table, and what a hidden unit made of its argument. The layout that makes this true is
+checked, not assumed:
+
+* no slot that a key or a value reads is ever written or carries an input, so keys and values are constants;
+* a head's query rows come in pairs, (a linear form of the stream, the constant 1) for each axis, and a last
+  row that reads the constant 1; its keys read one slot each: slope, offset, .., and a gate. So token j's
+  score is
+
+      Σ_axes (slope_j · u + offset_j) + gate_j,       gate_j = 0 for the head's own tokens;
+
+* values are copied as they are into slots of the stream; every head writes one, or its scores would be nobody's;
+* an output reads one position only: the same wire may be rounded differently at another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from flint import fmpq
+
+from transformula.kernel.errors import RefutedError
+from transformula.kernel.folder.weights import Block, Head, Weights
+from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.structures import wires
+from transformula.kernel.structures.wires import ONE, ZERO, Form, HeadTable, Network, NetworkWire, Term
+from transformula.kernel.work import spend
+
+#: tokens × width of the dense constants: at most 160 MB.
+MAX_CONSTANTS = 20_000_000
+MAX_AXES = 64
+MAX_UNITS = 100_000
+
+
+def read_network(weights: Weights) -> Network:
+    """Read the wires, or raise `RefutedError` naming what is out of place."""
+    return _Reader(weights).read()
+
+
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise RefutedError(f"the weights are not a table Transformer: {message}")
+
+
+class _Reader:
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.form = FORMATS[weights.dtype]
+        self.positions = len(weights.data_tokens)
+        leading = list(range(self.positions))
+        _require(leading and weights.data_tokens.tolist() == leading, "the data tokens do not lead")
+        _require(weights.tokens * weights.width <= MAX_CONSTANTS, "it is too large")
+        _require("one" in weights.slots, "there is no slot for the constant 1")
+        self.one = weights.slot("one")
+        _require(weights.memory.exact is None and weights.embedding.exact is None, "a token holds rationals")
+        self.constants = weights.memory.dense().astype(np.float64)
+        self.wires: list[NetworkWire] = []
+        self.tables: dict[object, dict[int, HeadTable]] = {}
+        self.units: dict[tuple[int, int], list[tuple[Form, int]]] = {}
+        self.held: list[Form] = []
+        self.stored = 0
+
+    def read(self) -> Network:
+        blocks = self.weights.blocks
+        self._check_constants()
+        inputs, repeated = self._embedding()
+        streams = [self._stream(p) for p in range(1 if repeated else self.positions)]
+        self.held += [form for stream in streams for form in stream if form.terms]
+        for b, block in enumerate(blocks):
+            _require(block.attention.kind == "softmax" and block.attention.scale == 1, "not plain softmax")
+            streams = self._attended(b, block, streams)
+            streams = [self._bent(b, block, p, stream) for p, stream in enumerate(streams)]
+        outputs = self._readout(streams, repeated)
+        return Network(inputs, tuple(self.wires), outputs, tuple(self.held), self.positions, repeated, len(blocks))
+
+    def _check_constants(self) -> None:
+        """Keys and values read slots that nobody writes and no input reaches."""
+        answered: set[int] = {self.one}
+        written: set[int] = set((self.weights.embedding.rows % self.weights.width).tolist())
+        for block in self.weights.blocks:
+            for head in block.attention.heads:
+                _require(head.output is None and head.key.exact is None, "a key or value is not a table's")
+                answered |= {*head.key.cols.tolist(), *head.value.cols.tolist()}
+                written |= set(head.value.rows.tolist())
+            if (layer := block.feed_forward) is not None:
+                _require(layer.hidden.shape[0] <= MAX_UNITS, "it has too many hidden units")
+                written |= {*layer.output.rows.tolist(), *layer.output_bias.rows.tolist()}
+        _require(not answered & written, "a slot that keys or values read is written")
+        ones = self.constants[:, self.one]
+        _require(bool(np.all(ones[: self.positions] == 1)), "the constant 1 is not 1")
+        _require(not ones[self.positions :].any(), "a memory token carries the constant 1")
+
+    def _embedding(self) -> tuple[int, bool]:
+        """How many inputs a position reads, and whether every position has its own."""
+        weights = self.weights
+        carried: list[dict[int, int]] = [{} for _ in range(self.positions)]
+        for row, column, value in weights.embedding.entries():
+            token, slot = divmod(row, weights.width)
+            _require(value == 1 and slot not in carried[token], "an input is scaled or shares its slot")
+            carried[token][slot] = column
+        first, count = carried[0], len(weights.inputs)
+        _require(sorted(first.values()) == list(range(len(first))), "the inputs are not carried once each")
+        repeated = self.positions > 1 and len(first) * self.positions == count
+        _require(repeated or len(first) == count, "a data token does not carry its inputs")
+        for p, own in enumerate(carried):
+            shift = p * len(first) if repeated else 0
+            _require(own == {slot: c + shift for slot, c in first.items()}, "positions carry other inputs")
+        if repeated:
+            data = self.constants[: self.positions]
+            _require(bool(np.all(data == data[0])), "positions of a repeated circuit differ")
+        self.carried = first
+        return len(first), repeated
+
+    def _stream(self, position: int) -> list[Form]:
+        spend(2 * self.weights.width + 20 * int(np.count_nonzero(self.constants[position])))
+        stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
+        for slot, column in self.carried.items():
+            _require(not stream[slot].terms, "an input shares its slot with a constant")
+            stream[slot] = wires.wire_form(column)
+        return stream
+
+    def _number(self, value: fmpq) -> Form:
+        return Form({ONE: Term(value, abs(value), 0)}) if value != 0 else ZERO
+
+    def _dot(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> Form:
+        return wires.total(self._products(row, stream, bias))
+
+    def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> list[Form]:
+        """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
+        spend(8 + 5 * len(row))
+        products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
+        if bias != 0:
+            products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))
+        return products
+
+    def _attended(self, b: int, block: Block, streams: list[list[Form]]) -> list[list[Form]]:
+        written: dict[int, list[int]] = {}
+        for h, head in enumerate(block.attention.heads):
+            rows = head.query.shape[0]
+            _require(rows % 2 == 1 and 3 <= rows <= 2 * MAX_AXES + 1, "a query has a wrong number of rows")
+            query = wires.rows_of(head.query)
+            for k in (*range(1, rows, 2), rows - 1):
+                _require(query[k] == [(self.one, fmpq(1))], "a query row does not read 1")
+            asked = [[self._dot(query[k], s, fmpq(0)) for k in range(0, rows - 1, 2)] for s in streams]
+            _require(all(forms == asked[0] for forms in asked), "positions ask a head different things")
+            tables = self._tables(head)
+            _require(tables, "a head writes nothing")
+            for column, (slot, table) in enumerate(tables):
+                wire = self._add(NetworkWire((b, h, column), tuple(asked[0]), table))
+                written.setdefault(slot, []).append(wire)
+        result = []
+        for stream in streams:
+            spend(1 + 0.1 * len(stream))
+            new = {slot: wires.total([stream[slot], *map(wires.wire_form, read)]) for slot, read in written.items()}
+            self.held += new.values()
+            result.append([new.get(slot, form) for slot, form in enumerate(stream)])
+        return result
+
+    def _add(self, wire: NetworkWire) -> int:
+        self.wires.append(wire)
+        return len(self.carried) + len(self.wires) - 1
+
+    def _tables(self, head: Head) -> list[tuple[int, HeadTable]]:
+        """For every slot the head writes: its table."""
+        _require(head.key.shape[0] == head.query.shape[0], "query and key do not match")
+        keys = wires.rows_of(head.key)
+        _require(all(len(r) == 1 and r[0][1] == 1 for r in keys[:-1]), "a key row does not read one slot")
+        columns = [row[0][0] for row in keys[:-1]]
+        spend(0.02 * len(self.constants) * (2 + len(keys[-1])))
+        marks = self.constants[:, [slot for slot, _ in keys[-1]]]
+        _require(np.isin(marks, (0.0, 1.0)).all() and (marks.sum(axis=1) <= 1).all(), "a token passes two gates")
+        gates = marks @ np.array([int(v.p) / int(v.q) for _, v in keys[-1]])  # one stored number a token: exact
+        own = gates == 0
+        own[: self.positions] = False
+        _require(bool(own.any()), "a head has no table")
+        _require(bool((head.value.values == 1).all()) and head.value.exact is None, "a value is scaled")
+        targets = head.value.rows.tolist()
+        _require(len(set(targets)) == len(targets), "a head writes one slot twice")
+        spend(8 * len(targets))
+        tables = self.tables.setdefault((tuple(columns), gates.tobytes()), {})
+        found = []
+        for slot, source in zip(targets, head.value.cols.tolist(), strict=True):
+            if source not in tables:
+                self.stored += len(own) * (len(columns) + 2)
+                _require(self.stored <= MAX_CONSTANTS, "it is too large")
+                scores = self.constants[:, columns]
+                slopes, offsets, values = scores[:, 0::2], scores[:, 1::2], self.constants[:, source]
+                tables[source] = HeadTable(
+                    slopes[own], offsets[own], values[own], slopes[~own], offsets[~own], values[~own], gates[~own]
+                )
+            found.append((slot, tables[source]))
+        return found
+
+    def _bent(self, b: int, block: Block, position: int, stream: list[Form]) -> list[Form]:
+        if (layer := block.feed_forward) is None:
+            return stream
+        bias, added = wires.column_of(layer.hidden_bias), wires.column_of(layer.output_bias)
+        units = []
+        for unit, row in enumerate(wires.rows_of(layer.hidden)):
+            inside = self._dot(row, stream, bias.get(unit, fmpq(0)))
+            value = inside.constant
+            self.held += [inside] if inside.terms else []
+            if value is None:
+                units.append(wires.wire_form(self._unit(b, unit, position, inside)))
+            elif value > 0 or not inside.terms:
+                units.append(inside)
+            else:  # zero, but the computed argument may be off
+                off = inside.terms[ONE]
+                units.append(Form({ONE: Term(fmpq(0), off.size, off.roundings)}, inside.underflow))
+        result = list(stream)
+        for slot, row in enumerate(wires.rows_of(layer.output)):
+            if row or slot in added:
+                result[slot] = wires.total([stream[slot], *self._products(row, units, added.get(slot, fmpq(0)))])
+                self.held.append(result[slot])
+        return result
+
+    def _unit(self, b: int, unit: int, position: int, inside: Form) -> int:
+        """A hidden unit that makes the same of all positions is one wire, placed at the first."""
+        for form, wire in self.units.setdefault((b, unit), []):
+            spend(1 + 0.2 * len(inside.terms))
+            if form == inside:
+                return wire
+        self.units[b, unit].append((inside, self._add(NetworkWire((b, unit, position), (inside,)))))
+        return self.units[b, unit][-1][1]
+
+    def _readout(self, streams: list[list[Form]], repeated: bool) -> tuple[Form, ...]:
+        weights = self.weights
+        rows: list[list[tuple[int, int, fmpq]]] = [[] for _ in range(weights.outputs)]
+        for row, column, value in weights.readout.entries():
+            token, slot = divmod(column, weights.width)
+            _require(token < self.positions, "the readout uses a memory token")
+            rows[row].append((token, slot, value))
+        _require(all(len({token for token, _, _ in row}) < 2 for row in rows), "an output reads two positions")
+        bias = wires.column_of(weights.bias)
+        if repeated:
+            own = weights.outputs // self.positions
+            _require(own * self.positions == weights.outputs, "positions have different numbers of outputs")
+            for o in range(weights.outputs):
+                here = [(slot, value) for token, slot, value in rows[o] if token == o // own]
+                first = [(slot, value) for _, slot, value in rows[o % own]]
+                same = len(here) == len(rows[o]) and here == first and bias.get(o) == bias.get(o % own)
+                _require(same, "the positions are read differently")
+            rows = rows[:own]
+        return tuple(
+            self._dot([(s, v) for _, s, v in row], streams[row[0][0] if row else 0], bias.get(o, fmpq(0)))
+            for o, row in enumerate(rows)  # of one position each
+        )

@@ -1,0 +1,210 @@
+"""floor and sign in a formula that is continuous all the same; a jump is refused with its place and size.
+
+*Lemma.* Let v lie between lo and hi on the box, and let the part G(v, p) of a formula have floors and signs of c v + d
+only, c and d rational. T_1 < .. < T_n are all numbers from lo to hi where one of them jumps, G_k is G with their values
+between two neighbours, and G'_k with those at T_k itself. If G'_k(T_k, p) is that of the pieces on either side of T_k
+(on its one side, if T_k is lo or hi) for all p, then with T_1, .. strictly between lo and hi
+
+    G(v, p) = G_0(min(v, T_1), p) + sum of G_k(min(max(v, T_k), T_(k+1)), p) - G_k(T_k, p),
+
+as for v between T_j and T_(j+1) all other differences are 0 or G_(k-1)(T_k, p) - G_k(T_k, p) = 0. What stands on the
+right is proven to be defined on the whole box like any formula, with 0 G'_k(T_k, p) added where that may be undefined
+and is neither neighbour; so both sides of each equality are. The equalities are identities (`pieces.check_meeting`),
+and v is defined on the box because it has a range there.
+
+p are the other quantities of G. One term of v = a + rest is written as t - rest in G, whose t then stands for v: a
+variable x if a is x times a constant, else a wherever it stands. A term that stays in G, or in the rest, counts as
+another quantity, for which the identities hold whatever it is. The smallest part that is continuous is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+
+from transformula.kernel.enclosures.balls import enclose, to_fraction
+from transformula.kernel.enclosures.intervals import try_range
+from transformula.kernel.errors import FormulaError
+from transformula.kernel.functions.ends import Ends
+from transformula.kernel.functions.registry import is_open
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.definitions import JUMPS
+from transformula.kernel.syntax.expression import Expr, walk
+from transformula.kernel.syntax.pieces import check_meeting, size_of
+from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.work import spend
+
+MAX_JUMPS, MAX_SIZE = 200, 100_000
+#: No box has a variable of this name.
+_T = ex.variable("#t")
+
+
+def continuous(expr: Expr, box: Mapping[str, Ends]) -> Expr:
+    """The same function on the box without floors and signs, or a `FormulaError`."""
+    if (count := sum(node.op in JUMPS for node in walk(expr))) > MAX_JUMPS:
+        raise FormulaError(f"the formula has {count} functions that jump: at most {MAX_JUMPS}")
+    while (jump := next((node for node in walk(expr) if node.op in JUMPS), None)) is not None:
+        expr = _without(expr, jump, box)
+    return expr
+
+
+def _without(expr: Expr, jump: Expr, box: Mapping[str, Ends]) -> Expr:
+    """The smallest part that holds the jump and is continuous written without it."""
+    above: dict[Expr, bool] = {}
+    for node in walk(expr):
+        above[node] = node == jump or any(above[a] for a in node.args)
+    spend(5 * len(above))
+    refusal = FormulaError("")
+    for node, others in ((n, k) for n, holds in above.items() if holds for k in _left_out(n, above)):
+        try:
+            joined = _joined(ex.rebuild(node.op, [a for a in node.args if a not in others]), jump, box)
+        except FormulaError as error:
+            refusal = error
+            continue
+        if joined is not None:
+            return ex.substitute(expr, {node: ex.rebuild(node.op, [joined, *others]) if others else joined})
+    raise refusal
+
+
+def _left_out(node: Expr, above: Mapping[Expr, bool]) -> Iterator[list[Expr]]:
+    """Terms or factors that the jump is not in: a sum is tried without them, a product without and with them."""
+    others = [a for a in node.args if not above[a]] if node.op in ("add", "mul") else []
+    if len(node.args) - len(others) > 1 or not others:
+        yield others
+    if others and node.op == "mul":
+        yield []
+
+
+def _joined(part: Expr, jump: Expr, box: Mapping[str, Ends]) -> Expr | None:
+    """The part without the jump, or None if there are others in the way."""
+    v, *_ = _affine(jump.args[0])
+    ends = try_range(v, box)
+    if ends is None:
+        raise FormulaError(f"{short_text(jump)} is not seen to be defined on the box")
+    low, high = (to_fraction(end) for end in ends)
+    found = {node: _affine(node.args[0]) for node in walk(part) if node.op in JUMPS}
+    group = {node: (c, d) for node, (other, c, d) in found.items() if other == v}
+    places, size = sorted(set(_places(group, low, high))), size_of(part)
+    if places and len(group) < len(found):
+        return None
+    if size * (len(places) + 1) > MAX_SIZE:
+        raise FormulaError(f"the formula is too long with {len(places)} jumps of {short_text(jump)} written out")
+    spend(20 * size * (len(places) + 1))
+
+    rest, inverse = v.args if v.op == "add" else (), _solved(v)
+
+    def at_values(at: Fraction) -> dict[Expr, Expr]:
+        return {node: ex.rebuild(node.op, [ex.number(c * at + d)]) for node, (c, d) in group.items()}
+
+    @cache
+    def piece(at: Fraction) -> Expr:
+        """G, with the floors and signs at a number."""
+        return _shorter(ex.substitute(part, at_values(at) | inverse), rest)
+
+    cuts = [low, *(at for at in places if low < at < high), high]
+    spans = [(a, b, (a + b) / 2) for a, b in pairwise(cuts)]
+    terms = []
+    for at in places:
+        here = _at(piece(at), ex.number(at))
+        sides = [_at(piece(middle), ex.number(at)) for a, b, middle in spans if a < b and at in (a, b)]
+        for side in sides:
+            check_meeting(f"{short_text(v)} = {at}", side, here)
+        if here not in sides and _opens(here):
+            terms.append(ex.mul(ex.number(0), here))
+    if len(spans) == 1:
+        return ex.add(ex.substitute(part, at_values(spans[0][2])), *terms)
+    for k, (a, b, middle) in enumerate(spans):
+        p = piece(middle)
+        if ((p.op == "mul" and p.args[0].number == 0) or (k and "#t" not in p.names)) and not _opens(p):
+            continue  # it is zero, or cancels
+        clamped = ex.call("max", v, ex.number(a)) if k else v
+        clamped = ex.call("min", clamped, ex.number(b)) if k < len(spans) - 1 else clamped
+        terms += [_at(p, clamped)] + ([ex.neg(_at(p, ex.number(a)))] if k else [])
+    return ex.add(*terms)
+
+
+def _at(piece: Expr, t: Expr) -> Expr:
+    return ex.substitute(piece, {_T: t})
+
+
+def _shorter(expr: Expr, rest: tuple[Expr, ...]) -> Expr:
+    """Without r - r in sums, for terms r of v, which are defined."""
+
+    def shorter(node: Expr, args: list[Expr]) -> Expr:
+        for r in rest if node.op == "add" else ():
+            while r != ex.neg(r) and r in args and ex.neg(r) in args:  # 0*r is its own negative
+                args.remove(r)
+                args.remove(ex.neg(r))
+        return ex.rebuild(node.op, args) if args else ex.number(0) if node.op == "add" else node
+
+    return ex.fold(expr, shorter) if rest else expr
+
+
+def _opens(expr: Expr) -> bool:
+    return any(map(is_open, walk(expr)))
+
+
+def _places(group: Mapping[Expr, tuple[Fraction, Fraction]], low: Fraction, high: Fraction) -> Iterator[Fraction]:
+    """Where floors and signs of c v + d jump, for v from low to high; counted before they are made."""
+    for node, (c, d) in group.items():
+        first, last = sorted((c * low + d, c * high + d))
+        least, most = -(-first // 1), last // 1
+        if node.op == "sign":
+            least, most = max(least, 0), min(most, 0)
+        if most - least >= MAX_JUMPS:
+            raise FormulaError(
+                f"{short_text(node)} jumps {most - least + 1} times on the box: at most {MAX_JUMPS} times"
+            )
+        yield from ((k - d) / c for k in range(int(least), int(most) + 1))
+
+
+def _affine(u: Expr) -> tuple[Expr, Fraction, Fraction]:
+    """v, c != 0 and d with u = c v + d; v has every part of u in it, so it is defined where u is."""
+    terms: dict[Expr, Fraction] = {}
+    constant, stack = Fraction(0), [(u, Fraction(1))]
+    while stack:
+        spend(2)
+        node, by = stack.pop()
+        if node.op == "add":
+            stack.extend((a, by) for a in node.args)
+        elif node.op == "mul" and node.args[0].number:
+            stack.append((ex.mul(*node.args[1:]), by * node.args[0].number))
+        elif node.number is not None:
+            constant = _fitting(constant + by * node.number)
+        else:
+            terms[node] = _fitting(terms.get(node, Fraction(0)) + by)
+    if not terms or not all(terms.values()):
+        return u, Fraction(1), Fraction(0)
+    ordered = sorted(terms.items(), key=lambda item: str(item[0]))
+    lead = ordered[0][1]
+    return ex.add(*(ex.mul(ex.number(c / lead), term) for term, c in ordered)), lead, constant
+
+
+def _fitting(value: Fraction) -> Fraction:
+    return ex.number(value).number or Fraction(0)  # refuses numbers that are too long
+
+
+def _solved(v: Expr) -> dict[Expr, Expr]:
+    """One term of v, or the variable in it, written in t and the rest: a variable if there is one."""
+    terms = v.args if v.op == "add" else (v,)
+    found = []
+    for k, term in enumerate(terms):
+        value = ex.add(_T, *(ex.neg(other) for j, other in enumerate(terms) if j != k))
+        scale = term.args[0] if term.op == "mul" and term.args[0].number else ex.number(1)
+        alone = ex.mul(*term.args[1:]) if scale != ex.number(1) else term
+        found.append(_variable(alone, ex.div(value, scale)))
+    return next((f for f in found if next(iter(f)).op == "variable"), found[0])
+
+
+def _variable(term: Expr, value: Expr) -> dict[Expr, Expr]:
+    """What a term that is so much says of the variable in it, if it is that times a constant."""
+    if term.op == "div" and term.args[1].is_constant:
+        return _variable(term.args[0], ex.mul(value, term.args[1]))
+    factors = [a for a in term.args if not a.is_constant] if term.op == "mul" else []
+    if len(factors) == 1:
+        by = ex.mul(*(a for a in term.args if a.is_constant))
+        if enclose(by) != 0:
+            return _variable(factors[0], ex.div(value, by))
+    return {term: value}

@@ -1,0 +1,1 @@
+"""How far a softmax table is from a function, on pieces that are given."""

@@ -1,0 +1,115 @@
+"""where and Piecewise: values on either side, seams that meet, jumps that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import arb
+
+import transformula as tf
+from transformula.errors import NotProvenError
+from transformula.formulas.numeric import evaluate
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.errors import FormulaError
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.parsing import parse
+
+
+def clipped(x):
+    return np.clip(x, -1, 2)
+
+
+#: Text, and what it means in NumPy.
+MEANT = {
+    "where(x > 0, x, x/10)": lambda x, y: np.where(x > 0, x, x / 10),
+    "where(x <= 0, x/10, x)": lambda x, y: np.where(x > 0, x, x / 10),
+    "where(0 < x, x, exp(x) - 1)": lambda x, y: np.where(x > 0, x, np.exp(x) - 1),
+    "where(1 - 2*x >= y, x + y/2, 1/2)": lambda x, y: np.where(1 - 2 * x >= y, x + y / 2, 0.5),
+    "where(x < y**2, sin(x), sin(y**2))": lambda x, y: np.where(x < y**2, np.sin(x), np.sin(y**2)),
+    "where(x >= 1, log(x), 0)*y + 3": lambda x, y: np.where(x >= 1, np.log(np.maximum(x, 1)), 0) * y + 3,
+    "Piecewise((-1, x < -1), (x, x < 2), (2, True))": lambda x, y: clipped(x),
+    "Piecewise((2, x > 2), (-1, x <= -1), (x, True))": lambda x, y: clipped(x),
+    "Piecewise((x, True))": lambda x, y: x,
+    "where(x > 0, where(y > 0, x*y, 0), 0)": lambda x, y: np.maximum(x, 0) * np.maximum(y, 0),
+}
+
+
+@pytest.mark.parametrize("text", MEANT)
+def test_pieces_mean_what_they_say(text):
+    x, y = np.random.default_rng(0).uniform(-4, 4, (2, 2000))
+    x[:50] = np.linspace(-2, 2, 50).round(1)
+    np.testing.assert_allclose(evaluate(parse(text), ["x", "y"], [x, y]), MEANT[text](x, y), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("where(x > 1, x, 0)", r"jumps by 1 at x = 1, and only continuous"),
+        ("where(x >= 1/2, sin(pi*x), 3/4)", r"jumps by 0.25 at x = 1/2"),
+        ("where(x < y, x, 2*y)", r"not seen to meet at x = y: they differ by .*y.* there"),
+        ("Piecewise((0, x < -1), (x, x < 2), (2, True))", r"jumps by 1 at x = -1"),
+        ("where(x > 1, x, x + 10**-30)", r"jumps by 1e-30 at x = 1"),
+        ("where(x**2 > 1, x, 1)", "linear in one of its variables"),
+        ("where(x > x, x, 1)", "linear in one of its variables"),
+        ("where(1 > 2, x, 1)", "linear in one of its variables"),
+        ("where(x > 0, 1/x, 0)", "divides by zero"),
+        ("where(x, 1, 2)", "a comparison such as x < 1 is missing"),
+        ("where(x > 0, 1)", "a ',' is missing"),
+        ("where(x > 0, 1, 2, 3)", r"a '\)' is missing"),
+        ("Piecewise((x, x > 0))", "a ',' is missing"),
+        ("Piecewise(x, x > 0)", r"a '\(' is missing"),
+        ("Piecewise((x, True)", r"a '\)' is missing"),
+        ("x < 1", "unexpected '<'"),
+        ("sin(x > 1)", r"a '\)' is missing"),
+    ],
+)
+def test_what_jumps_or_cannot_be_read_is_refused(text, said):
+    with pytest.raises(FormulaError, match=said) as refused:
+        parse(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_values_of_functions_on_the_seam_count_if_they_are_exact():
+    assert parse("where(x > 0, x, erf(x) + gamma(3) - 2)").names == {"x"}
+    with pytest.raises(FormulaError, match=r"not seen to meet at x = 1: they differ by erf\(1\) .* there"):
+        parse("where(x > 1, x*erf(1), 1 - erfc(x))")
+
+
+def test_a_piece_is_defined_on_its_own_side_only():
+    expr = parse("where(x >= 1, log(x), 0)")
+    assert str(expr) == "log(max(x, 1))"
+    other = parse("where(x > 0, x*y, 0*log(y))")  # what is undefined for y < 0 stays so
+    assert "log(y)" in str(other) and not enclose(other, {"x": arb(-1), "y": arb(-1)}).is_finite()
+    assert enclose(expr, {"x": arb(-5)}).contains(0) and not enclose(parse("log(x)"), {"x": arb(-5)}).is_finite()
+
+
+def test_many_pieces_stay_short_and_deep_ones_end():
+    text = f"Piecewise({', '.join(f'({k}*x - {k * (k - 1) // 2}, x < {k})' for k in range(1, 30))}, (30*x - 435, True))"
+    assert len(str(parse(text))) < 20_000
+    with pytest.raises(FormulaError, match=r"nested more than|too long"):
+        parse("where(x > 0, " * 200 + "x" + ", x)" * 200)
+
+
+@pytest.mark.parametrize("text", ["where(x > 0, x, exp(x) - 1)", "where(y < x, x - y, y/2 - x/2)"])
+def test_pieces_are_compiled_and_verified(text, tmp_path):
+    box = "x=-1..1, y=-1..1" if "y" in text else "x=-2..2"
+    model = tf.compile(text, on=box, eps=1e-3)
+    assert model.formula.typed == (text,) and tf.verify(model.save(tmp_path / "model")).verified
+    low, high = np.array(model.box.floats()).T
+    x = np.random.default_rng(1).uniform(low, high, (500, len(low)))
+    column = x.T
+    wanted = np.where(column[0] > 0, column[0], np.exp(column[0]) - 1) if len(low) == 1 else np.where(
+        column[1] < column[0], column[0] - column[1], (column[1] - column[0]) / 2
+    )  # fmt: skip
+    assert np.abs(np.asarray(model(x)).ravel() - wanted).max() <= model.certificate.bound
+
+
+def test_where_is_a_variable_without_a_bracket():
+    assert Formula.of("where + 1", "where=0..1").outputs[0].names == {"where"}
+    with pytest.raises(NotProvenError, match="undefined"):
+        tf.compile("where(x > 0, x, log(x + 1))", on="x=-2..1", eps=1e-2)
+
+
+def test_a_condition_that_decides_nothing_must_still_be_defined():
+    with pytest.raises(NotProvenError, match="undefined"):
+        tf.compile("x + where(x > log(y), y, y)", on="x=0..1, y=-1..1", eps=1e-2)
