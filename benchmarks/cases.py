@@ -4,7 +4,8 @@ The formulas (formulas.csv) are equations of the Feynman symbolic-regression set
 Feynman", Science Advances 6, 2020) and the standards of surrogate modelling: the borehole function (Harper &
 Gupta 1983), the OTL circuit (Ben-Ari & Steinberg 2007) and Friedman's first function (Friedman 1991).
 ``python benchmarks/cases.py [NAME ...]`` runs some of them and writes nothing. sizes.csv pins the memory tokens of
-every model: one that needs more is an error, one that needs fewer is a reason to change the pin.
+every model: one that needs more is an error, one that needs fewer is a reason to change the pin. All folders go into
+tests/kernel/cases.zip, which the kernel must be able to judge as long as the format has its version.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import csv
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +29,7 @@ from transformula.sweeps.attacking import attacked_error
 REL = 1e-3
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "cases.md"
+FOLDERS = HERE.parent / "tests" / "kernel" / "cases.zip"
 COLUMNS = (
     "name", "construction", "layers", "heads", "memory tokens", "parameters", "eps", "proven bound",
     "attacked error", "proven / attacked", "compile s", "verify s", "folder kB",
@@ -53,8 +56,8 @@ def pinned() -> dict[str, dict[str, str]]:
         return {row["name"]: row for row in csv.DictReader(file)}
 
 
-def measure(name: str, formula: str, box: str, eps: float, dtype: str) -> list[str]:
-    """One row; a refusal, a broken bound or a model that has grown raises."""
+def measure(name: str, formula: str, box: str, eps: float, dtype: str, folders: dict[str, bytes]) -> list[str]:
+    """One row, and the files of the folder; a refusal, a broken bound or a model that has grown raises."""
     start = time.process_time()
     tolerance = {"eps": eps} if dtype == "float64" else {"rel": REL}
     model = tf.compile(formula, on=box, dtype=dtype, **tolerance)
@@ -63,7 +66,9 @@ def measure(name: str, formula: str, box: str, eps: float, dtype: str) -> list[s
         raise SystemExit(f"{name} has grown to {model.memory_tokens} memory tokens, from {pinned()[name][dtype]}")
     with tempfile.TemporaryDirectory() as place:
         folder = model.save(Path(place) / "model")
-        size = sum(f.stat().st_size for f in folder.iterdir())
+        files = {f.name: f.read_bytes() for f in sorted(folder.iterdir())}
+        folders |= {f"{name}-{dtype}/{file}": data for file, data in files.items()}
+        size = sum(map(len, files.values()))
         start = time.process_time()
         if not tf.verify(folder).verified:
             raise SystemExit(f"{name} does not verify")
@@ -76,6 +81,13 @@ def measure(name: str, formula: str, box: str, eps: float, dtype: str) -> list[s
     errors = (f"{model.certificate.eps:.1e}", f"{bound:.2e}", f"{found:.2e}", ratio)
     costs = (f"{compiled:.2f}", f"{verified:.2f}", f"{size / 1000:.0f}")
     return [name, model.construction, *map(str, sizes), *errors, *costs]
+
+
+def store(folders: dict[str, bytes]) -> None:
+    """All folders in one archive, the same bytes for the same folders."""
+    with zipfile.ZipFile(FOLDERS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in folders.items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
 
 
 def page(tables: dict[str, list[list[str]]]) -> str:
@@ -94,10 +106,11 @@ def main(names: list[str]) -> None:
         cases = [row for row in csv.DictReader(file) if not names or row["name"] in names]
     console = Console(width=170)
     tables: dict[str, list[list[str]]] = {"float64": [], "float32": []}
+    folders: dict[str, bytes] = {}
     for dtype, rows in tables.items():
         for case in cases:
             console.print(f"[dim]{case['name']}[/dim]", end=" ")
-            rows.append(measure(case["name"], case["formula"], case["on"], float(case["eps"]), dtype))
+            rows.append(measure(case["name"], case["formula"], case["on"], float(case["eps"]), dtype, folders))
         console.print()
         table = Table(*COLUMNS, title=f"transformula cases ({dtype})")
         for row in rows:
@@ -106,7 +119,8 @@ def main(names: list[str]) -> None:
     if not names:
         ladder = PAGE.read_text().partition(MARK)  # the section that ladder.py writes
         PAGE.write_text(page(tables) + "\n" + "".join(ladder[1:]))
-        console.print(f"written to {PAGE}")
+        store(folders)
+        console.print(f"written to {PAGE} and {FOLDERS}")
 
 
 if __name__ == "__main__":

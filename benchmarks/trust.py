@@ -24,7 +24,9 @@ def kernel_table() -> str:
         counted = {path: path.read_text().count("\n") for path in sorted(folder.glob("*.py"))}
         below = "" if folder == KERNEL else f"{folder.name}/"
         rows.append(f"| **`kernel/{below}`** | **{sum(counted.values())}** | {_said(folder / '__init__.py')} |")
-        rows += [f"| `{below}{path.stem}` | {n} | {_said(path)} |" for path, n in counted.items() if path.stem != "__init__"]
+        rows += [
+            f"| `{below}{path.stem}` | {n} | {_said(path)} |" for path, n in counted.items() if path.stem != "__init__"
+        ]
     total = sum(path.read_text().count("\n") for path in KERNEL.rglob("*.py"))
     return "\n".join([*rows, f"| **all** | **{total}** | |"])
 

@@ -1,7 +1,7 @@
 """The kernel stands alone: what it may import and contain, how long it is, and that it judges without the rest.
 
-Folders of benchmark cases are checked with ``python -m transformula.kernel`` in a process to which nothing of
-transformula but the kernel exists, and into which torch, scipy and the like cannot be imported.
+Folders of all benchmark cases are checked in a process to which nothing of transformula but the kernel exists,
+and into which torch, scipy and the like cannot be imported.
 """
 
 import ast
@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -131,31 +132,42 @@ def test_the_rest_is_not_there(alone):
     assert Path(done.stdout.strip()).parent == alone / "transformula" / "kernel", done
 
 
-#: Cases of the benchmark, and whether the circuit that other tests compile as well will do
-JUDGED = {"I.9.18": True, "I.12.2": True, "I.18.4": True, "test_5": True, "friedman1": True,
-          "I.14.3": False, "runge": False, "tanh50": False, "abs": False}  # fmt: skip
+_ALL = """
+import json, pathlib, sys
+from transformula.kernel.check import verify_folder
+
+said = {}
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    found = verify_folder(folder)
+    said[folder.name] = [found.verified, found.approximation, found.rounding, found.bound, list(found.reasons)]
+print(json.dumps(said))
+"""
 
 
-def _model(name, dtype, circuits):
-    if JUDGED[name]:
-        return circuits(name, dtype)
-    case = CASES[name]
-    tolerance = {"eps": float(case["eps"])} if dtype == "float64" else {"rel": 1e-3}
-    return tf.compile(case["formula"], on=case["on"], dtype=dtype, **tolerance)
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Folders of all benchmark cases in both formats, as ``benchmarks/cases.py`` wrote them."""
+    place = tmp_path_factory.mktemp("cases")
+    with zipfile.ZipFile(Path(__file__).parent / "cases.zip") as archive:
+        archive.extractall(place)
+    return place
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", JUDGED)
-def test_benchmark_cases_are_judged_alone_and_alike(name, dtype, circuits, alone, tmp_path):
-    """The same answer to the last bit, with one thread and with two, here and there."""
-    model = _model(name, dtype, circuits)
-    folder = model.save(tmp_path / "model")
-    status, said = _check(alone, folder)
-    assert status == 0 and said["verified"] and said["bound"] <= said["eps"] == model.certificate.eps
-    assert said["approximation"] <= model.certificate.approximation
-    assert (status, said) == _check(alone, folder, threads=2)
-    here = tf.verify(folder)
-    assert (here.approximation, here.rounding, list(here.reasons)) == (said["approximation"], said["rounding"], [])
+def test_every_case_is_judged_alone_and_alike(alone, stored):
+    """The same answer to the last bit, with one thread and with two, here and there, as when they were made."""
+    answers = [_python(alone, "-c", _ALL, str(stored), threads=threads) for threads in (1, 2)]
+    assert [done.stderr for done in answers] == ["", ""] and answers[0].stdout == answers[1].stdout
+    said = json.loads(answers[0].stdout)
+    assert set(said) == {f"{name}-{dtype}" for name in CASES for dtype in ("float64", "float32")}
+    for name, (verified, *proven, reasons) in said.items():
+        assert verified and not reasons, name
+        here, claim = tf.verify(stored / name), json.loads((stored / name / "certificate.json").read_text())
+        assert [here.approximation, here.rounding, here.bound] == proven, name
+        assert proven[2] <= claim["eps"] and proven[0] <= claim["approximation"] and proven[1] <= claim["rounding"], (
+            name
+        )
+        body = json.loads((stored / name / "model.json").read_text())
+        assert body["formulas"] == [CASES[name.rpartition("-")[0]]["formula"]], name
 
 
 OTHERS = {

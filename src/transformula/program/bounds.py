@@ -20,8 +20,8 @@ abs(values) <= Y. Where this is not close enough the table is shifted:
   together are then too small to change the leading one when they are added, in any order: the sums are e and e y as
   they were rounded, with the same e, so that the quotient is within a unit in the last place of y, at most 2 u abs(y),
   and the table within `SPARE` u abs(y) / 2 of y. The kernel counts gamma_M and gamma_(M+2) for the two sums and the
-  quotient at every argument (`kernel.softmax`, `kernel.heads`), which is at least 6 u abs(y) as M >= 2: what is proven
-  holds as it is. Sharp tables, whose proofs count less, are always shifted (`Construction.program`).
+  quotient at every argument (`kernel.rounding.softmax`, `kernel.circuit.heads`), at least 6 u abs(y) as M >= 2:
+  what is proven holds as it is. Sharp tables, whose proofs count less, are always shifted (`Construction.program`).
 """
 
 from __future__ import annotations

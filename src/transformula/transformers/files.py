@@ -1,4 +1,4 @@
-"""What may stand in a model folder, and what may replace it; reading a model is the kernel's (`kernel.files`)."""
+"""What may stand in a model folder, and what may replace it; `kernel.folder.files` reads models."""
 
 from __future__ import annotations
 
