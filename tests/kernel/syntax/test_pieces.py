@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 import transformula as tf
-from transformula.errors import NotProvenError
+from transformula.errors import NotProvenError, TransformulaError
 from transformula.formulas.numeric import evaluate
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.errors import FormulaError
@@ -113,3 +113,11 @@ def test_where_is_a_variable_without_a_bracket():
 def test_a_condition_that_decides_nothing_must_still_be_defined():
     with pytest.raises(NotProvenError, match="undefined"):
         tf.compile("x + where(x > log(y), y, y)", on="x=0..1, y=-1..1", eps=1e-2)
+
+
+def test_a_piece_that_looks_like_the_other_must_still_be_defined():
+    """Both were taken for y, and at x <= 0 the formula has no value where log(y) has none."""
+    for other in ("y*log(y)/log(y)", "y*log(-1)/log(-1)"):
+        with pytest.raises(TransformulaError, match="undefined"):
+            tf.compile(f"x + where(x > 0, y, {other})", on="x=-1..1, y=-1..1", eps=1e-2)
+    assert str(parse("where(x > 0, y, 2*y - y)")) == "y"

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.errors import FormulaError, RefutedError
 from transformula.kernel.structures.lengths import MAX_UNITS, MIN_UNITS, Measure
 from transformula.kernel.syntax import expression as ex
@@ -206,6 +207,9 @@ class CircuitReader:
                 self.known[key] = parse(text, names)
             except FormulaError as error:
                 raise RefutedError(f"the circuit holds an expression that cannot be read: {error}") from None
+            # an undefined constant may have the normal form 1 in one ring and -1 in another that knows more signs
+            if not names and try_range(self.known[key], {}) is None:
+                raise RefutedError(f"a constant of the circuit is not seen to be defined: {text[:80]}")
         return self.known[key]
 
 

@@ -31,7 +31,8 @@ def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
     on_seam = [ex.substitute(part, {x: seam}) for part in (a, b)]
     check_meeting(f"{name} = {short_text(seam)}", *on_seam)
     if name not in a.names | b.names:
-        return ex.add(a, ex.mul(ex.number(0), seam))  # the condition must still be defined
+        other = ex.add(seam, b) if a != b and any(map(is_open, ex.walk(b))) else seam
+        return ex.add(a, ex.mul(ex.number(0), other))  # the condition and the other piece must still be defined
     above_seam, below = (ex.substitute(p, {x: ex.call(op, x, seam)}) for p, op in ((a, "max"), (b, "min")))
     for part, rest in ((b, above_seam), (a, below)):
         if name not in part.names and not any(map(is_open, ex.walk(part))):
