@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+from flint import fmpq
 
 from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.enclosures import intervals
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.files import _Unpacker
 from transformula.kernel.folder.weights import Attention, Block, Head, Weights
 from transformula.kernel.rules import local
 from transformula.kernel.structures.network import read_network
+from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.tables import lattice
 from transformula.kernel.work import limited
@@ -112,3 +116,14 @@ def test_an_entry_that_stands_twice_is_refused_in_a_large_matrix():
     arrays["m.rows"], arrays["m.cols"] = np.append(rows[:-1], rows[0]), np.append(cols[:-1], cols[0])
     with pytest.raises(ModelFileError, match="malformed"):
         _Unpacker(plain, arrays)._matrix("m", (50, 60))
+
+
+def test_nested_constants_are_bounded_once(monkeypatch):
+    """More constants on each level than are remembered: every level asked for all below it again, for seconds."""
+    text, calls = "2", []
+    for level in range(3):
+        text = "atan(" + "".join(f"sqrt({4500 * level + k} + 1/3) + " for k in range(4500)) + f"{text})"
+    expr, apply = parse(f"x + {text}", ["x"]), intervals._apply
+    monkeypatch.setattr(intervals, "_apply", lambda *args: calls.append(0) or apply(*args))
+    assert try_range(expr, {"x": (fmpq(0), fmpq(1))}) is not None
+    assert len(calls) <= sum(1 for _ in walk(expr))

@@ -93,26 +93,33 @@ def _range(expr: Expr, where: _Where) -> Ends:
     spend(work)
     with precision(_BITS):
         for node in nodes:
-            constant = None if node.names else _constant(node)
+            constant = None if node.names else _constant(node) or _each(node, where)
             known[node] = constant or _node_range(node, [known[a] for a in node.args], where)
     return known[expr]
 
 
+def _each(expr: Expr, where: _Where) -> Ends:
+    known: dict[Expr, Ends] = {}
+    for node in walk(expr):
+        known[node] = _node_range(node, [known[a] for a in node.args], where)
+    return known[expr]
+
+
 @lru_cache(maxsize=4096)
-def _constant(node: Expr) -> Ends | None:
-    """The range of a node without variables, found once; None if it is not seen to be defined."""
-    args = [_constant(a) for a in node.args]
+def _constant(expr: Expr) -> Ends | None:
+    """The range of an expression without variables, found once; None if it is not seen to be defined."""
     try:
-        return None if None in args else _node_range(node, [a for a in args if a], _Where({}, (), False))
+        return _each(expr, _Where({}, (), False))
     except UndefinedError:
         return None
 
 
 @lru_cache(maxsize=2048)
 def _nodes(expr: Expr) -> tuple[tuple[Expr, ...], int]:
-    """The nodes of an expression that is looked at on many boxes, and the work that each of these takes."""
+    """The nodes of an expression that is looked at on many boxes, none below a constant, and the work of a look."""
     nodes = tuple(walk(expr))
-    return nodes, 8 * weight(nodes)
+    read = {expr}.union(*(node.args for node in nodes if node.names))
+    return tuple(node for node in nodes if node.names or node in read), 8 * weight(nodes)
 
 
 def _node_range(node: Expr, args: list[Ends], where: _Where) -> Ends:
