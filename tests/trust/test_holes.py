@@ -327,6 +327,17 @@ def test_errors_followed_to_a_constant():
     assert found.approximation >= 2.0**-60
 
 
+def test_errors_followed_along_slopes_that_underflow():
+    """An argument is off by 2^996, its table has the slope 2^-545, and what the table holds counts 2^-532 times."""
+    table, more = [(0.0, 0.0, 0.0), (2.0**-1011, 0.0, 2.0**468)], "(1 + 2**-16)"
+    net = Net(["x"], ["w"], [table], [Layer([(0, {"x.x": 1}, "w")])], [{(0, "w"): 2.0**-532}])
+    wire = {"table": "2**468/(1 + exp(-u*2**-1011))", "of": [linear((0, more))], "from": [0, 0, 0]}
+    circuit = {"wires": [wire], "outputs": [linear((1, "2**-532"))]}
+    truth = [2.0**-64 / (1 + math.exp(-1 - 2.0**-16))]
+    text = f"2**-64/(1 + exp(-x*2**-1011*{more}))"
+    assert_not_false(net, [text], "x=0..2**1012", circuit, [[2.0**1011]], truth, change=follow)
+
+
 def test_errors_followed_through_a_product_of_sharp_squares():
     table = staircase(-2, 2, 64, 2.0**12, lambda u: u * u)
     net = Net(["x"], ["w"], [table], [Layer([(0, {"x.x": 1}, "w")])], [{(0, "w"): 1}], gate=-(2.0**40))

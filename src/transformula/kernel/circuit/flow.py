@@ -143,11 +143,11 @@ class ErrorFlow:
         for part, factor in wire.parts:
             fuzz, (weight, steepest) = self.fuzz.get(part, NO_FUZZ), self._part(wire, part, factor, arguments)
             with np.errstate(invalid="ignore", over="ignore"):
-                off = off + weight * (fuzz.value + steepest * fuzz.argument)
+                off = off + weight * (fuzz.value + np.nextafter(steepest * fuzz.argument, math.inf))
         if wire.is_norm:
-            return widen(length(left, right), off * UP)
+            return widen(length(left, right), off * UP + TINY)
         same = wire.arguments[0] == wire.arguments[1]
-        return widen(squared(left) if same else times(left, right), off * UP)
+        return widen(squared(left) if same else times(left, right), off * UP + TINY)
 
     def _part(self, wire: Wire, part: int, factor: Fraction, arguments: _Pairs) -> tuple[float, Floats | float]:
         """How strongly a part's own error counts in a virtual wire, and its argument's in the part."""
@@ -183,9 +183,9 @@ class ErrorFlow:
             else:
                 low, high = arguments[k]
                 steps = np.where(low > 0, 1.0, 0.0), np.where(high > 0, 1.0, 0.0)
-            with np.errstate(invalid="ignore", over="ignore"):
-                paths.argument[k] = paths.argument[k] + size(slope) * size(steps)
-            self.form(wire.arguments[0]).share(times(slope, steps), slopes)
+            back = times(slope, steps)  # rounded outwards: it may underflow, and an error may be huge
+            paths.argument[k] = paths.argument[k] + size(back)
+            self.form(wire.arguments[0]).share(back, slopes)
         return paths
 
     def _through_virtual(
@@ -200,10 +200,10 @@ class ErrorFlow:
         paths.value[k], paths.argument[k] = size(slope), np.zeros(len(slope[0]))
         for part, factor in wire.parts:
             weight, steepest = self._part(wire, part, factor, arguments)
-            amplitude = size(slope) * weight
             with np.errstate(invalid="ignore", over="ignore"):
+                amplitude = np.nextafter(size(slope) * weight, math.inf)
                 paths.value[part] = paths.value.get(part, 0.0) + amplitude
-                paths.argument[part] = paths.argument.get(part, 0.0) + amplitude * steepest
+                paths.argument[part] = paths.argument.get(part, 0.0) + np.nextafter(amplitude * steepest, math.inf)
 
     def form(self, linear: Linear) -> Ends:
         """A linear form with intervals as coefficients, made once."""
