@@ -4,11 +4,17 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from flint import arb
 
 from transformula.errors import RefutedError
 from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
+from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.rules.blocks import Runner
 from transformula.kernel.rules.linear_attention import _polynomials
+from transformula.kernel.syntax.expression import number
+from transformula.kernel.tables.grids import bounds_on
+from transformula.kernel.tables.tables import Table
 from transformula.kernel.work import limited
 
 
@@ -71,3 +77,30 @@ def test_outputs_that_read_nothing_take_memory_too():
 def test_linear_attention_counts_what_comes_to_nothing(most, head):
     with limited(most), pytest.raises(RefutedError, match="too much work"):
         list(_polynomials(_weights(100, 1, [head()], kind="linear")))
+
+
+def silent(tokens):
+    """Slopes and offsets of an axis whose first token is alone; the others are far below."""
+    return np.zeros(tokens), np.where(np.arange(tokens) > 0, -1e4 - np.arange(tokens), 0.0)
+
+
+def test_the_rounding_of_many_tokens_on_many_intervals_is_bounded_part_by_part():
+    """It took 2.7 GB for eleven thousand tokens on a thousand intervals."""
+    slopes, offsets = silent(4000)
+    table, edges = Table((slopes,), (offsets,), np.ones(4000)), np.linspace(0, 1, 1501).tolist()
+    tracemalloc.start()
+    try:
+        bound = rounding_bound(table, [(arb(0), arb(1))], [edges], Arithmetic(FORMATS["float64"]))
+        assert tracemalloc.get_traced_memory()[1] < 6e8
+    finally:
+        tracemalloc.stop()
+    assert bound == rounding_bound(table, [(arb(0), arb(1))], [edges[:2] + edges[-1:]], Arithmetic(FORMATS["float64"]))
+
+
+def test_a_grid_of_many_tokens_on_many_intervals_is_refused():
+    """Few boxes fit into a chunk, and each chunk went through all intervals: two minutes."""
+    (a, b), edges = silent(11_000), np.linspace(0, 1, 601)
+    table = Table((a, np.zeros(1)), (b, np.zeros(1)), np.ones((11_000, 1)))
+    lower, upper = (np.stack([e, np.full(600, v)]) for e, v in ((edges[:-1], 0.0), (edges[1:], 1.0)))
+    with limited(), pytest.raises(RefutedError, match="too many"):
+        bounds_on(table, number(1), ("u1", "u2"), lower, upper)

@@ -43,7 +43,7 @@ ORDERS = {2: 10, 3: 9, 4: 7}
 _PARTS = {2: 2, 3: 2, 4: 1}
 MAX_LEAVES = 400_000
 #: Numbers held at once: models of the weights, and what is formed for one chunk of boxes.
-_MOST_HELD, _CHUNK = 2**26, 2**20
+_MOST_HELD, _CHUNK = 2**24, 2**20
 
 
 class Bounds(NamedTuple):
@@ -102,17 +102,23 @@ class Sheets:
 
     def __init__(self, table: Table, lower: Floats, upper: Floats, order: int, cut: float = 80.0) -> None:
         self.values, self.order = table.values, order
-        shape = self.values.shape
+        shape, held = self.values.shape, 0
         self.terms: list[Floats] = []
         self.rests: list[Floats] = []
+        #: Sums of abs(coefficients): bounds of each weight's polynomial on an interval.
+        self.norms: list[Floats] = []
         self.index: list[Ints] = []
         for a, b, low, high in zip(table.slopes, table.offsets, lower, upper, strict=True):
             intervals, index = np.unique(low + 1j * high, return_inverse=True)
-            if len(intervals) * order * len(a) > _MOST_HELD:
+            held += len(intervals) * order * len(a)
+            if held > _MOST_HELD:
                 raise RefutedError(f"{len(intervals)} intervals of an axis of {len(a)} tokens are too many")
+            spend(0.005 * len(intervals) * order * len(a))
             terms, rest = axis_models(Axis(a, b), *boxes_of(intervals.real, intervals.imag), order, cut)
             self.terms.append(terms)
             self.rests.append(rest[:, None, :])
+            with np.errstate(all="ignore"):  # a model without a bound has rest inf
+                self.norms.append(np.abs(terms).sum(axis=1, keepdims=True) * UP)
             self.index.append(index)
         #: d products, each of which sums over one axis; 8 d makes up for gamma_n > n u and for sums of sizes
         self.gamma = (sum(shape) + 8 * len(shape)) * U * UP
@@ -134,31 +140,29 @@ class Sheets:
     def table(self, part: slice) -> tuple[Floats, Floats, Floats]:
         """Coefficients, shape (boxes, K, .., K), bounds of what they leave out, and of rounding."""
         index = [index[part] for index in self.index]
-        with np.errstate(all="ignore"):  # a model without a bound has rest inf
-            # sums of abs(coefficients): a bound of each weight's polynomial on the box
-            norms = [np.abs(t).sum(axis=1, keepdims=True) * UP for t in self.terms]
+        with np.errstate(all="ignore"):
             values = _contract(self.values, self.terms, index)
-            total = _contract(np.abs(self.values), norms, index).reshape(len(values))
-            rest = sum((self._replaced(k, norms, index) for k in range(len(norms))), np.zeros(len(values)))
+            total = _contract(np.abs(self.values), self.norms, index).reshape(len(values))
+            rest = sum((self._replaced(k, index) for k in range(len(index))), np.zeros(len(values)))
             # products that underflow: fewer than 2**100 of 2**-1074 < TINY / 2**100, times other factors
-            reach = [1 + n.max(axis=(1, 2))[i] for n, i in zip(norms, index, strict=True)]
+            reach = [1 + n[i].max(axis=(1, 2)) for n, i in zip(self.norms, index, strict=True)]
             tiny = np.prod(reach, axis=0) * TINY
         rest[np.isnan(rest)] = np.inf  # inf · 0
         return values, rest * UP + tiny, self.gamma * total * UP
 
-    def _replaced(self, axis: int, norms: list[Floats], index: list[Ints]) -> Floats:
+    def _replaced(self, axis: int, index: list[Ints]) -> Floats:
         """What the rest of one axis can change: earlier axes exact, later ones polynomial.
 
         sum_j rho_j abs(sum Y_{..j..} prod_{earlier} u prod_{later} P); a true u is P plus its rest.
         """
         rho = self.rests[axis][index[axis]][:, 0, :]
-        others = [k for k in range(len(norms)) if k != axis]
+        others = [k for k in range(len(index)) if k != axis]
         if not others:
             return np.asarray((rho * np.abs(self.values)).sum(axis=1) * self.up)
         moved, where, boxes = np.moveaxis(self.values, axis, -1), [index[k] for k in others], len(rho)
         main = _contract(moved, [self.terms[k] for k in others], where)
         inner = np.abs(main).reshape(boxes, -1, rho.shape[1]).sum(axis=1)
-        size, full = np.abs(moved), {k: norms[k] + self.rests[k] for k in others}
+        size, full = np.abs(moved), {k: self.norms[k] + self.rests[k] for k in others}
         slack = _contract(size, list(full.values()), where).reshape(boxes, -1) * self.gamma
         # the rests of the earlier axes, against abs(Y): second order, so crude is fine
         for k in range(axis):
