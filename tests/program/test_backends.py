@@ -263,6 +263,17 @@ def test_a_table_lies_where_it_is_said_to_lie():
         assert low <= found.min() and found.max() <= high
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e305])
+def test_boxes_next_to_underflow_and_overflow(size):
+    """Slopes go with 1/size; the ranges of their tables overflowed."""
+    table = [(0.0, 0.0, 0.0), (1 / size, 0.0, 1e3), (3 / size, -2.0, 2e3)]
+    net = Net(["x"], ["w"], [table], [Layer([(0, {"x.x": 1}, "w")])], [{(0, "w"): 1}])
+    x = np.linspace(-size, size, 9)[:, None]
+    scores = x / size * [0, 1, 3] + [0, 0, -2]
+    wanted = reference.softmax(scores) @ [[0.0], [1e3], [2e3]]
+    assert np.allclose(run_numpy(read_tables(net.weights(), ((-size, size),)), x), wanted, rtol=1e-12)
+
+
 def test_what_heads_share_is_computed_once():
     """Two outputs that read one table at one argument: one softmax, one exponential a token."""
     one = tf.compile("sin(3*x)", on="x=-1..1", eps=1e-3, construction="lookup")

@@ -85,21 +85,24 @@ def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, whe
         return whole
     span = where[1] - where[0]
     points, half = where[0] + span * _POINTS, span * _HALF
-    bent = float(np.ptp(slopes)) ** 2 * float(np.ptp(values)) / 8
+    tilt, spread = float(np.ptp(slopes)), float(np.ptp(values)) / 8
     step = max(1, _CHUNK // len(slopes))
-    low, high = math.inf, -math.inf
-    for part in (slice(start, start + step) for start in range(0, len(points), step)):
-        scores = np.outer(points[part], slopes) + offsets
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        found = weights @ values
-        steep = weights @ (slopes * values) - (weights @ slopes) * found
-        moved = np.abs(steep) * half[part] + bent * half[part] ** 2
-        rounded = 2 * len(slopes) + 20 + 8 * (np.abs(np.outer(points[part], slopes)) + np.abs(offsets))
-        moved += float(np.finfo(dtype).eps) * ((weights * rounded) @ np.abs(values))
-        low, high = min(low, float((found - moved).min())), max(high, float((found + moved).max()))
+    low, high = np.float64(math.inf), np.float64(-math.inf)
+    with np.errstate(all="ignore"):
+        for part in (slice(start, start + step) for start in range(0, len(points), step)):
+            scores = np.outer(points[part], slopes) + offsets
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            weights /= weights.sum(axis=1, keepdims=True)
+            found = weights @ values
+            steep = weights @ (slopes * values) - (weights @ slopes) * found
+            moved = np.abs(steep) * half[part] + (tilt * half[part]) ** 2 * spread
+            rounded = 2 * len(slopes) + 20 + 8 * (np.abs(np.outer(points[part], slopes)) + np.abs(offsets))
+            moved += float(np.finfo(dtype).eps) * ((weights * rounded) @ np.abs(values))
+            low, high = np.minimum(low, (found - moved).min()), np.maximum(high, (found + moved).max())
+    if not (abs(low) < 1e300 and abs(high) < 1e300):  # numbers next to overflow
+        return whole
     slack = SLACK * max(abs(low), abs(high))
-    low, high = _rough(low - slack, high + slack)
+    low, high = _rough(float(low - slack), float(high + slack))
     return max(low, whole[0]), min(high, whole[1])
 
 
