@@ -1,17 +1,23 @@
 """Forged folders that once cost far more time or memory than was counted, each a regression test."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, fmpq
 
-from transformula.errors import RefutedError
+from support.kernel_models import cubic, ridge_weights
+from transformula.errors import ModelFileError, RefutedError
+from transformula.kernel.folder.description import MAX_BYTES, MAX_MEMORY, parse_json
+from transformula.kernel.folder.files import _rationals
 from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
-from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rounding.formats import FORMATS, check_stored
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.rules.blocks import Runner
 from transformula.kernel.rules.linear_attention import _polynomials
+from transformula.kernel.rules.polynomial import checked_ridge, ridge_polynomial, ridge_rounding
+from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import number
 from transformula.kernel.tables.grids import bounds_on
 from transformula.kernel.tables.tables import Table
@@ -104,3 +110,68 @@ def test_a_grid_of_many_tokens_on_many_intervals_is_refused():
     lower, upper = (np.stack([e, np.full(600, v)]) for e, v in ((edges[:-1], 0.0), (edges[1:], 1.0)))
     with limited(), pytest.raises(RefutedError, match="too many"):
         bounds_on(table, number(1), ("u1", "u2"), lower, upper)
+
+
+WIDE = {
+    "one text": lambda: '"\U0001f600' + "a" * (17 << 20) + '"',
+    "one text of escapes": lambda: r'"\ud83d\ude00' + "a" * (17 << 20) + '"',
+    "many texts": lambda: "[" + ",".join(f'"{k:08d}"' for k in range(1_600_000)) + "]",
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_texts_are_counted_as_what_they_take(name):
+    """One character beyond 16 bits makes four bytes of each: two files of 52 MB took 1.4 GB."""
+    with pytest.raises(ModelFileError, match="too large"):
+        parse_json('{"a": ' + WIDE[name]() + "}", "evidence.json")
+
+
+def test_all_files_together_leave_room_for_the_proof():
+    """The bytes of the arrays are held twice, the texts of two files beside what was read of them."""
+    texts = MAX_BYTES["model.json"] + MAX_BYTES["evidence.json"]
+    assert 2 * MAX_BYTES["model.safetensors"] + texts + 2 * MAX_MEMORY <= 600 << 20
+
+
+def test_long_rationals_are_counted():
+    """1,300 of them took seven seconds to read and to compare with their floats, and counted as nothing."""
+    value = fmpq(3**52_000, 5**35_495)
+    with limited() as reading:
+        _rationals([f"{value.p}/{value.q}"] * 20, 20, "bias")
+    weights = cubic()[0]
+    bias = Matrix((1, 1), *(np.zeros(1, np.int32) for _ in range(2)), np.array([int(value.p) / int(value.q)]), (value,))
+    with limited() as comparing:
+        check_stored(replace(weights, bias=bias))
+    assert reading[0] > 20 * 2000 and comparing[0] > 2000
+
+
+def test_every_output_looks_at_its_own_terms_only():
+    """A thousand outputs of 300 tokens took 44 seconds: each looked at the terms of all others."""
+    outputs, tokens = 30, 20
+    terms = {(o, k, 1): 1 for o in range(outputs) for k in range(tokens)}
+    ridge = checked_ridge(ridge_weights(("x",), [{0: k + 1} for k in range(tokens)], terms, [0] * outputs))
+    assert [list(powers) for powers in ridge.by_output] == [list(range(tokens))] * outputs
+    with limited() as meter:
+        checked_ridge(ridge.weights)
+    assert meter[0] > 30 * outputs * tokens
+
+
+def test_sums_of_long_polynomials_are_counted(monkeypatch):
+    """Every token's polynomial was added to all before: 1,000 tokens in 1,000 inputs took a minute, 3,000 gigabytes."""
+    names = tuple(f"x{k}" for k in range(100))
+    directions = [{k: 1, k + 1: 1} for k in range(99)]
+    ridge = checked_ridge(ridge_weights(names, directions, {(0, k, 3): 1 for k in range(99)}, [0]))
+    with limited() as meter:
+        terms = len(ridge_polynomial(ridge, 0, 100))
+    assert meter[0] > 99 / 2 * terms * 100 / 1500
+    monkeypatch.setattr("transformula.kernel.rules.polynomial.MAX_NUMBERS", 100 * terms // 2)
+    with limited() as half, pytest.raises(RefutedError, match="too many terms"):
+        ridge_polynomial(ridge, 0, 100)
+    assert half[0] < meter[0] / 2
+
+
+def test_the_slots_of_all_tokens_are_counted():
+    """100 heads of 6,900 tokens took five seconds, and counted as nothing."""
+    ridge = checked_ridge(ridge_weights(("x",), [{0: 1}] * 50, {(0, 0, 3): 1}, [0]))
+    with limited() as meter:
+        ridge_rounding(ridge, Formula.of("x", "x=0..1").box)
+    assert meter[0] >= 7 * 50 * sum(map(len, ridge.heads))

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from transformula.formulas.numeric import evaluate
 from transformula.kernel.check import verify_files
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.files import unpack
-from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights
 from transformula.kernel.rules.blocks import Runner
 from transformula.kernel.rules.yun import prove_yun
 from transformula.kernel.work import limited
 from transformula.transformers import reference
+from transformula.transformers.matrices import matrix_of
 
 CASES = {
     "one variable": ("sin(x)", "x=0..2*pi", 0.1),
@@ -362,3 +364,31 @@ def test_more_variables_than_arrays_have_axes_are_refused():
     wide = tf.Formula.of("x1", names)
     with pytest.raises(RefutedError, match="at most 16 variables"):
         prove_yun(_model("one variable").weights, wide, {}, Evidence({"grid": {}, "defined": [[-1]]}))
+
+
+def test_a_share_of_the_box_that_underflows():
+    """A cell of 2**-1078 of the box counted as nothing, though the network reaches 2**489 on it."""
+    width, gains = 2.0**-541, (2.0**1000, 2.0**30)
+    none = matrix_of((4, 1))
+    first = FeedForward(
+        matrix_of((1, 4), [(0, 0, -1.0), (0, 1, -1.0)]),
+        matrix_of((1, 1), [(0, 0, width)]),
+        matrix_of((4, 1), [(2, 0, gains[0])]),
+        none,
+    )
+    last = FeedForward(matrix_of((1, 4), [(0, 2, 1.0)]), matrix_of((1, 1)), matrix_of((4, 1), [(3, 0, gains[1])]), none)
+    weights = Weights(
+        inputs=("x", "y"),
+        slots=("x", "y", "s", "t"),
+        tokens=1,
+        embedding=matrix_of((4, 2), [(0, 0, 1), (1, 1, 1)]),
+        memory=matrix_of((1, 4)),
+        blocks=tuple(Block(Attention(()), layer) for layer in (first, last)),
+        readout=matrix_of((1, 4), [(0, 3, 1.0)]),
+        bias=matrix_of((1, 1)),
+    )
+    edges = [0.0, *(2.0**e for e in range(-539, 0, 40)), 1.0]
+    cells = [list(pair) for pair in pairwise(edges)]
+    evidence = Evidence({"defined": [[-1]], "grid": {"x": cells, "y": cells}})
+    proof = prove_yun(weights, tf.Formula.of("0*x*y", "x=0..1, y=0..1"), {}, evidence)
+    assert proof.approximation >= float(Fraction(width) ** 3 * Fraction(gains[0]) * Fraction(gains[1]) / 6)

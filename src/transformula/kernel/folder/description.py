@@ -14,7 +14,7 @@ from transformula.kernel.folder.weights import DTYPES
 VERSION = 3
 WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "evidence.json"
 CERTIFICATE_FILE = "certificate.json"
-MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 64 << 20, EVIDENCE_FILE: 64 << 20, CERTIFICATE_FILE: 1 << 20}
+MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 32 << 20, EVIDENCE_FILE: 32 << 20, CERTIFICATE_FILE: 1 << 20}
 
 _FORMULA = {"formulas", "box"}
 #: What model.json states for each construction, and what it may state.
@@ -32,8 +32,8 @@ STATES: dict[str, tuple[set[str], set[str]]] = {
 _STATED = set[str]().union(*(must | may for must, may in STATES.values()))
 
 MAX_BLOCKS, MAX_NAMES = 1_000, 100_000
-#: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item and key.
-MAX_MEMORY, _MEMORY = 250 << 20, {"{": 240, "[": 88, ",": 64, ":": 160}
+#: Bytes that a JSON text may take once it is read, and what Python takes for each object, list, item, key and text.
+MAX_MEMORY, _MEMORY = 128 << 20, {"{": 240, "[": 88, ",": 40, ":": 160, '"': 24}
 #: Slots of all tokens together; also the entries of a matrix that a reader may want as a dense array.
 MAX_DENSE = 50_000_000
 
@@ -51,7 +51,8 @@ def is_count(value: object, most: int, least: int = 0) -> bool:
 
 def parse_json(text: str, name: str) -> dict[str, Any]:
     """A JSON object without repeated keys and without numbers that are not finite, or `ModelFileError`."""
-    memory = sum(size * text.count(mark) for mark, size in _MEMORY.items())  # far more than the text's
+    memory = sum(size * text.count(mark) for mark, size in _MEMORY.items())
+    memory += 0 if text.isascii() and "\\u" not in text else 8 * len(text)  # four bytes a character, here and there
     require(len(text) <= MAX_BYTES[name] and memory <= MAX_MEMORY, f"{name} is too large")
     try:
         body = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)

@@ -182,10 +182,10 @@ def _rationals(texts: object, count: int, name: str) -> tuple[fmpq, ...]:
     if not isinstance(texts, list) or len(texts) != count:
         raise ModelFileError(f"{MODEL_FILE}: {name} has not one rational for each number")
     found = []
-    spend(3 * len(texts))
     for text in texts:
         fits = isinstance(text, str) and len(text) <= MAX_RATIONAL and _RATIONAL.fullmatch(text)
         require(fits, f"{MODEL_FILE}: {name} has a rational that is malformed or too long")
+        spend(3 + len(text) / 40 + (len(text) / 1024) ** 2)
         numerator, _, denominator = text.partition("/")
         found.append(fmpq(fmpz(numerator), fmpz(denominator or "1")))  # fmpz reads any number of digits
     return tuple(found)

@@ -105,8 +105,9 @@ def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
             raise RefutedError(f"{name} has a number beyond {weights.dtype}'s range: use a smaller box")
         if matrix.exact is None:
             continue
-        spend(4 * len(matrix.exact))
         for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
+            bits = exact.height_bits()
+            spend(4 + bits / 60 + (bits / 1600) ** 2)
             gap = abs(to_rational(stored) - exact)
             allowed = slack * abs(exact) + (tiny if name in may_underflow else 0)
             if gap != 0 and (form.holds(exact) or not gap <= allowed):

@@ -63,7 +63,7 @@ def checked_ridge(weights: Weights) -> Ridge:
         work += terms * (1 + len(direction)) * (1 + bits // 64)
         if work > MAX_WORK or terms * len(weights.inputs) > MAX_NUMBERS:
             raise RefutedError("the powers of the directions are too large to be expanded")
-    spend(0.02 * work)
+    spend(0.02 * work + 30 * len(ridge.terms) + 10 * sum(map(len, ridge.terms.values())))
     return ridge
 
 
@@ -72,15 +72,15 @@ def ridge_polynomial(ridge: Ridge, output: int, dimension: int) -> fmpq_mpoly:
     context = fmpq_mpoly_ctx.get([f"x{k}" for k in range(dimension)], Ordering.degrevlex)
     generators = context.gens()
     network = context.constant(ridge.bias[output])
-    for (of, token), powers in ridge.terms.items():
-        if of == output:
-            form = sum((v * generators[i] for i, v in ridge.directions[token].items()), context.constant(0))
-            total = context.constant(0)
-            for s in range(max(powers), 0, -1):
-                total = (total + powers.get(s, fmpq(0))) * form
-            network += total
-    if len(network) * dimension > MAX_NUMBERS:
-        raise RefutedError("the network's polynomial has too many terms")
+    for token, powers in ridge.by_output[output].items():
+        form = sum((v * generators[i] for i, v in ridge.directions[token].items()), context.constant(0))
+        total = context.constant(0)
+        for s in range(max(powers), 0, -1):
+            total = (total + powers.get(s, fmpq(0))) * form
+        spend((len(network) + len(total)) * (0.008 + dimension / 1500))
+        network += total
+        if len(network) * dimension > MAX_NUMBERS:
+            raise RefutedError("the network's polynomial has too many terms")
     return network
 
 
@@ -163,6 +163,7 @@ class _Blocks:
         for block in ridge.heads:
             before = dict(self.slots)
             for head in block:
+                spend(7 * len(tokens))
                 pairs = before[head.left.power], before[head.right.power]
                 offset = arb(head.offset)
                 self._check_gap(*pairs, offset)
@@ -202,8 +203,8 @@ class _Blocks:
         u, tiny = self.u, self.tiny
         bias = abs(arb(self.ridge.bias[output]))
         size, spread, count = bias * (1 + 2 * u) + tiny, 2 * u * bias + tiny, 1
-        for (of, token), powers in self.ridge.terms.items():
-            for power, exact in powers.items() if of == output else ():
+        for token, powers in self.ridge.by_output[output].items():
+            for power, exact in powers.items():
                 slot = self.slots[power][token]
                 stored = abs(arb(exact)) * (1 + 2 * u) + tiny
                 size += stored * slot.reach
@@ -223,9 +224,7 @@ def _fast_error(ridge: Ridge, tokens: list[_Slot], output: int, form: FloatForma
     u, tiny = form.unit_roundoff, form.tiny
     bias = abs(arb(ridge.bias[output]))
     size, spread, steps = bias * (1 + 2 * u) + tiny, 2 * u * bias + tiny, 1
-    for (of, token), powers in ridge.terms.items():
-        if of != output:
-            continue
+    for token, powers in ridge.by_output[output].items():
         t, reach = tokens[token], tokens[token].reach
         _check_overflow(2 * (1 + reach) ** ridge.degree, form)  # powers are taken before coefficients
         largest = arb(1)

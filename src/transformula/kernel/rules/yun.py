@@ -67,7 +67,7 @@ def prove_yun(weights: Weights, formula: Formula, derivation: Any, evidence: Evi
     facts = Facts(formula, derivation, evidence)
     axes = _axes(formula.box, evidence)
     lower, upper = products([axis.lower for axis in axes]), products([axis.upper for axis in axes])
-    shares = np.prod(products([axis.shares for axis in axes]), axis=0)
+    shares = np.prod(products([axis.shares for axis in axes]), axis=0) + TINY  # a product may underflow
     places = np.meshgrid(*(axis.owners for axis in axes), indexing="ij")
     owners = np.ravel_multi_index(tuple(places), [len(axis.lower) for axis in axes]).ravel()
     seams = fmpq(1) - math.prod((axis.covered for axis in axes), start=fmpq(1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from flint import fmpq
@@ -58,6 +59,14 @@ class Ridge:
     bias: tuple[fmpq, ...]
     heads: tuple[tuple[ProductHead, ...], ...]
     weights: Weights = field(repr=False)
+
+    @cached_property
+    def by_output(self) -> list[dict[int, Mapping[int, fmpq]]]:
+        """The terms of each output, by token."""
+        found: list[dict[int, Mapping[int, fmpq]]] = [{} for _ in range(self.outputs)]
+        for (output, token), powers in self.terms.items():
+            found[output][token] = powers
+        return found
 
 
 def read_ridge(weights: Weights) -> Ridge:
