@@ -44,8 +44,8 @@ _OF_USE, _COARSE, _GAIN = 0.25, 1 / 16, 1.25
 _LESS_ROUNDING = 0.25
 #: More than the error that was measured, for a proof.
 _ROOM = 1.5
-OUT_OF_WORK = "no proof was found with the work that is usual for a formula of this size"
-_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
+OUT_OF_WORK = "no proof was found within the usual amount of work for a formula of this size"
+_BEYOND_FLOATS = "the computation left the range of floats: rescale the variables or the formula"
 #: A single layer may have so many times the numbers of several.
 _ONE_LAYER = 1.5
 
@@ -91,7 +91,7 @@ class Search:
         except OutOfWork:
             self.ended = OUT_OF_WORK
         except OutOfTime:
-            self.ended = f"the time is up after {self.time_limit:g} s"
+            self.ended = f"the search was ended after {self.time_limit:g} s"
         if not self.proven:
             self.limit = None
             with suppress(OutOfTime, OutOfWork), limited(self.kept((counted() - before) / SECOND)):

@@ -63,7 +63,7 @@ def compile(
     multi_head : bool
         For polynomials: ⌈log₂ q⌉ blocks with several heads instead of q blocks with one.
     layers : int, optional
-        1 insists on a single layer.
+        Set to 1 to require a single layer.
     shape : (n, d), optional
         Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features,
         and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d. With d variables
@@ -108,7 +108,7 @@ def compile(
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
             return search.run(options)
     except OutOfTime:
-        raise search.stopped(f"the time is up after {time_limit:g} s") from None
+        raise search.stopped(f"the search was ended after {time_limit:g} s") from None
     except OutOfWork:
         raise search.stopped(OUT_OF_WORK) from None
     except KeyboardInterrupt:

@@ -74,7 +74,7 @@ class Trial:
         # said of weights that were just made: errors went too far
         other = "" if dtype == "float64" else ", or use float64"
         return NotProvenError(
-            f"no {self.construction.name} could be proven, errors carry too far: {closest}; "
+            f"no {self.construction.name} could be proven, because errors grow too much on the way: {closest}; "
             f"ask for a larger eps or take a smaller box{other}",
             place=closest.place,
         )

@@ -40,7 +40,7 @@ class DaskEngine(Engine):
         try:
             self._client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, *_TIMEOUTS):
-            raise EngineError(f"what answers at {address} is no Dask scheduler of a version that fits") from None
+            raise EngineError(f"what answers at {address} is not a Dask scheduler of a compatible version") from None
         try:
             self._check()
         except BaseException:
@@ -123,7 +123,7 @@ class DaskEngine(Engine):
         try:
             yield
         except (OSError, CancelledError):
-            raise EngineError(f"the scheduler at {self.address} went away") from None
+            raise EngineError(f"the connection to the scheduler at {self.address} was lost") from None
 
     def close(self) -> None:
         """Leave the cluster to others."""

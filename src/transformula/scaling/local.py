@@ -129,7 +129,7 @@ def _end_with(parent: int) -> None:
 def _outcome(task: _Task, future: Future[Any]) -> Outcome:
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
-        error = WorkerLostError("its process was ended from outside, twice: most likely it needs more memory")
+        error = WorkerLostError("its process was killed twice: most likely it needs more memory")
     if error is not None and not isinstance(error, Exception):
         raise error
     return Outcome(task[0], None if error else future.result(), error)

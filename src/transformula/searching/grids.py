@@ -110,7 +110,7 @@ def find_pieces(
             lost = _never_bounded(unbounded)
             if spent or lost or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
-                    reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
+                    reason = "the budget of boxes to examine ran out" if spent else "a box became too small to be cut"
                     reason = _NO_BOUND if lost else reason
                     raise _refusal(function, reason, best, seen, UnboundedError if lost else NotProvenError)
                 axes[:] = False

@@ -241,4 +241,4 @@ def _sign_at_centre(value: float, rest: float) -> int:
 
 def _changes(expr: Expr, region: Region, lower: Floats, upper: Floats) -> NotProvenError:
     place = place_text(region.exact(lower, upper))
-    return NotProvenError(f"{short_text(expr)} takes both signs: see {place}", place=place)
+    return NotProvenError(f"{short_text(expr)} takes both signs, for example at {place}", place=place)
