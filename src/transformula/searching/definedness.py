@@ -1,4 +1,4 @@
-"""Where to cut a box so that an expression is seen to be defined on each part; if it is not, what breaks.
+"""Where to cut a box so that an expression is shown to be defined on each part; if it is not, what breaks.
 
 A refusal names the part of the formula, the range of its argument and a smaller box that would work.
 """
@@ -33,7 +33,7 @@ _MAX_VARIABLES = 3
 
 
 def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
-    """A tree on whose leaves every node is seen to be defined (`ranges.check_defined`).
+    """A tree on whose leaves every node is shown to be defined (`ranges.check_defined`).
 
     Parameters
     ----------
