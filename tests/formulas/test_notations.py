@@ -112,7 +112,7 @@ def _branches(x):
         (lambda x: np.where(x, x, 1), r"np\.where cannot be compiled"),
         (lambda x: 1 if x else 2, "compares its arguments"),
         (lambda x: x == 1, "compares its arguments"),
-        (lambda x: math.sin(x), "use np.sin for math.sin"),
+        (lambda x: math.sin(x), "use np.sin, not math.sin"),
         (lambda x: x % 2, "jumps by 2 at x = 2"),
         (lambda x: np.floor(x), "jumps by 1 at x = 2"),
         (lambda x: x * np.heaviside(x, 1), r"np\.heaviside is read with the value 0\.5"),
