@@ -43,13 +43,13 @@ FUNCTIONS = {
 }
 POINTS, TRAINING = 100_000, 20_000
 MAX_MONOMIALS, MAX_GRID = 1_000, 100_000
-HEADER = """# Beside the alternatives
+HEADER = """# Compared with the alternatives
 
-The same function by other means, float64, one core, in one run of `python benchmarks/alternatives.py`. *sup error* is the
-largest at {points:,} random points, corners among them; only the compiled model's bound holds everywhere. Alternatives grow until
+The same function by other methods, float64, one core, in one run of `python benchmarks/alternatives.py`. *sup error* is the
+largest at {points:,} random points, corners included; only the compiled model's bound holds everywhere. Alternatives grow until
 they reach the compiled model's bound at these points, or their limit: {monomials:,} monomials, {grid:,} grid points,
 {seconds:.0f} s of processor time for each training (Adam, then L-BFGS). *make* is the processor time to compile and prove, to
-fit or to train what the line shows (smaller ones tried before are not counted); *ms* is for all points at once.
+fit or to train the row's model (smaller ones tried before are not counted); *ms* is for all points at once.
 
 """
 

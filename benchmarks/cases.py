@@ -36,15 +36,15 @@ COLUMNS = (
 )  # fmt: skip
 HEADER = """# The case formulas
 
-Every formula of `benchmarks/formulas.csv`, compiled at its tolerance in float64 and within a thousandth of
+Every formula in `benchmarks/formulas.csv`, compiled at its tolerance in float64 and within a thousandth of
 its largest value in float32, verified from its folder and attacked (random points, corners, then local ascent
 on |T − f|). Written by `make cases`.
 
-- *heads*: the most in any layer, as everywhere else; *parameters*: non-zero numbers, memory included.
+- *heads*: the largest number in any layer; *parameters*: non-zero numbers, memory included.
 - *proven bound* holds at every point of the box, rounding included; *attacked error* is the largest error
-  found, so the true one lies between the two.
-- *seconds* are of one core's time, whatever else the machine does.
-- The formulas: equations of the Feynman symbolic-regression set (Udrescu & Tegmark 2020, *AI Feynman*), and
+  found, so the true maximum lies between the two.
+- *compile s*, *verify s*: seconds of one core's processor time.
+- The formulas are equations of the Feynman symbolic-regression set (Udrescu & Tegmark 2020, *AI Feynman*), and
   the surrogate-modelling standards borehole (Harper & Gupta 1983), OTL circuit (Ben-Ari & Steinberg 2007) and
   Friedman 1 (Friedman 1991).
 """

@@ -19,7 +19,7 @@ from transformula.errors import NotProvenError
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 HERE = DOCS / "figures"
-INTRODUCTION = """# Error against tokens, for both strengths of the theorem
+INTRODUCTION = """# Error against tokens, for both versions of the theorem
 
 ![Proven error against memory tokens](figures/error_against_tokens.png)
 

@@ -111,35 +111,35 @@ def sweep(names: list[str]) -> Iterator[dict[str, Any]]:
 
 INTRODUCTION = """# Functions
 
-Names before a bracket are functions; the same name without one is a variable (`gamma*x + gamma(x)`), except for the
-elementary functions, which no variable can be called. `0.1` is 1/10, `ln` is `log`, `arcsin` is `asin`, and so on.
+A name before a bracket is a function; the same name without one is a variable (`gamma*x + gamma(x)`), except that
+variables cannot have the names of elementary functions. `0.1` is 1/10, `ln` is `log`, `arcsin` is `asin`, and so on.
 Every number in the second table is printed by `python benchmarks/functions.py`, which writes this page: each function is
 compiled at 1e-6 in float64 and at 1e-3 in float32, verified from the saved folder, and compared with mpmath at 2,000
 points (*error*, the largest found).
 
-- `besselj(n, x)`, `bessely`, `besseli`, `besselk`: the order `n` is a whole number or a half; `j0`, `j1`, `y0`, .. for short.
+- `besselj(n, x)`, `bessely`, `besseli`, `besselk`: the order `n` is a whole number or a half; `j0`, `j1`, `y0`, ... for short.
 - `legendre(n, x)`, `hermite` (the physicists'), `laguerre`, `chebyshevt`, `chebyshevu`: polynomials of degree `n`.
 - `ellipk(m)` and `ellipe(m)` take the parameter m = k², as SciPy, mpmath and SymPy do. `fresnels` and `fresnelc` integrate
   sin and cos of πt²/2. `lambertw` is the principal branch, `Ei` and `li` are principal values.
 - `gamma`, `lgamma`, `digamma` take positive numbers, `zeta` numbers above 1; `cbrt` any number.
 - `atan2(y, x)` is refused where the box meets its branch cut, y = 0 with x ≤ 0.
 - `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables.
-  That the pieces meet on the seam is proven (their normal forms are equal there); a jump is refused with its place and size.
+  It is proven that the pieces meet on the seam (their normal forms are equal there); a jump is refused with its place and size.
 - `floor`, `ceil`, `round`, `trunc`, `mod(x, c)`, `fmod`, `sign`, `heaviside` jump, and only formulas that are continuous on the
-  whole box can be compiled: a triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
-  `sin(pi*mod(x, 1))` are. That the pieces meet is proven as for `where`, a jump is refused with its place and size, and a
-  box may have 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
-- Quotients are continued where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
-  `x/tanh(x)`. What is left is written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
-  `log_rest1_at1(x)` = log(x)/(x - 1), and may be written so by you, for every function whose first terms are exact.
-- What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
-  one entry of `kernel/functions/special.py`.
+  whole box can be compiled, such as the triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
+  `sin(pi*mod(x, 1))`. As for `where`, it is proven that the pieces meet, a jump is refused with its place and size, and a
+  box may contain at most 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
+- Quotients are extended continuously where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
+  `x/tanh(x)`. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `log_rest1_at1(x)` = log(x)/(x - 1); you may use these names too, for every function whose first terms are exact.
+- Functions beyond the elementary ones are enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
+  one entry in `kernel/functions/special.py`.
 """
 
 
 def page(rows: list[dict[str, Any]]) -> str:
     """docs/functions.md."""
-    lines = [INTRODUCTION, "| written | is short for |", "| --- | --- |",
+    lines = [INTRODUCTION, "| written | stands for |", "| --- | --- |",
              *(f"| `{name}` | `{text}` |" for name, text in (DEFINITIONS | JUMPING).items()),
              *(f"| `{name}` | `{ours}` |" for name, ours in ALIASES.items()), "",
              "| call | box | floats | tokens | proven bound | error | seconds to compile |",

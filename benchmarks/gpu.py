@@ -37,9 +37,9 @@ PAGE = """# On a GPU
 
 {points:,} points, {where}. Written by `python benchmarks/gpu.py docs/gpu.md` on a machine with a GPU.
 
-- *ms*: `model.to_torch()` on points that are on the device already, the mean of ten runs after three to warm up.
-- *GB*: allocated beyond inputs and weights while it runs.
-- *difference to the CPU*: at some of the points; both may be off by the certificate's rounding, hence twice that is
+- *ms*: `model.to_torch()` on points already on the device, the mean of ten runs after three warm-up runs.
+- *GB*: memory allocated while it runs, beyond inputs and weights.
+- *difference to the CPU*: at some of the points; each may be off by the certificate's rounding, so twice that is
   *allowed*.
 
 {table}

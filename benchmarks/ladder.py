@@ -41,12 +41,12 @@ HALVES = tuple(k / 2 for k in range(4, 15))
 #: From here on a ratio is looked into.
 MANY = 1.3
 POSITIVE = (
-    "Where that is above 1.3, the same against rational functions whose denominators have no negative coefficients, which a table's",
-    "cannot have either: the least degree is found by linear programmes, for tolerances above 1e-8. 1/(1 + 25 x^2) is a rational",
-    "function of x, but its poles are too close to the interval for a positive denominator of a low degree. What is still above 1.3",
-    "and has no number here is beyond the digits of the solver. The poles of the best rational functions for a root (sqrt) lie on the",
+    "Where that ratio is above 1.3, the same against rational functions whose denominators have no negative coefficients, as is true",
+    "of tables: the least degree is found by linear programming, for tolerances above 1e-8. 1/(1 + 25 x^2) is a rational",
+    "function of x, but its poles are too close to the interval for a positive denominator of low degree. Ratios still above 1.3",
+    "without a number here are beyond the digits of the solver. The poles of the best rational functions for a root (sqrt) lie on the",
     "negative axis, where no positive denominator has a zero: the tables found are sums of exponentials, with more tokens the smaller",
-    "the tolerance. A wave (sin20pi at 1e-11) takes four tokens a period where two round too much.",
+    "the tolerance. A wave (sin20pi at 1e-11) takes four tokens per period where two would round too much.",
 )
 
 Row = dict[str, Any]
@@ -195,13 +195,13 @@ def section(found: Ladders) -> str:
         MARK, "", "![Proven bound against memory tokens](figures/ladder.png)", "",
         f"Memory tokens at tolerances from 1e-2 to 1e-12 of the largest |f| in float64 ({len(rows)} levels, {spent:.0f} s of one",
         "core's time, refusals included), and the smallest bound, relative to that value, that is proven in float32. `-`: refused.",
-        "A model that meets a tighter level meets the looser ones too; where compile takes more tokens when it is asked for the",
-        "looser one alone, that number stands in brackets. Written by `make ladder`, which `make cases` includes.",
-        *([f"With earlier code {older} of the levels were measured (`sources` in figures/ladder.json)."] if older else []), "",
+        "A model that meets a tighter level meets the looser ones too; where compile takes more tokens when asked for the looser",
+        "level alone, that number is in brackets. Written by `make ladder`, which `make cases` includes.",
+        *([f"{older} of the levels were measured with earlier code (`sources` in figures/ladder.json)."] if older else []), "",
         *_table(found), "", "## Against rational functions", "",
         "A table of M tokens whose scores are equally spaced is a rational function of degree M - 1 in e^(hx). Tokens in float64,",
         "divided by 1 + the least degree that the AAA algorithm finds for the same tolerance (in x, and in e^(hx) for a range of h;",
-        "`benchmarks/yardstick.py`). Below 1 the table is smaller: its scores need not be equally spaced, and bends cost nothing.",
+        "`benchmarks/yardstick.py`). Below 1 the table is smaller: its scores need not be equally spaced, and kinks cost nothing.",
         "", *_ratios(found), "",
     ])  # fmt: skip
 

@@ -193,10 +193,10 @@ def section(found: dict[str, dict[str, dict[str, Any]]], points: int) -> str:
     """Markdown for docs/runtimes.md."""
     lines = [
         PARITY, "",
-        f"The largest error of every back-end beside the exact function of the weights, as a share of the certified `rounding`: {points:,}",
+        f"The largest difference of every back-end from the exact function of the weights, as a share of the certified `rounding`: {points:,}",
         f"random, corner and transition points in one batch, and in brackets {ALONE:,} of them (the worst and random ones) in batches of",
-        "one. `benchmarks/parity.py` says what *exact* is, and adds what it may be off by. *module*: `to_torch()`; `model(tensor)` is the",
-        "ndarray's code wherever no gradient is asked for.", "",
+        "one. `benchmarks/parity.py` says how *exact* is computed, and adds its own error. *module*: `to_torch()`; `model(tensor)` uses the",
+        "ndarray's code wherever no gradient is needed.", "",
         f"| model | dtype | rounding | {' | '.join(RUNTIMES)} |", "| --- " * (3 + len(RUNTIMES)) + "|",
     ]  # fmt: skip
     for name, rows in found.items():

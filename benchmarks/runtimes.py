@@ -42,18 +42,18 @@ NAMED: dict[str, tuple[str, str, float | None]] = {
 PAGE = HERE.parent / "docs" / "runtimes.md"
 HEADER = """# The runtimes, and the floor
 
-One program in NumPy (`model(array)`), torch (`model(tensor)`, and *module*: `model.to_torch()`) and onnxruntime
+The same program in NumPy (`model(array)`), torch (`model(tensor)`, and *module*: `model.to_torch()`) and onnxruntime
 (`export --to onnx`): {points:,} points, float64, on one core. Written by `make bench`.
 
 - *low floor*: `np.exp` of points × M numbers and one product of that array with a vector, in the same run. M is the number
-  of tokens of all tables that are read (a polynomial: its directions). *high floor*: the product is with an M × M matrix.
-- *ms* are of one core's time, the best of several rounds in which floors and runtimes take turns; in brackets multiples
-  of the low and of the high floor.
-- A tensor that needs no gradient is evaluated by NumPy in the same memory; *module* is what runs with gradients.
+  of tokens of all tables that are read (for a polynomial, its directions). *high floor*: the product is with an M × M matrix.
+- *low floor* to *onnx* are milliseconds of one core's time, the best of several rounds in which floors and runtimes
+  alternate; in brackets the multiples of the low and of the high floor.
+- A tensor that needs no gradient is evaluated by NumPy on the same memory; *module* is what runs with gradients.
 - *formula*: the formula itself, node by node, in NumPy.
 - *latency*: a batch of one in onnxruntime; *MLP*: a ReLU network of as many layers and about as many parameters, written as
   an ONNX file in the same way.
-- onnxruntime's Exp takes 4 to 5 ns a float64 number, NumPy's about 1, so that ONNX is held to the high floor.
+- onnxruntime's Exp takes 4 to 5 ns per float64 number, NumPy's about 1, so ONNX is compared with the high floor.
 
 """
 #: Where the section that parity.py writes begins.

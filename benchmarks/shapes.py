@@ -49,7 +49,8 @@ SHAPES: list[tuple[str, Any, str, dict[str, Any]]] = [
 ]  # fmt: skip
 HEADER = """# Shapes at the edge of what can be proven
 
-At 1e-6 in float64, or as named. Written by `python benchmarks/shapes.py`; seconds are of one core's time.
+The tolerance is 1e-6 in float64 unless the row says otherwise. Written by `python benchmarks/shapes.py`; seconds are
+processor time of one core.
 
 | shape | | memory tokens | bound | seconds | |
 | --- | --- | ---: | ---: | ---: | --- |

@@ -59,7 +59,9 @@ def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
 
     monkeypatch.setattr(attempting.Search, "compete", endless)
     monkeypatch.setattr(attempting, "_IN_TIME", 0.02)
-    with pytest.raises(NotProvenError, match="the time is up after 20 s: the best bound proven so far is") as error:
+    with pytest.raises(
+        NotProvenError, match="the search was ended after 20 s: the best bound proven so far is"
+    ) as error:
         compiling.compile("x/y", "x=1..2, y=1..2", 1e-9, "circuit", "float32", time_limit=20)
     assert 1e-9 < error.value.best_bound < 1e-2
 
@@ -79,7 +81,7 @@ def test_when_the_time_is_up_the_best_bound_is_said(monkeypatch):
     with pytest.raises(NotProvenError) as error:
         compiling.compile("sin(x)", on="x=0..1", eps=1e-2, time_limit=60)
     assert error.value.best_bound == 0.125 and error.value.place == "x = 1/4"
-    said = "the time is up after 60 s: the best bound proven so far is 0.125 (x = 1/4); ask for eps >= 0.13"
+    said = "the search was ended after 60 s: the best bound proven so far is 0.125 (x = 1/4); ask for eps >= 0.13"
     assert said in str(error.value)
 
 

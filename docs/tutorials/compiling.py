@@ -43,7 +43,7 @@ print(tf.verify("sum").verified)
 # > True
 
 # %% [markdown]
-# A changed weight is noticed, and nobody has to believe the file:
+# A changed weight is noticed, so the file itself need not be trusted:
 
 # %%
 from pathlib import Path

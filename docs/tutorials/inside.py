@@ -57,7 +57,7 @@ print(np.abs(pattern[own] - attention(first, x)).max() < 1e-9, pattern.sum() - p
 # %% [markdown]
 # ## Who takes over where
 #
-# Neighbouring tokens take turns as x moves. `transitions` says where:
+# As x moves, the attention passes from one token to the next. `transitions` says where:
 
 # %%
 print(len(first.transitions) == len(first.values) - 1)

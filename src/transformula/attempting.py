@@ -1,11 +1,11 @@
-"""Attempts, one after the other, and what is known of them at any moment.
+"""The search for a model: attempts one after the other, and what is known at any moment.
 
-*How much.* A search may take `ALL` seconds of work as long as nothing has failed, or nothing is known of what failed.
-Once something is known, it ends after `CLOSE` seconds if that misses the tolerance by little and not by its rounding,
-and else after `DOUBTFUL` seconds. Only a longer time limit allows more.
+*How much work.* A search may take `ALL` seconds of work as long as nothing has failed, or a failure does not tell how
+close it came. Once that is known, the search ends after `CLOSE` seconds if the tolerance was missed by little and not
+because of rounding, and otherwise after `DOUBTFUL` seconds. Only a longer time limit allows more.
 
-*A refusal has a bound.* A little of the work, and of a time limit, is kept. If nothing sensible is proven in the end,
-it goes into coarser models, whose bounds say what to ask for.
+*A refusal has a bound.* A part of the work, and of a time limit, is kept back. If nothing useful is proven in the end,
+it is spent on coarser models, whose bounds say which tolerance to ask for.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from transformula.packaging import claimed, package
 from transformula.refusals import missed, spread, when_all_is_tried, when_it_has_to_end
 from transformula.trials import Trial, is_close
 
-#: Seconds of work for formulas of up to so many variables and outputs. All that a search may take; what one may take
-#: that has come close, and one that has not. Larger formulas may take more, up to so many times.
+#: Seconds of work: for a search in all, for one that has come close, and for one that has not; the number of variables
+#: or outputs up to which they hold, and the largest factor by which larger formulas may take more.
 ALL, CLOSE, DOUBTFUL, _SMALL, _MOST_TIMES = 22.0, 6.0, 4.0, 6, 4.0
-#: What a refusal may take in all, of which so much is kept for a bound: less after a long search, but never less than.
+#: Seconds of work for a refusal in all; how many of them are kept for a bound, fewer after a long search; the fewest.
 REFUSED, KEPT, _LEAST_KEPT = 8.0, 4.0, 1.0
-#: The part of a time limit after which a bound is looked for.
+#: The fraction of a time limit after which the search for a bound begins.
 _IN_TIME = 0.8
-#: A construction may take this part of what is left, so that others can still be tried.
+#: A construction may use this fraction of what is left, so that others can still be tried.
 _EACH = 0.9
-#: The parts of a formula's own range that a bound is of use below, and that the first coarse model is to meet; then
-#: the middle between tolerance and bound is tried, as long as that is a gain.
+#: Fractions of the formula's own range: a bound is useful below the first, and the first coarse model is to meet the
+#: second. Then the middle between tolerance and bound is tried, if it is below the bound by the third, a factor.
 _OF_USE, _COARSE, _GAIN = 0.25, 1 / 16, 1.25
-#: What a coarser model may round by, as a part of the rounding of what came closest.
+#: How much a coarser model may round, as a fraction of the rounding of the closest attempt.
 _LESS_ROUNDING = 0.25
-#: More than the error that was measured, for a proof.
+#: A proof needs this factor more than the measured error.
 _ROOM = 1.5
-OUT_OF_WORK = "no proof was found with the work that is usual for a formula of this size"
-_BEYOND_FLOATS = "numbers beyond the range of floats came up: rescale the variables or the formula"
-#: A single layer may have so many times the numbers of several.
+OUT_OF_WORK = "no proof was found within the usual amount of work for a formula of this size"
+_BEYOND_FLOATS = "the computation left the range of floats: rescale the variables or the formula"
+#: A single layer may have this many times the parameters of several layers.
 _ONE_LAYER = 1.5
 
 
@@ -67,17 +67,17 @@ class Search:
         self.dtype = "float64"
 
     def seconds(self, usual: float) -> float:
-        """So many seconds of work, more for large formulas and for who has the time."""
+        """That many seconds of work, scaled up for large formulas and for a long time limit."""
         size = max(self.formula.box.dimension, len(self.formula.outputs))
         return max(usual * min(max(1.0, size / _SMALL), _MOST_TIMES), self.time_limit or 0.0)
 
     def kept(self, spent: float) -> float:
-        """Seconds of work for a bound."""
+        """Seconds of work kept for finding a bound to report, after so many seconds of search."""
         return max(min(self.seconds(KEPT), self.seconds(REFUSED) - spent), self.seconds(_LEAST_KEPT))
 
     @property
     def most(self) -> float:
-        """What the search may take in all."""
+        """Seconds of work that the search may take in all."""
         return self.seconds(ALL + KEPT)
 
     def run(self, options: Options) -> Model:
@@ -91,7 +91,7 @@ class Search:
         except OutOfWork:
             self.ended = OUT_OF_WORK
         except OutOfTime:
-            self.ended = f"the time is up after {self.time_limit:g} s"
+            self.ended = f"the search was ended after {self.time_limit:g} s"
         if not self.proven:
             self.limit = None
             with suppress(OutOfTime, OutOfWork), limited(self.kept((counted() - before) / SECOND)):
@@ -112,7 +112,7 @@ class Search:
         self.try_each(last, options, 1.0)
 
     def try_each(self, kinds: Round, options: Options, part: float) -> None:
-        """Add what constructions can prove to ``proven``, and why they cannot to ``refusals``."""
+        """Try each construction: models go to ``proven``, and the reasons of failures to ``refusals``."""
         for kind in kinds:
             of_use = min((model.memory_tokens for model in self.proven), default=math.inf)
             if not of_use:
@@ -127,7 +127,7 @@ class Search:
                 self.ended = OUT_OF_WORK
 
     def first_proven(self, construction: Construction, options: Options) -> Model:
-        """The first attempt of a construction whose proof closes, or the refusal that came closest."""
+        """The first attempt of a construction that is proven; raises the refusal that came closest if none is."""
         trial = Trial(construction, _tolerance(construction, options))
         try:
             for attempt in attempts(construction, self.formula, options):
@@ -142,7 +142,7 @@ class Search:
         raise trial.refusal(options.dtype)
 
     def attempted(self, attempt: Attempt, trial: Trial, options: Options) -> Model | None:
-        """The model if it is proven; else what its failure says is noted."""
+        """The model if it is proven; otherwise None, and the failure is noted."""
         before = left()
         try:
             built = attempt.build()
@@ -156,7 +156,7 @@ class Search:
             return None
 
     def note(self, error: NotProvenError) -> None:
-        """Remember what came closest; what the search may take depends on it."""
+        """Remember the closest result so far; the work that the search may still take depends on it."""
         if self.limit is None and error.best_bound is not None:
             message = str(error).replace(f"eps = {self.goal:g} is", f"eps = {self.eps:g} is", 1)
             error = NotProvenError(message, error.best_bound, error.place, error.measured, error.rounding)
@@ -169,7 +169,7 @@ class Search:
             self.limit.after(self.seconds(self.allowed(self.closest, self.eps, self.limit.spent)))
 
     def allowed(self, closest: NotProvenError, eps: float, spent: float) -> float:
-        """Seconds of work, of which so many are spent, for a search in which something has failed."""
+        """Seconds of work in all for a search in which something has failed, after so many are spent."""
         if self.doubtful:
             return DOUBTFUL
         if closest_bound(closest) == math.inf:  # what is not even measured speaks for nothing, if it came soon
@@ -177,7 +177,7 @@ class Search:
         return CLOSE if is_close(closest, eps) else DOUBTFUL
 
     def look_coarser(self, kinds: Sequence[Construction], options: Options) -> None:
-        """Prove something, and then something better, as long as there is work left."""
+        """Prove a coarse bound, then better ones, as long as there is work left."""
         measured = min(self.bound, self.found, self.expected) < math.inf
         if self.eps is None or not (self.ended or measured):  # what could not even be begun has its reason
             return
@@ -192,7 +192,7 @@ class Search:
                 return
 
     def coarser(self, eps: float, reach: float) -> float:
-        """A tolerance that may be met: coarse for a formula that varies so much, then closer to what was asked for."""
+        """A tolerance that might be met: at first coarse, by how much the formula varies, then closer to ``eps``."""
         found = _ROOM * self.found
         if self.closest is not None and self.bound < _OF_USE * reach:
             least = min(found, _ROOM * self.expected)
@@ -214,7 +214,7 @@ class Search:
 
     @property
     def bound(self) -> float:
-        """The smallest that is proven."""
+        """The smallest bound proven so far."""
         return math.inf if self.closest is None or self.closest.best_bound is None else self.closest.best_bound
 
     def stopped(self, why: str) -> NotProvenError:
@@ -224,10 +224,10 @@ class Search:
 
 
 def _tolerance(construction: Construction, options: Options) -> float | None:
-    """What a model has to meet; None for an exact one that may claim what it can."""
+    """The tolerance that a model has to meet; None for an exact one, which may claim whatever it can prove."""
     return DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
 
 
 def _size(model: Model) -> tuple[int, float]:
-    """Its memory tokens, then its numbers, of which a single layer may have half as many again."""
+    """Memory tokens, then parameters; a single layer may have half as many parameters again."""
     return model.memory_tokens, model.parameter_count / (_ONE_LAYER if model.layers == 1 else 1.0)

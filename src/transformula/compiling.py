@@ -49,32 +49,32 @@ def compile(
     ----------
     formula : str, sympy expression, function, or sequence of these
         What to compute; several formulas make several outputs. A function of named arguments is called once, with
-        symbols, and what it does to them is written down.
+        symbols, and the operations on them are recorded.
     on : str, mapping or Box
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
-        Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact
-        construction claims what it can prove, and the others aim at 1e-6. For ``yun`` it is a tolerance for the
-        *mean* of that over the box.
+        Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact construction claims
+        what it can prove, and the others aim at 1e-6. For ``yun`` it bounds the *mean* of that error over the box.
     construction : str
-        Which theorem to use: auto, polynomial, lookup, partition, circuit, attention-only, local-polynomials or yun.
+        Which construction to use: auto, polynomial, lookup, partition, circuit, attention-only, local-polynomials or
+        yun.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     multi_head : bool
         For polynomials: ⌈log₂ q⌉ blocks with several heads instead of q blocks with one.
     layers : int, optional
-        1 insists on a single layer.
+        Set to 1 to require a single layer.
     shape : (n, d), optional
-        Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features,
-        and so are the n·d formulas. ``model(X)`` then takes and gives samples × n × d. With d variables
-        and d formulas, every position computes them from its own features.
+        Sequence to sequence: the n·d variables of the box are a sequence of n tokens with d features, and so are the
+        n·d formulas. ``model(X)`` then takes and returns samples × n × d. With d variables and d formulas, every
+        position computes them from its own features.
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
     time_limit : float, optional
-        Seconds after which the search ends, with the best model that is proven by then or with a refusal
-        that says how close it came. Without it, a search ends after a certain amount of work, for up to six
-        variables about eight seconds, or twenty if nothing has failed by then; a longer limit lets it do more.
+        Seconds after which the search ends, with the best model proven by then or with a refusal that says how close it
+        came. Without it, a search ends after a fixed amount of work: for up to six variables about eight seconds, or
+        twenty if nothing has failed by then. A longer limit lets it do more.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def compile(
             options = checked_options(eps, construction, dtype, multi_head, layers, shape, parsed)
             return search.run(options)
     except OutOfTime:
-        raise search.stopped(f"the time is up after {time_limit:g} s") from None
+        raise search.stopped(f"the search was ended after {time_limit:g} s") from None
     except OutOfWork:
         raise search.stopped(OUT_OF_WORK) from None
     except KeyboardInterrupt:
@@ -116,7 +116,7 @@ def compile(
 
 
 def _read(formula: Any, box: Box) -> Formula:
-    """Parse, and where that fails say what to write instead, if the mistake is a known one."""
+    """Parse; if that fails because of a known mistake, say what to write instead."""
     try:
         return Formula.of(as_texts(formula, box.variables), box)
     except FormulaError as error:
@@ -173,7 +173,7 @@ def load(folder: str | Path) -> Model:
 
 
 def verify(model: Model | str | Path) -> Verification:
-    """Prove a model's claim again, from its weights alone.
+    """Prove a model's claim again, from its files alone.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""When a search must end: by one count of work, and for whoever asks also by the clock.
+"""When a search must end: by one count of work, and by the clock if a time limit was given.
 
-Work is counted as the kernel does it (`kernel.work`): in microseconds of an ordinary machine, by what is done and
-never by the clock. Fits, searches and proofs add to one count, and what is remembered counts like what is done anew;
-so a search ends at the same place on every machine, whatever it was asked before. Whoever searches passes a
-checkpoint every few milliseconds and is stopped there.
+Work is counted as the kernel does it (`kernel.work`): in microseconds of an ordinary machine, by operations and never
+by the clock. Fits, searches and proofs add to one count, and a cached result counts as if it were computed again; so a
+search ends at the same place on every machine, whatever ran before. A search passes a checkpoint every few milliseconds
+and can be stopped there.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SECOND = 1e6
 
 
 class OutOfTime(Exception):
-    """The clock says so. Only who has set it may catch this."""
+    """The time limit is reached. Only the code that set it may catch this."""
 
 
 class OutOfWork(Exception):
-    """What may be done is done. Only who has said how much may catch this."""
+    """The budget of work is used up. Only the code that set it may catch this."""
 
 
 class Limit:
-    """A count at which work ends, and when it ends by the clock; never later than what is ``outside`` of it ends."""
+    """A count of work and a time at which work ends; never later than the limit ``outside`` of it."""
 
     def __init__(self, seconds: float, time_limit: float | None = None, outside: Limit | None = None) -> None:
         self.start, self.outside = work.counted(), outside
@@ -75,7 +75,7 @@ def limited(seconds: float, time_limit: float | None = None) -> Iterator[Limit]:
 
 @contextmanager
 def part_of_the_rest(part: float) -> Iterator[None]:
-    """Inside the block, stop after this part of what may still be done."""
+    """Inside the block, stop after this fraction of the work that is left."""
     with limited(part * left() / SECOND):
         yield
 
@@ -87,14 +87,14 @@ def left() -> float:
 
 
 def time_left() -> float | None:
-    """Seconds until the time is up; None if nobody has set a limit."""
+    """Seconds until the time is up; None without a time limit."""
     limit = _limit.get()
     end = math.inf if limit is None else min(one.end for one in limit.all())
     return None if end == math.inf else max(end - time.monotonic(), 0.0)
 
 
 def checkpoint() -> None:
-    """End here if the time is up, or all is done that may be."""
+    """Stop here if the time is up or the budget of work is used up."""
     limit = _limit.get()
     if limit is None:
         return
@@ -106,9 +106,9 @@ def checkpoint() -> None:
 
 
 def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Keep so many results, each with the work that it took: it counts again when the result is used again.
+    """Cache this many results, each with the work that it took, which counts again when the result is reused.
 
-    What it makes of a function forgets them with ``cache_clear``, as `functools.lru_cache` does.
+    The wrapped function has ``cache_clear``, as with `functools.lru_cache`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

@@ -75,12 +75,12 @@ class Model:
 
     @property
     def where(self) -> str:
-        """The box as text; in a few words where it is one of prompts."""
+        """The box as text; a short description if it is a box of prompts."""
         return self.formula.where if isinstance(self.formula, Prompts) else str(self.box)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Variables of the box that no formula uses: the model takes them and ignores them."""
+        """Variables of the box that no formula uses: the model accepts and ignores them."""
         if not isinstance(self.formula, Formula):
             return ()
         used = frozenset().union(*(expr.names for expr in self.formula.outputs))
@@ -101,12 +101,12 @@ class Model:
 
     @property
     def status(self) -> str:
-        """What may be said of the bound: "proven" here, or only "claimed" by the folder it came from."""
+        """What may be said about the bound: "proven" in this process, or only "claimed" by the folder it came from."""
         return "proven" if self.proven else "claimed"
 
     @property
     def pointwise(self) -> tuple[float, str]:
-        """What bounds the error at a point, and what is said of that: of a mean it holds outside the seams only."""
+        """The bound on the error at a point, and its status; for a mean it holds only outside the seams."""
         mean = self.certificate.mean
         if mean is None:
             return self.certificate.bound, self.status
@@ -119,7 +119,7 @@ class Model:
 
     @property
     def heads(self) -> int:
-        """The most heads in any block: what "heads" means wherever a model is described."""
+        """The largest number of heads in any block, which is what "heads" means everywhere."""
         return most_heads(self.weights)
 
     @property
@@ -139,7 +139,7 @@ class Model:
 
     @property
     def made_by(self) -> Construction:
-        """The construction, with all that depends on it."""
+        """The construction, with everything that depends on it."""
         return CONSTRUCTIONS[self.construction]
 
     @property
@@ -154,7 +154,7 @@ class Model:
 
     @cached_property
     def program(self) -> Program:
-        """What the weights compute, as steps on arrays: what NumPy, torch and ONNX run."""
+        """What the weights compute, as steps on arrays that NumPy, torch and ONNX run."""
         return self.made_by.program(self.weights, self.box, lambda: self.reading)
 
     @property
@@ -166,8 +166,8 @@ class Model:
     def __call__(self, x: Any) -> Any:
         """Evaluate rows of inputs, columns in the order of the box's variables.
 
-        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number per row;
-        several give a row of numbers. Outside the box nothing is proven, which one warning says.
+        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number per row; several give a
+        row of numbers. Outside the box nothing is proven, and a warning says so once.
         """
         if type(x).__module__.partition(".")[0] == "torch":
             return self._evaluate_tensor(x)
@@ -181,7 +181,7 @@ class Model:
         return as_asked(values, single, self.sequence)
 
     def _warn_outside(self, rows: Any) -> None:
-        """Say once that a point lies outside the box; a memorised table has no inside."""
+        """Warn once if a point lies outside the box; a memorised table has no box."""
         if "_warned" in self.__dict__ or isinstance(self.formula, Samples):
             return
         if (name := self._ends.outside(rows)) is not None:
@@ -207,7 +207,7 @@ class Model:
         return {}
 
     def _module(self, device: str) -> torch.nn.Module:
-        """The program on a device, its numbers fixed: gradients are those of the points."""
+        """The program on a device, with fixed numbers: gradients are with respect to the points only."""
         if device not in self._modules:
             self._modules[device] = self.to_torch().to(device).requires_grad_(False)
         return self._modules[device]
@@ -236,7 +236,7 @@ class Model:
 
     @property
     def token_labels(self) -> tuple[str, ...]:
-        """What each token is: data, a position, a direction, a place in a table, or a part of a prompt."""
+        """A label for each token: data, a position, a direction, a place in a table, or a part of a prompt."""
         from transformula import inside
 
         if isinstance(self.formula, Prompts):
@@ -278,9 +278,9 @@ class Model:
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
     def to_torch(self, blocks: bool = False) -> torch.nn.Module:
-        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as it is written.
+        """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as written.
 
-        An in-context model has no program beside its blocks.
+        An in-context model has no program other than its blocks.
         """
         require("to_torch", "torch")
         if blocks or self.family.program is None:

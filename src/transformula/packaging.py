@@ -1,4 +1,4 @@
-"""From what was built to a model: evidence is searched for and stored, and the claim is proven from that."""
+"""From built weights to a model: evidence is searched for and stored, and the claim is proven from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
 
 
 def claimed(model: Model, eps: float) -> Model:
-    """The same model, claimed to meet another tolerance that its proven bound meets as well."""
+    """The same model with the claim that it meets another tolerance, which its proven bound meets as well."""
     certificate = replace(model.certificate, eps=eps)
     proofs.remember(model.packed, certificate)
     return replace(model, certificate=certificate)

@@ -1,4 +1,4 @@
-"""The one door through which models are packaged: weights, description and evidence become file contents.
+"""The single place where models are packaged: weights, description and evidence become file contents.
 
 The kernel reads what is written here (`transformula.kernel.folder.files`); this is the writing half, and the
 certificate that goes with it.
@@ -27,7 +27,7 @@ CLAIM_MARGIN = 1.001
 
 
 def pack(weights: Weights, description: Description, evidence: Mapping[str, Any]) -> Packed:
-    """Turn weights, what they compute and where to cut into file contents."""
+    """Turn weights, their description and the evidence into file contents."""
     from safetensors.numpy import save
 
     arrays: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def certify(packed: Packed, description: Description, dtype: str, proof: Proof, 
 
 
 def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
-    """What may be claimed of a proof; refused if it does not meet the tolerance."""
+    """The bounds that a proof supports; refused if it does not meet the tolerance."""
     mean = proof.mean and Mean(*(getattr(proof.mean, f.name) * CLAIM_MARGIN for f in fields(Mean)))
     claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN, mean=mean)
     if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
@@ -91,7 +91,7 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
 
 
 def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
-    """What is said of a proof that does not meet the tolerance."""
+    """The message about a proof that does not meet the tolerance."""
     parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
     parts += ", means over the box" if proof.mean else ""
     if eps is None:

@@ -1,7 +1,8 @@
-"""What this process has proven. Nothing else is called proven, whatever a folder says of itself.
+"""What this process has proven. Nothing else is called proven, whatever a folder says about itself.
 
-A folder's certificate is a claim: hashes can be recomputed by whoever changes the weights. So the word *proven* is
-kept for contents that the kernel's rules have passed here, known by their fingerprint; all others are *claimed*.
+A folder's certificate is a claim: anyone who changes the weights can recompute the hashes. So the word *proven* is
+reserved for contents that the kernel has accepted in this process, known by their fingerprint; all others are
+*claimed*.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _proven: set[str] = set()
 
 
 def fingerprint(packed: Packed, certificate: Certificate) -> str:
-    """One name for the contents of a model and what is claimed of them."""
+    """A hash of a model's contents and of the claim about them."""
     parts = (certificate.to_json(), *packed.hashes.values())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -57,7 +58,7 @@ def verify_folder(folder: str | Path) -> Verification:
 
 
 def stated(claim: Certificate | Verification) -> dict[str, float | None]:
-    """The numbers of a claim by name; those of a mean have names of their own, so that none is taken for a bound of the
+    """The numbers of a claim by name; those of a mean have separate names, so that none is taken for a bound on the
     error at every point.
 
     Examples
@@ -83,7 +84,7 @@ def named(claim: Certificate | Verification, name: str) -> str:
 
 
 def require_proof(packed: Packed, certificate: Certificate) -> None:
-    """Prove a claim unless that was done before; `NotProvenError` gives the reason where it does not hold."""
+    """Prove a claim unless that was done before; `NotProvenError` gives the reason if it does not hold."""
     if not is_proven(fingerprint(packed, certificate)):
         result = verify_files(packed, certificate.to_json())
         if not result.verified:

@@ -1,4 +1,4 @@
-"""What a search says that ends without a model: how close it came, where, and what to ask for."""
+"""The message of a search that ends without a model: how close it came, where, and what to ask for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transformula.packing import shortfall
 
 
 def spread(formula: Formula) -> float:
-    """How far the outputs are from constants at most, as far as that is known at once."""
+    """An upper bound on how far the outputs are from constants; infinite if plain intervals give none."""
     ends = Region.of_box(formula.box).ends
     try:
         ranges = [range_of(expr, ends) for expr in formula.outputs]
@@ -27,13 +27,13 @@ def spread(formula: Formula) -> float:
 
 
 def missed(found: Proof | Certificate, eps: float | None, dtype: str) -> NotProvenError:
-    """What is said of a proof that does not meet the tolerance."""
+    """The refusal for a proof that does not meet the tolerance."""
     proof = Proof(found.approximation, found.rounding, mean=found.mean)
     return NotProvenError(shortfall(proof, eps, dtype), proof.bound, rounding=proof.rounding)
 
 
 def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError]) -> TransformulaError:
-    """The refusal that says most; where only errors of tables are known, with the formula's own size as a bound."""
+    """The most informative refusal; if only errors of tables are known, with the formula's spread as a bound."""
     telling, bound = _most_telling(refusals), spread(formula)
     if not isinstance(telling, NotProvenError) or telling.measured is None or bound == math.inf:
         return telling
@@ -44,7 +44,7 @@ def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError]) -
 
 
 def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
-    """The proof that came closest; if nothing could even be built, the first reason."""
+    """The refusal of the proof that came closest; if nothing could even be built, the first reason."""
     closest: NotProvenError | None = None
     for error in refusals:
         if isinstance(error, NotProvenError):
@@ -53,7 +53,7 @@ def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
 
 
 def when_it_has_to_end(why: str, formula: Formula, eps: float | None, closest: NotProvenError | None) -> NotProvenError:
-    """What is known when the search has to end, and what might help."""
+    """The refusal when the search has to end: what is known, and what might help."""
     found = closest or NotProvenError("")
     bound, near = found.best_bound, f" ({found.place})" if found.place else ""
     if bound is not None:

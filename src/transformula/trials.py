@@ -1,4 +1,4 @@
-"""The attempts of one construction: what a failure says of those that are still to come."""
+"""The attempts of one construction: what a failure says about those still to come."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from transformula.constructions.registry import Construction
 from transformula.errors import NotProvenError, RefutedError, UnboundedError, closer, closest_bound
 from transformula.limits import SECOND
 
-#: Seconds of work after which an attempt of which nothing at all is proven speaks against others like it.
+#: Seconds of work after which an attempt that has proven nothing at all speaks against others like it.
 _LONG = 3.0
 #: Within this factor of the tolerance a search has come close, if its rounding is no more than this part of it.
 _CLOSE, _QUIET = 10.0, 0.8
@@ -34,7 +34,7 @@ class Trial:
         return attempt.group not in self.hopeless and not self._is_no_better(attempt)
 
     def failed(self, attempt: Attempt, error: NotProvenError, work: float) -> bool:
-        """Learn from an attempt that took so much work; whether it took long and shows nothing at all."""
+        """Learn from a failed attempt and the work it took; True if it took long and shows nothing at all."""
         refuted = isinstance(error, RefutedError)
         again = refuted and self.error is not None and str(error) == str(self.error)  # whatever the tables are
         in_vain = self.shows_nothing(error) and work > _LONG * SECOND
@@ -49,13 +49,13 @@ class Trial:
         return isinstance(error, RefutedError) or (error.best_bound is None and error.measured is None)
 
     def is_far_off(self, error: NotProvenError) -> bool:
-        """Whether attempts of the same group, which differ in their tables only, would fail as well."""
+        """Whether attempts of the same group, which differ only in their tables, would fail as well."""
         rounding, bound = error.rounding or 0.0, error.best_bound or 0.0
         far = self.eps is not None and (rounding > _HOPELESS * self.eps or bound > _FAR_OFF * self.eps)
         return far or isinstance(error, UnboundedError)
 
     def _is_no_better(self, attempt: Attempt) -> bool:
-        """Whether its tables are no more accurate than the last, which were far too coarse."""
+        """Whether its tables are no more accurate than those of the last attempt, which were far too coarse."""
         tried, error = self.tried, self.error
         if tried is None or error is None or self.eps is None or error.best_bound is None:
             return False
@@ -66,7 +66,7 @@ class Trial:
         return error.best_bound > _TOO_COARSE * self.eps and (error.rounding or 0.0) < error.best_bound / 2
 
     def refusal(self, dtype: str) -> NotProvenError:
-        """What is said when no attempt is left."""
+        """The refusal when no attempt is left."""
         closest = self.closest
         assert closest is not None, "a construction yields attempts or raises"
         if not isinstance(closest, RefutedError):
@@ -74,12 +74,12 @@ class Trial:
         # said of weights that were just made: errors went too far
         other = "" if dtype == "float64" else ", or use float64"
         return NotProvenError(
-            f"no {self.construction.name} could be proven, errors carry too far: {closest}; "
+            f"no {self.construction.name} could be proven, because errors grow too much on the way: {closest}; "
             f"ask for a larger eps or take a smaller box{other}",
             place=closest.place,
         )
 
 
 def is_close(error: NotProvenError, eps: float) -> bool:
-    """Whether a little more might do: it is measured and not far off, and not by rounding, which stays what it is."""
+    """Whether a little more work might help: the error is known, not far off, and not caused by rounding."""
     return closest_bound(error) <= _CLOSE * eps and (error.rounding or 0.0) <= _QUIET * eps

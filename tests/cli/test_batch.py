@@ -107,10 +107,10 @@ def test_the_table_on_screen_and_the_exit_codes(tmp_path, cli):
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("name,formula,box\n../up,x,x=0..1\n", (), "t.csv, line 2: the name '../up' cannot be a folder's"),
-        ("name,formula,box\na,x,x=0..1\nA,x,x=0..1\n", (), "line 3: the name 'A' is 'a' to some file systems"),
+        ("name,formula,box\n../up,x,x=0..1\n", (), "t.csv, line 2: the name '../up' cannot be a folder name"),
+        ("name,formula,box\na,x,x=0..1\nA,x,x=0..1\n", (), "line 3: the name 'A' is the same as 'a' on some file systems"),
         ("name,formula\na,x\n", (), "has no column box"),
-        ("name,formula,box,tol\na,x,x=0..1,1\n", (), "has a column 'tol', which means nothing here"),
+        ("name,formula,box,tol\na,x,x=0..1,1\n", (), "has a column 'tol', which is not known"),
         ("name,formula,box\n", (), "there is no formula in the table"),
         ("name,formula,box\na,x,x=0..1\n", ("--jobs", "0"), "the number of jobs must be a whole number"),
         ("name,formula,box\na,x,x=0..1\n", ("--scheduler", "nowhere"), "a scheduler's address is written like"),

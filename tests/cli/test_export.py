@@ -58,7 +58,7 @@ def test_the_graph_is_the_program_or_on_request_the_blocks(cli, folder, tmp_path
         graphs[graph] = {node.op_type for node in onnx.load(path).graph.node}
     assert "Softmax" in graphs["blocks"] and "Softmax" not in graphs["program"]
     refused = cli("export", str(folder), "--to", "torch", "--blocks")
-    assert refused.code == 2 and "--blocks is for --to onnx" in refused.err
+    assert refused.code == 2 and "--blocks only applies to --to onnx" in refused.err
 
 
 def test_people_get_text(cli, folder):
@@ -103,7 +103,7 @@ def test_somebody_elses_files_are_left_alone(cli, folder, tmp_path):
     (other / "thesis.txt").write_text("mine")
     for place in (other, folder):
         refused = cli("export", str(folder), "--to", "torch", "--out", str(place))
-        assert refused.code == 2 and "no earlier export" in refused.err
+        assert refused.code == 2 and "not an earlier export" in refused.err
     refused = cli("export", str(folder), "--to", "onnx", "--out", str(folder / "certificate.json"))
     assert refused.code == 2 and "named like model.onnx" in refused.err
     (folder / "torch").mkdir()

@@ -76,7 +76,7 @@ def test_an_onnx_file_to_stdout(folder):
 @pytest.mark.parametrize("words", [["eval", "--csv", "t.csv"], ["report"], ["export", "--to", "onnx"]])
 def test_stdout_takes_one_thing(cli, folder, words):
     refused = cli(words[0], str(folder), *words[1:], "--out", "-", "--json")
-    assert refused.code == 2 and "both want standard output" in refused.err
+    assert refused.code == 2 and "both write to standard output" in refused.err
     assert cli("export", str(folder), "--to", "torch", "--out", "-").code == 2
 
 

@@ -17,7 +17,7 @@ def test_the_folder_verifies_and_is_shown(cli, folder):
     assert found["verified"] is True and found["approximation"] > 0 and found["rounding"] > 0
     shown = cli("show", folder).out
     assert "linear-attention" in shown and "1: 2 linear heads, 32 non-zeros" in shown
-    assert shown.count("answers with z1; z2; z3") == 2 and "*z3 to y1" in shown
+    assert shown.count("key z1; z2; z3") == 2 and "*z3 to y1" in shown
 
 
 def test_exports_run_as_the_blocks_do(cli, folder):

@@ -110,14 +110,14 @@ MUTATIONS = {
     "an initializer less": (lambda m: m.graph.initializer.pop(0), "is missing"),
     "an initializer more": (
         lambda m: m.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2), "more")),
-        "'more' too many",
+        "'more' is not part of this model",
     ),
     "an initializer twice": (_shadow, "two initializers have one name"),
     "the order": (lambda m: m.graph.initializer.reverse(), "another order"),
     "the claim": (_say("eps", "1e-09"), "metadata eps is not that"),
     "the formula": (_say("formula", "[]"), "metadata formula is not that"),
     "no claim": (lambda m: m.ClearField("metadata_props"), "metadata formula is missing"),
-    "metadata more": (lambda m: m.metadata_props.add(key="note", value="trust me"), "'note' too many"),
+    "metadata more": (lambda m: m.metadata_props.add(key="note", value="trust me"), "'note' is not part of this model"),
     "metadata twice": (lambda m: m.metadata_props.add(key="eps", value="0.001"), "given twice"),
     "the version": (_say("transformula_version", "1\nby nobody"), "transformula_version is not that"),
     "the output's shape": (

@@ -66,7 +66,7 @@ def test_classifier_scores_become_a_transformer():
 def test_a_box_may_be_given_and_is_checked():
     model = PolynomialTransformerRegressor(2, "sparse").fit(X[:, :2], X[:, 0] * X[:, 1])
     assert str(model.to_transformer(box={"x1": (0, 3000)}).box).startswith("x1=0..3000")
-    with pytest.raises(ValueError, match="no input"):
+    with pytest.raises(ValueError, match="is not an input"):
         model.to_transformer(box={"z": (0, 1)})
     with pytest.raises(ValueError, match="tolerance"):
         model.to_formula(tolerance=0)

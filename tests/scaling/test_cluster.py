@@ -81,7 +81,7 @@ def test_a_scheduler_without_workers_and_one_that_goes_away(monkeypatch, capfd):
             outcomes = engine.run(who, [0.1] * 9)
             next(outcomes)
             empty.scheduler.kill()
-            with pytest.raises(EngineError, match=r"^the scheduler at tcp://\S+ went away$"):
+            with pytest.raises(EngineError, match=r"^the connection to the scheduler at tcp://\S+ was lost$"):
                 list(outcomes)
     assert capfd.readouterr().err == ""
 

@@ -88,7 +88,7 @@ def test_a_budget_that_runs_out_is_a_refusal(monkeypatch):
     assert len(find_defined(expr, region)) > 9
     monkeypatch.setattr(definedness, "_MAX_PARTS", 2)
     monkeypatch.setattr(definedness, "_MAX_PARTS_OF_SUGGESTION", 1)
-    with pytest.raises(NotProvenError, match="2 parts of the box were looked at"):
+    with pytest.raises(NotProvenError, match="2 parts of the box were examined"):
         find_defined(expr, region)
 
 

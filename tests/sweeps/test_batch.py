@@ -136,7 +136,7 @@ def test_a_cluster_makes_the_same_bytes_though_a_worker_dies(first, tmp_path, mo
 
         out, said = (
             tmp_path / "left",
-            r"^the scheduler at \S+ went away: [1-4] of 5 formulas are finished and in .*; resume",
+            r"^the connection to the scheduler at \S+ was lost: [1-4] of 5 formulas are finished and in .*; resume",
         )
         with progress.listening(leave), pytest.raises(EngineError, match=said):
             tf.batch(ASKED, out, scheduler=dask.address)

@@ -68,7 +68,7 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    _: Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")] = False,
+    _: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Formulas in, Transformers out, with a proof."""
 
@@ -89,7 +89,7 @@ def compile_command(
     eps: Annotated[
         Optional[float],
         typer.Option(
-            help="Tolerance to prove on the whole box; by default 1e-6, and for polynomials as little as can be proven."
+            help="Tolerance to prove on the whole box; default 1e-6, for polynomials the smallest that can be proven."
         ),
     ] = None,
     rel: Annotated[
@@ -98,15 +98,17 @@ def compile_command(
     construction: Annotated[
         str,
         typer.Option(
-            help=f"Which theorem: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}; yun bounds the mean error."
+            help=f"Construction to use: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}; yun bounds the mean error."
         ),
     ] = "auto",
     dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
-    multi_head: Annotated[bool, typer.Option("--multi-head", help="Polynomials in log2(degree) blocks.")] = False,
-    layers: Annotated[Optional[int], typer.Option(help="1 insists on a single layer.")] = None,
+    multi_head: Annotated[
+        bool, typer.Option("--multi-head", help="Compute polynomials in log2(degree) blocks.")
+    ] = False,
+    layers: Annotated[Optional[int], typer.Option(help="Set to 1 to require a single layer.")] = None,
     shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
     time_limit: Annotated[
-        Optional[float], typer.Option(help="Seconds after which the search ends with what is proven by then.")
+        Optional[float], typer.Option(help="Seconds after which the search ends, with the best result proven by then.")
     ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     jobs: Jobs = None,
@@ -148,7 +150,7 @@ def verify(
     scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
-    """Prove a model's claim again from its weights alone; exit code 1 if it does not hold."""
+    """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
     from transformula.cli.progress_bar import progress_bar
     from transformula.proofs import stated, verify_folder
 
@@ -177,8 +179,8 @@ def eval_command(
     folder: Folder,
     at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
     csv: Annotated[Optional[Path], typer.Option(help="A CSV file with one column per variable.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Where to write the table's results; - for stdout.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Run the blocks on rationals.")] = False,
+    out: Annotated[Optional[Path], typer.Option(help="Where to write the results of --csv; - for stdout.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Compute with exact rational numbers.")] = False,
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
@@ -209,12 +211,10 @@ def eval_command(
 @app.command()
 def show(
     folder: Folder,
-    svg: Annotated[
-        Optional[Path], typer.Option(help="Where to draw the circuit, as an SVG file; - for stdout alone.")
-    ] = None,
+    svg: Annotated[Optional[Path], typer.Option(help="Draw the circuit into this SVG file; - for stdout.")] = None,
     json: Json = False,
 ) -> None:
-    """Show a model: its claim, its blocks and tokens, and what each of its tables is."""
+    """Show a model: its claim, its blocks and tokens, and what each of its tables computes."""
     from transformula.viewing.describe import describe
 
     with loaded(folder) as model:

@@ -35,27 +35,27 @@ def batch_command(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV file with the columns name, formula, box (or on), and if wanted eps or rel, dtype and "
+            help="A CSV file with the columns name, formula, box (or on), and optionally eps or rel, dtype and "
             "construction; - for stdin."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for one model folder each and the summary.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model folders and the summary.")],
     jobs: Annotated[
         Optional[int], typer.Option(help="Processes of this machine; by default one for each core.")
     ] = None,
     scheduler: Scheduler = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Keep what an earlier run has finished and was asked for in the same words."),
+        typer.Option("--resume", help="Keep what an earlier run finished, where the row has not changed."),
     ] = False,
     verb: Annotated[
-        BatchVerb, typer.Option(help="All but compile take the folders that are there and compile what is missing.")
+        BatchVerb, typer.Option(help="All verbs but compile use existing folders and compile only what is missing.")
     ] = BatchVerb.compile,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Compile, verify, export or report many formulas.
 
-    Exit code 0 if all are proven, 1 if some are not (they are listed, the rest goes on), 2 if the table cannot be used.
+    Exit code 0 if all are proven, 1 if some are not (they are listed, the others go on), 2 if the table cannot be used.
     """
     from transformula.cli.progress_bar import sweep_progress
     from transformula.sweeps.batch import batch

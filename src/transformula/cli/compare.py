@@ -22,12 +22,14 @@ def compare_command(
     formulas: Annotated[list[str], typer.Argument(help="One formula or several (outputs); - reads them from stdin.")],
     *,
     on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
-    eps: Annotated[Optional[float], typer.Option(help="Tolerance for each of them; 1e-6 if none is given.")] = None,
+    eps: Annotated[Optional[float], typer.Option(help="Tolerance for every construction; 1e-6 by default.")] = None,
     rel: Annotated[
         Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
     ] = None,
     dtype: Annotated[str, typer.Option(help="Float format of weights and claim: float64 or float32.")] = "float64",
-    out: Annotated[Optional[Path], typer.Option(help="A figure: a file that ends in .png or .svg; - for SVG.")] = None,
+    out: Annotated[
+        Optional[Path], typer.Option(help="Draw the comparison into a .png or .svg file; - for SVG on stdout.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Compile a formula by every construction and compare their sizes; exit code 1 if none is proven."""

@@ -48,7 +48,7 @@ class CsvFile:
             yield line, row
 
     def columns(self, names: Iterable[str]) -> list[int]:
-        """Where the columns stand; refused if one is missing or stands there twice."""
+        """Where the columns stand; refused if one is missing or is given twice."""
         wanted = list(names)
         if missing := [name for name in wanted if name not in self.header]:
             has = ", ".join(map(quoted, self.header))

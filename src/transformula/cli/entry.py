@@ -70,13 +70,13 @@ def _sentence(error: Exception) -> tuple[Exception, int]:
     if isinstance(error, TransformulaError):
         return error, error.exit_code
     if isinstance(error, MemoryError):
-        return InputError("this takes more memory than there is: ask for less at once"), InputError.exit_code
+        return InputError("there is not enough memory for this: ask for less at once"), InputError.exit_code
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return InputError(f"the system refused: {place}{error.strerror}"), InputError.exit_code
+        return InputError(f"the operating system refused: {place}{error.strerror}"), InputError.exit_code
     text = " ".join(str(error).split())[:200]
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return InternalFault(f"transformula failed inside ({said}); {REPORT}"), FAULT
+    return InternalFault(f"internal error in transformula ({said}); {REPORT}"), FAULT
 
 
 class InternalFault(Exception):

@@ -14,7 +14,7 @@ from transformula.optional import require
 def explore_command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Time one compilation may take.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Time limit in seconds for one compilation.")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="Print the address as a JSON object and nothing else.")] = False,
 ) -> None:
     """Open the explorer: type a formula, move the tolerance, watch the Transformer change."""

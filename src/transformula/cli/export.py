@@ -46,17 +46,20 @@ def export_command(
         typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
     ] = None,
     layer_norm: Annotated[
-        bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers, LayerNorm left in place.")
+        bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
     ] = False,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not prove the claim first; what is written says so.")
+        bool, typer.Option("--unverified", help="Do not prove the claim first; the export then says so.")
     ] = False,
     blocks: Annotated[
-        bool, typer.Option("--blocks", help="onnx: the Transformer as written, instead of the program it comes to.")
+        bool,
+        typer.Option(
+            "--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Prove a model's claim, write it for other tools, and measure how far they are from the reference.
+    """Prove a model's claim, write the model for other tools, and measure how far they are from the reference.
 
     Exit code 1 if the model does not verify; then nothing is written.
     """
@@ -65,9 +68,9 @@ def export_command(
     from transformula.exporting.onnx_files import status_entry
 
     if layer_norm and to is not Format.torch:
-        raise ExportError("--layer-norm is for --to torch: an ONNX graph needs no layer's shape")
+        raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
     if blocks and to is not Format.onnx:
-        raise ExportError("--blocks is for --to onnx: plain torch.nn is always the blocks as written")
+        raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
     if out == STDOUT and to is Format.torch:
         raise ExportError("--to torch writes a folder, which cannot go to stdout")
     check_stdout(out, json)
@@ -144,7 +147,7 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool) -> di
         "dtype": model.weights.dtype,
         "bytes": len(contents[WEIGHTS_FILE]),
         "attention": _attention(module),
-        "layer_norm": "in place, proven harmless" if layer_norm else "none, as the weights need it",
+        "layer_norm": "in place, proven harmless" if layer_norm else "none, which is what the weights are made for",
         "use": f"python {shlex.quote(str(path / files.LOADER_FILE))} {_centre(model)}",
         **parity,
         named(model.certificate, "bound"): bound,

@@ -39,10 +39,10 @@ def fit_command(
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the solver.")] = 0,
     epochs: Annotated[Optional[int], typer.Option(help="sgd, adam: passes over the rows.")] = None,
-    batch_size: Annotated[int, typer.Option(help="sgd, adam: rows of a step, of all processes together.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="sgd, adam: rows per step, over all processes together.")] = 256,
     checkpoint: Annotated[
         Optional[Path],
-        typer.Option(help="sgd, adam: a file to save to; if it is there, training goes on from it."),
+        typer.Option(help="sgd, adam: a file to save to; if it exists, training continues from it."),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that work on the parts of a table.")] = 1,
     scheduler: Annotated[
@@ -51,7 +51,7 @@ def fit_command(
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the Transformer in.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Learn a polynomial Transformer from a table; it is scored on held-out rows, beside a linear model."""
+    """Fit a polynomial Transformer to a table, and score it on held-out rows beside a linear model."""
     require("fit", "sklearn")
     from transformula.learning.base import MAX_SEED
     from transformula.learning.columns import columns_of, write_notes
@@ -92,7 +92,7 @@ def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
     """Who works on the parts: this process alone (None), those that were asked for, or torchrun's."""
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         if jobs != 1 or scheduler is not None:
-            raise InputError("torchrun has started the processes: give no --jobs and no --scheduler beside it")
+            raise InputError("torchrun has already started the processes: leave out --jobs and --scheduler")
         from transformula.learning.ranks import joined
 
         return joined()

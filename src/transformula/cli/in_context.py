@@ -20,12 +20,10 @@ def in_context_command(
     features: Annotated[Optional[int], typer.Option(help="Features of each x and of the query.")] = None,
     steps: Annotated[
         Optional[int],
-        typer.Option(
-            help="Steps of the algorithm, exactly. Ridge: gradient steps; without, the exact solution to eps."
-        ),
+        typer.Option(help="Number of steps of the algorithm; ridge without it gives the exact solution to within eps."),
     ] = None,
     penalty: Annotated[Number, typer.Option(help="Penalty of ridge or lasso; 1 by default.")] = None,
-    rate: Annotated[Number, typer.Option(help="Length of a step; by default one that suits every prompt.")] = None,
+    rate: Annotated[Number, typer.Option(help="Step size; by default one that works for every prompt.")] = None,
     bandwidth: Annotated[Number, typer.Option(help="h of the kernel exp(q.x/h); 1 by default.")] = None,
     a: Annotated[Number, typer.Option("--a", help="Largest |a| of a recurrence x -> a*x + b; 1 by default.")] = None,
     b: Annotated[Number, typer.Option("--b", help="Largest |b| of a recurrence; 1 by default.")] = None,
@@ -33,16 +31,18 @@ def in_context_command(
     y: Annotated[Number, typer.Option("--y", help="Largest |y| in a prompt; 1 by default.")] = None,
     eps: Annotated[
         Optional[float],
-        typer.Option(help="Tolerance over all prompts; 1e-6 for the exact solution, else as little as can be proven."),
+        typer.Option(
+            help="Tolerance over all prompts; 1e-6 for the exact solution, else the smallest that can be proven."
+        ),
     ] = None,
     dtype: Annotated[str, typer.Option(help="Float format of weights and claim: float64 or float32.")] = "float64",
     looped: Annotated[
-        bool, typer.Option("--looped", help="One set of weights for all steps, applied again and again.")
+        bool, typer.Option("--looped", help="Store one set of weights and apply it at every step.")
     ] = False,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Write a Transformer that learns from the pairs of its prompt, proven for every prompt of a box."""
+    """Write a Transformer that learns from the pairs of its prompt, proven for every prompt in a box."""
     from transformula.prompting import in_context
     from transformula.viewing.describe import summary
 

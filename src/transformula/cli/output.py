@@ -118,7 +118,7 @@ class Output:
 def check_stdout(path: Path | None, taken: bool, option: str = "--out") -> None:
     """Refuse standard output for a result where it is taken by the facts about it."""
     if taken and path == STDOUT:
-        raise SavingError(f"--json and {option} - both want standard output: choose one")
+        raise SavingError(f"--json and {option} - both write to standard output: choose one")
 
 
 def _text(value: Any, name: str) -> str:

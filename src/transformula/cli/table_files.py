@@ -144,7 +144,7 @@ def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[
         raise PointError(f"{name} has a column without a name")
     inputs = [column for column in header if column != target and column not in drop]
     if not inputs:
-        raise PointError(f"{name} has no column beside {quoted(target)}")
+        raise PointError(f"{name} has no column besides {quoted(target)}")
     return inputs
 
 

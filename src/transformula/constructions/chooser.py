@@ -83,7 +83,7 @@ def attempts(construction: Construction, formula: Formula, options: Options) -> 
 def _check_approximation(formula: Formula, options: Options) -> float:
     """The tolerance, once nothing speaks against solving tables."""
     if options.multi_head:
-        raise InputError("multi_head belongs to the polynomial construction")
+        raise InputError("multi_head only applies to the polynomial construction")
     _check_floats(formula.box, options.dtype)
     check_length(prepared(formula))  # which refuses a formula that is not defined on its box
     return options.eps or DEFAULT_EPS
@@ -97,7 +97,7 @@ def _check_floats(box: Box, dtype: str) -> None:
             raise NotProvenError(f"the interval {text} is beyond {dtype}'s range: rescale {name}", place=text)
         if not ends[1] - ends[0] > _FEWEST_FLOATS * float(np.spacing(np.array(size, dtype))):
             raise NotProvenError(
-                f"{dtype} has hardly any numbers in the interval {text}: measure {name} from one of its ends",
+                f"{dtype} has hardly any numbers in the interval {text}: replace {name} by its distance from one end",
                 place=text,
             )
 

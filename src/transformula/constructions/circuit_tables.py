@@ -106,7 +106,7 @@ def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
 def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
     """Refuse what tables with such errors cannot come to, before more is fitted or anything proven."""
     expected = sum(error / float(nodes[k].held) * nodes[k].sensitivity for k, error in errors.items())
-    which = "the best tables that were found" if found else "tables as accurate as the format allows"
+    which = "the best tables found" if found else "tables as accurate as the format allows"
     check_strain(expected, eps, f"{which} leave", None if found else expected)
 
 
@@ -170,7 +170,9 @@ def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
     high = high if last is not None and high + room > last else high + room
     if not np.isfinite(evaluate_accurately(function, ["u"], [np.array([low, high])])).all():
         kind = UnboundedError if room == least else NotProvenError  # with less to spare it is no better
-        raise kind(f"{function} is not defined with room for errors, on u = {low:.4g}..{high:.6g}", place=str(function))
+        raise kind(
+            f"{function} is not defined on u = {low:.4g}..{high:.6g}, room for errors included", place=str(function)
+        )
     return low, high
 
 

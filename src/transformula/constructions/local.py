@@ -49,7 +49,7 @@ def local_attempts(formula: Formula, eps: float, dtype: str, degree: int | None 
     """Models with ever finer cells, of the degree that takes the fewest numbers unless one is asked for."""
     names = _used(formula)
     if taken := set(formula.box.variables) & set(column_names(MAX_COLUMNS)):
-        raise InputError(f"{min(taken)} is what a coefficient is called inside: give the variable another name")
+        raise InputError(f"{min(taken)} is a name that coefficients use inside: give the variable another name")
     if prepared(formula).steps:
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
     plan = _planned(formula, names, eps, dtype, DEGREES if degree is None else (degree,))

@@ -92,7 +92,7 @@ class _Fitter:
             self.fell_short = True
             raise
         errors = [self.missed[part, ranges][1] for part, ranges, _ in parts if (part, ranges) in self.missed]
-        check_strain(sum(errors), self.eps, "the best table that was found has")
+        check_strain(sum(errors), self.eps, "the best table found has")
         yield from (found.get((p, r)) or self.missed[p, r][0] for p, r, _ in parts)
 
 

@@ -46,7 +46,7 @@ def checked_options(
     check_dtype(dtype)
     wanted = chosen(construction)
     if layers not in (None, 1):
-        raise InputError("layers can be left open or set to 1")
+        raise InputError("layers must be left out or set to 1")
     if shape is not None:
         shape = _check_shape(shape, formula)
     return Options(None if eps is None else float(eps), wanted, dtype, multi_head, layers, shape)
@@ -63,7 +63,7 @@ def absolute(rel: float, eps: float | None, formula: Formula) -> float:
         raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
     absolute = math.nextafter(float(rel) * min(sizes), 0)
     if not 0 < absolute < math.inf:
-        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is no float above 0: give eps")
+        raise InputError(f"rel = {rel:g} of the largest value {min(sizes):g} is not a float above 0: give eps")
     return absolute
 
 

@@ -74,10 +74,7 @@ _PIECES, _MAX_PIECES = 8, 40_000
 def yun_attempts(formula: Formula, eps: float, dtype: str, narrow: bool = False) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
     if formula.box.dimension > MAX_TOKENS:
-        raise InputError(
-            f"the construction yun has cells in all variables at once: at most {MAX_TOKENS} of them, "
-            f"not {formula.box.dimension}"
-        )
+        raise InputError(f"the construction yun takes at most {MAX_TOKENS} variables, not {formula.box.dimension}")
     ground = prepared(formula)
     derivation = {"extends": ground.steps, "signs": list(ground.signs)} if ground.steps or ground.signs else None
     for share in _SHARES:

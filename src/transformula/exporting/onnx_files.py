@@ -102,7 +102,7 @@ def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
     if found.SerializeToString(deterministic=True) == wanted:
         return ()
     expected = import_onnx().ModelProto.FromString(wanted)
-    named = list(_model_differences(found, expected)) or ["its parts stand in another order or encoding"]
+    named = list(_model_differences(found, expected)) or ["its parts are in another order or encoding"]
     more = len(named) - _MOST_REASONS
     if more > 0:
         named = [*named[:_MOST_REASONS], f"and {more} more differences"]
@@ -157,7 +157,7 @@ def _entries(props: Any) -> dict[str, str]:
 
 def _by_name(noun: str, found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
     yield from (f"the {noun} {name} is missing" for name in wanted if name not in found)
-    yield from (f"there is a {noun} {_short(name)} too many" for name in found if name not in wanted)
+    yield from (f"the {noun} {_short(name)} is not part of this model" for name in found if name not in wanted)
     for name, value in wanted.items():
         if name in found and found[name] != value:
             yield f"the {noun} {name} is not that of the folder"

@@ -116,7 +116,7 @@ def _decimal(text: str) -> Written:
 def _symbol(name: str, variables: Collection[str] | None) -> Written:
     short = re.sub(r"[{}\\\s]", "", name)
     if not _NAME.fullmatch(short):
-        raise FormulaError(f"the symbol {name[:40]!r} is no name of a variable: use letters, digits and _")
+        raise FormulaError(f"the symbol {name[:40]!r} is not a valid variable name: use letters, digits and _")
     if variables is not None and short not in variables:
         raise BoxError(f"the box has no interval for {short}")
     return Written(short)

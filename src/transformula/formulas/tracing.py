@@ -94,7 +94,7 @@ def _compared(*_: Any) -> NoReturn:
 
 
 def _as_number(*_: Any) -> NoReturn:
-    raise FormulaError("the function asks for the value of an argument, which has none here: use np.sin for math.sin")
+    raise FormulaError("the function needs the value of an argument, only a symbol here: use np.sin, not math.sin")
 
 
 def _operator(meaning: Callable[[Written, Written], Written], swapped: bool = False) -> Any:

@@ -48,7 +48,7 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Floats:
         """Evaluate the polynomials, with a warning far outside the training range."""
         check_is_fitted(self)
-        refuse_dask(X, "give X.map_partitions(model.predict) the work, part by part")
+        refuse_dask(X, "use X.map_partitions(model.predict)")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         far = self.range_.far_outside(X)
         if far is not None:
@@ -133,7 +133,7 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
 def _completed(given: Box, default: Box) -> Box:
     names = default.variables
     if unknown := [v for v in given.variables if v not in names]:
-        raise ValueError(f"the box names {unknown[0]}, which is no input: {', '.join(names)}")
+        raise ValueError(f"the box names {unknown[0]}, which is not an input: {', '.join(names)}")
     place = {name: k for k, name in enumerate(given.variables)}
     return Box(
         names,

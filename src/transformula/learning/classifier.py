@@ -123,7 +123,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
             X, y, w = X[w != 0], y[w != 0], w[w != 0]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs two or more")
+            raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs at least two")
         rows = merge_rows(X, labels[:, None].astype(float), w)
         self.range_ = Range.of(rows.X)
         columns = self.range_.varying

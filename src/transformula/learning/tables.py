@@ -70,7 +70,9 @@ def numbers(table: Any, what: str) -> Floats:
 def _chunk(X: Any, Y: Any, weight: Any) -> Chunk:
     chunk = numbers(X, "X"), numbers(Y, "y"), None if weight is None else numbers(weight, "sample_weight")[:, 0]
     if len(chunk[0]) != len(chunk[1]) or (chunk[2] is not None and len(chunk[2]) != len(chunk[0])):
-        raise ValueError(f"a part of X has {len(chunk[0])} rows, and that of y or of the weights another number")
+        raise ValueError(
+            f"a part of X has {len(chunk[0])} rows, but the matching part of y or of the weights has another number"
+        )
     if chunk[2] is not None and chunk[2].min(initial=0.0) < 0:
         raise ValueError("sample_weight has negative entries: weights must be zero or more")
     return chunk

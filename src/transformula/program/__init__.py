@@ -1,1 +1,1 @@
-"""What weights compute, as a short list of array operations, and three ways to carry it out."""
+"""What the weights compute, as a short list of array operations, and three back-ends that run it."""

@@ -1,20 +1,20 @@
-"""Where rows can lie, so that a softmax whose scores cannot overflow is not shifted.
+"""Ranges of rows, so that a softmax whose scores cannot overflow need not be shifted.
 
 Inputs lie in the box, a table between its smallest and its largest value wherever its argument is (and closer,
 where that is known: `table_range`), and a linear form between the sums of its ends. The ends are floats, widened by
 `SLACK` of the largest term: the rounding of linear forms is far smaller, and that of tables is added.
 
 A table is *anchored* if one of its tokens has slope and offset zero: its exponential is 1 whatever the argument is.
-Then every sum of exponentials is at least 1, and what is flushed to zero costs no more than in a softmax that is
-shifted by its largest score (`kernel.softmax.flushed`). Only overflow is left, and `reach` says between which arguments
-the exponentials, their products with values and all sums stay a factor of 10 below it.
+Then every sum of exponentials is at least 1, and flushing to zero costs no more than in a softmax that is shifted by
+its largest score (`kernel.softmax.flushed`). Only overflow remains, and `reach` gives the arguments between which the
+exponentials, their products with values and all sums stay a factor of 10 below it.
 
 Arguments are clamped to the reach. At an end of it one token leads all M - 1 others by some L, in computed scores too,
 and by no less further out, so that there and at the end the table is within 2 M Y e^-L of that token's value y,
 abs(values) <= Y. Where this is not close enough the table is shifted:
 
-- Outside the box nothing is certified, but what the weights compute still has to come out. L is at least `LEAD`, which
-  makes it half a unit in the last place of Y.
+- Outside the box nothing is certified, but the result still has to be what the weights compute. L is at least `LEAD`,
+  which makes it half a unit in the last place of Y.
 - An interval may be far wider than what is met in the box, as those of products are: an argument that may then lie
   beyond the end is clamped too if 4 M Y e^-L is at most `SPARE` units of roundoff u of y. All other terms of both sums
   together are then too small to change the leading one when they are added, in any order: the sums are e and e y as
@@ -49,7 +49,7 @@ SPARE = 1e-3
 
 
 def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend: bool = False) -> Interval:
-    """Where a linear form lies, widened; with ``bend``, the larger of it and zero."""
+    """The range of a linear form, widened; with ``bend``, of the larger of it and zero."""
     low = high = constant
     size = abs(constant)
     for (first, last), factor in terms:
@@ -67,14 +67,14 @@ def _rough(low: float, high: float) -> Interval:
 
 
 def values_range(values: FloatArray) -> Interval:
-    """Where a table lies, widened."""
+    """The range of a table, widened."""
     low, high = float(values.min()), float(values.max())
     slack = SLACK * max(abs(low), abs(high))
     return _rough(low - slack, high + slack)
 
 
 def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, where: Interval, dtype: str) -> Interval:
-    """Where a table of one axis lies for arguments in an interval: between points it moves by its slopes there.
+    """The range of a table of one axis for arguments in an interval, from values at points and slopes between them.
 
     T' is the covariance of slopes and values under the weights, and T'' the mean of (a - mean a)^2 (y - T): at most a
     quarter of the slopes' spread squared times the values' spread. What is computed may be off by a rounding for each
@@ -117,7 +117,7 @@ def reach(
 ) -> Interval | None:
     """The arguments to which those of an anchored table of one axis are clamped; infinite ends need no clamping.
 
-    ``values`` is columns × tokens. None if that cannot be done: no token leads far enough at an end.
+    ``values`` is columns × tokens. None if that is impossible, because no token leads far enough at an end.
     """
     if not np.isfinite(within).all():
         return None

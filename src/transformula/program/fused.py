@@ -1,4 +1,4 @@
-"""Whether Triton's fused kernels can be used: on CUDA, where Triton is installed; everything runs without."""
+"""Whether fused Triton kernels can be used: on CUDA, if Triton is installed. Everything also runs without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_INPUTS = 32
 
 
 def fused(rows: torch.Tensor) -> bool:
-    """For these rows, outside of torch.compile, which fuses by itself."""
+    """Whether they are used for these rows: not under torch.compile, which fuses by itself."""
     kind = rows.is_cuda and rows.dtype in (torch.float32, torch.float64)
     return kind and not torch.compiler.is_compiling() and _installed()
 

@@ -1,9 +1,9 @@
-"""Tables whose tokens form a grid, and how few tokens of a sharp axis can have a weight that is not zero.
+"""Tables whose tokens form a grid, and how many tokens of a sharp axis can have a non-zero weight.
 
 On an axis sorted by slope the token that leads at u is the one between whose crossings u lies, since the largest of
 affine functions is convex. A token r places away from the leader trails it by the least at an end of the leader's
-interval. If that is more than `SILENT` for all leaders and both sides, its exponential after subtracting the
-largest score is zero in floats wherever u is, so only a window of 2r - 1 tokens need be looked at.
+interval. If that is more than `SILENT` for all leaders and both sides, its exponential after subtracting the largest
+score is zero in floats wherever u is, so only a window of 2r - 1 tokens has to be evaluated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def crossings(slopes: FloatArray, offsets: FloatArray) -> FloatArray:
 
 
 def window(slopes: FloatArray, offsets: FloatArray, dtype: str) -> int | None:
-    """How many tokens on either side of the leading one may have weight; None if that is not few or not plain."""
+    """How many tokens on either side of the leading one may have weight; None if they are many or unclear."""
     a, b = slopes.astype(np.float64), offsets.astype(np.float64)
     if len(a) < 2 * _SHARE or not (np.diff(a) > 0).all():
         return None

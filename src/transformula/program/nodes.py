@@ -1,4 +1,4 @@
-"""Nodes of a program while it is read, each made once, and their order in steps."""
+"""Nodes of a program while the weights are read, each created once, and their order in steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """How a softmax of one axis does without a shift: its anchor, the ends of its argument, `bounds.sinks`.
+    """What a softmax of one axis needs to go without a shift: its anchor, the ends of its argument, `bounds.sinks`.
 
     ``inside``: the argument may lie beyond these ends while the inputs are in the box.
     """
@@ -113,7 +113,7 @@ class Nodes:
         return column
 
     def linear(self, terms: Iterable[tuple[Content, float]], constant: float, stage: Stage) -> Content:
-        """A linear form; a constant or a node that is already there, if it is one."""
+        """A linear form; if it is just a constant or an existing node, that."""
         read, total = _split(terms, constant)
         if not read:
             return total
@@ -220,7 +220,7 @@ class Nodes:
                 yield self._tables(part, place, shifted), [k for made in part.values() for k in made]
 
     def _way(self, scores: Scores, values: FloatArray) -> Anchored | None:
-        """How to do without a shift, if that is safe."""
+        """How to go without a shift, if that is safe."""
         anchor = bounds.anchor(scores.slopes, scores.offsets)
         if len(scores.arguments) != 1 or anchor is None:
             return None

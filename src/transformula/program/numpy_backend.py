@@ -108,7 +108,7 @@ def scores_kept(dtype: np.dtype[Any]) -> Any:
 
 
 def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray], object]:
-    """What writes matrix @ rows[reads]: rows that stand together, more or less, are not copied."""
+    """A function that writes matrix @ rows[reads]; rows that are (almost) adjacent are not copied."""
     first, last = int(reads.min()), int(reads.max()) + 1
     if last - first > 2 * len(reads) or len(np.unique(reads)) < len(reads):
         return lambda rows, out: np.matmul(matrix, rows[reads], out=out)
@@ -174,7 +174,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
 
 
 def _whole_grid(step: Grid, rows: FloatArray, first: int, inside: bool) -> None:
-    """One softmax an axis, then the values contracted with them, the first axis by a matrix product."""
+    """One softmax per axis, then the values contracted with them, the first axis by a matrix product."""
     weights = [
         _softmax(a[:, None] * rows[row] + b[:, None])
         for row, a, b in zip(step.reads.tolist(), step.slopes, step.offsets, strict=True)

@@ -1,8 +1,8 @@
 """A program as an ONNX graph of opset 17: what is exported by default.
 
 A layer of tables is a product for its arguments, Clip (or Max and Min) where they may lie outside of what is safe, a
-product for the scores, Exp, two products for the sums and a quotient. Exp is what takes most of the time: 4 to 5 ns a
-float64 number on one core, where NumPy's takes 1, and none is taken of an anchor.
+product for the scores, Exp, two products for the sums and a quotient. Exp takes most of the time: 4 to 5 ns per float64
+number on one core, where NumPy's takes 1; an anchor needs none.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Writer(RowsWriter):
         self.node(OUTPUT, last.op_type, *(named[p] for p in last.input))
 
     def expanded(self, row: int) -> dict[int, float]:
-        """A row as a linear form of earlier rows: itself, if it is none."""
+        """A row as a linear form of earlier rows; the row itself if it is not one."""
         owner = self.owner(row)
         step = self.program.steps[owner - 2] if owner > 1 else None
         if not isinstance(step, Affine) or step.bend or len({*step.reads}) < len(step.reads):
@@ -95,7 +95,7 @@ class _Writer(RowsWriter):
         return self.clamped(name, rows, clamps)
 
     def clamped(self, name: str, rows: str, clamps: FloatArray) -> str:
-        """Rows between their ends: by Clip if these are the same for all of them."""
+        """Rows clamped to their ends: by Clip if these are the same for all rows."""
         if (clamps == clamps[:, :1]).all():
             ends = [
                 self.constant(f"{name}.{end}", np.array(at)) if np.isfinite(at) else ""

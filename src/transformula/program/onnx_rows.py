@@ -1,7 +1,7 @@
 """Where the rows of a program are in an ONNX graph, and linear forms of them.
 
-Arrays are rows × batch. Inputs that few products read are turned by these, which takes less time than turning them
-once. A product is a Gemm that adds to what came before it. There is no MatMul, so that onnxruntime's
+Arrays are rows × batch. Inputs that few products read are transposed by these products, which takes less time than
+transposing them once. A product is a Gemm that adds to the previous result. There is no MatMul, so that onnxruntime's
 default optimiser has nothing to rewrite: it would move a scalar factor of one into a float32 attribute.
 """
 
@@ -22,7 +22,7 @@ CHAIN = 4
 
 
 class RowsWriter(GraphWriter):
-    """Knows who made which rows: owner 0 is the constant, 1 the inputs, then come the steps."""
+    """Keeps track of which owner made which rows: owner 0 is the constant, 1 the inputs, then come the steps."""
 
     def __init__(self, program: Program, sequence: tuple[int, int] | None) -> None:
         super().__init__(program.dtype)
@@ -35,11 +35,11 @@ class RowsWriter(GraphWriter):
         self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
 
     def owner(self, row: int) -> int:
-        """Who made a row: 0 is the constant, 1 the inputs, then the steps."""
+        """The owner of a row: 0 is the constant, 1 the inputs, then the steps."""
         return int(np.searchsorted(self.starts, row, side="right")) - 1
 
     def array(self, owner: int) -> str:
-        """What a step made, written when it is first asked for: what is only read through `arguments` never is."""
+        """The array of a step, written on first use; a step that is only read through `arguments` is never written."""
         if owner not in self.made:
             step = self.program.steps[owner - 2]
             self.made[owner] = self.written(f"steps.{owner - 2}", step)
@@ -62,7 +62,7 @@ class RowsWriter(GraphWriter):
         return self.node(name, "Gemm", *parts, **({"transB": 1} if turned else {}))
 
     def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
-        """matrix @ rows[reads]; a form that reads a row twice keeps both its numbers, in two products."""
+        """matrix @ rows[reads]; a form that reads a row twice keeps both coefficients, in two products."""
         constants = matrix[:, reads == ONE]
         matrix, reads = matrix[:, reads != ONE], reads[reads != ONE]
         wanted = [part for source in self.sources(reads) for part in self.parts(source, matrix, reads)]
@@ -77,7 +77,7 @@ class RowsWriter(GraphWriter):
         return more
 
     def chained(self) -> dict[Affine, list[int]]:
-        """Forms in a row that read many arrays each, such as the folds of a length: the chain that each is part of."""
+        """Consecutive forms that read many arrays each, such as the folds of a length: the chain that each is in."""
         chains: dict[Affine, list[int]] = {}
         chain: list[int] = []
         steps = self.program.steps
@@ -94,7 +94,7 @@ class RowsWriter(GraphWriter):
         return {step: chain for step, chain in chains.items() if len(chain) > 1}
 
     def form(self, name: str, step: Affine) -> str:
-        """matrix @ rows[reads]; in a chain, what is read of the chain is added to what is read of earlier rows."""
+        """matrix @ rows[reads]; in a chain, the part from the chain is added to the part from earlier rows."""
         if step not in self.chains:
             return self.product(name, step.matrix, step.reads)
         chain = self.chains[step]
@@ -107,7 +107,7 @@ class RowsWriter(GraphWriter):
         return made
 
     def begin(self, name: str, chain: list[int]) -> None:
-        """One product of all that a chain reads of earlier rows, taken apart."""
+        """One product of everything a chain reads from earlier rows, split up again."""
         steps = [step for step in self.chains if self.chains[step] is chain]
         earlier = np.arange(self.starts[chain[0]])
         matrix = np.zeros((sum(step.width for step in steps), len(earlier)))
@@ -123,11 +123,11 @@ class RowsWriter(GraphWriter):
         self.nodes.append(self.helper.make_node("Split", [rows, widths], names, name=f"{name}.split", axis=0))
 
     def owners(self, reads: Rows) -> list[int]:
-        """Who made the rows."""
+        """The owners of the rows."""
         return sorted({self.owner(row) for row in reads.tolist() if row != ONE})
 
     def sources(self, reads: Rows) -> list[tuple[int, ...]]:
-        """Who made the rows: one product for each, or for many one of their arrays joined, or several joined ones."""
+        """The owners of the rows, in groups that take one product each: single ones, or joined if there are many."""
         owners = self.owners(reads)
         if len(owners) <= MOST_PRODUCTS:
             return [(k,) for k in owners] or [(1,)]
@@ -178,7 +178,7 @@ def _is_identity(matrix: FloatArray) -> bool:
 
 
 def _readings(program: Program) -> int:
-    """How many products read inputs, about: linear forms that a layer of tables reads are part of its own product."""
+    """About how many products read inputs; linear forms that a layer of tables reads are part of its own product."""
     read = [bool(((s.reads > 0) & (s.reads <= program.inputs)).any()) for s in program.steps]
     within = [isinstance(s, Tables) and before for s, before in zip(program.steps, [False, *read], strict=False)]
     return sum(one and not part for one, part in zip(read, within, strict=True))

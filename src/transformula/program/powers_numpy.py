@@ -23,7 +23,7 @@ class _Block:
 
     @classmethod
     def of(cls, step: Powers, tokens: slice) -> _Block:
-        """Cut out some tokens and leave the powers that none of them has."""
+        """Cut out some tokens, without the powers that none of them has."""
         terms = []
         for output in range(step.width):
             table = np.ascontiguousarray(step.coefficients[:, output, tokens])
@@ -36,7 +36,7 @@ class _Block:
 
 
 def powers_work(step: Powers, width: int) -> Callable[[FloatArray, int, bool], None]:
-    """What adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
+    """A function that adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
     starts = range(0, len(step.directions), BLOCK_TOKENS)
     blocks = [_Block.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
     height = min(BLOCK_TOKENS, len(step.directions))
@@ -61,7 +61,7 @@ def _power_sum(
 ) -> FloatArray:
     """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1.
 
-    Like Horner's rule it takes one product a power and token, but the coefficients enter through BLAS.
+    Like Horner's rule it takes one product per power and token, but the coefficients enter through BLAS.
     """
     degree = len(used) - 1
     if not any(part.stop for part in used[1:degree]):

@@ -1,9 +1,9 @@
 """From weights to a program: the kernel's reading, slot by slot.
 
 `kernel.network` checks that the weights are a table Transformer and hands over the tables. Here every slot of every
-data token is followed through the blocks as a *content*: a constant, or the number of a node that computes it.
-Equal nodes are one node, so tables, arguments and units that heads or positions share are computed once, and what
-no output reads is left out.
+data token is followed through the blocks as a *content*: a constant, or the number of a node that computes it. Equal
+nodes are one node, so tables, arguments and units that heads or positions share are computed once, and nodes that no
+output reads are left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Pr
 
 
 def _own_box(box: tuple[Interval, ...] | None, inputs: int) -> tuple[Interval, ...] | None:
-    """The box of one position: what holds the boxes of all."""
+    """The box of one position: the smallest that contains the boxes of all positions."""
     if box is None:
         return None
     parts = [box[k::inputs] for k in range(inputs)]

@@ -1,17 +1,17 @@
-"""The intermediate program: rows of numbers, one number a sample, and the steps that make new ones.
+"""The intermediate program: rows of numbers, one number per sample, and the steps that make new rows.
 
-Row 0 is the constant 1, rows 1 to d are the inputs, and each step appends rows. So a linear form with its
-constant is one matrix product, and so are all scores of a layer. The program holds the stored numbers as they
-are: nothing is multiplied into anything else, and each form reads what the blocks' form reads.
+Row 0 is the constant 1, rows 1 to d are the inputs, and each step appends rows. So a linear form with its constant is
+one matrix product, and so are all scores of a layer. The program holds the stored numbers unchanged: nothing is
+multiplied into anything else, and each form reads what the blocks' form reads.
 
 *Rounding.* The certificate's rounding bound (`kernel.softmax`, `kernel.wires`, `kernel.polynomial`) allows a linear
 form to be added up in any order, a softmax to be shifted by any number that all of its scores share, its sums to be
 taken in any order, the quotient to be taken once after the sums (multiplying, adding and dividing round as often as
-dividing, multiplying and adding), and a grid to be evaluated axis by axis. Steps do this and no more; terms that
-are zero are exact. A softmax that is not shifted (`Tables.anchors`) has no rounding of the shift, and one token whose
-exponential is exactly 1; nothing overflows, what is flushed to zero costs no more than it does after a shift, and
-where an argument is clamped one token is all that counts, so that fewer roundings happen than are counted (`bounds`).
-What is left out of a window (`Grid.windows`) is zero in floats.
+dividing, multiplying and adding), and a grid to be evaluated axis by axis. Steps do this and no more; terms that are
+zero are exact. A softmax that is not shifted (`Tables.anchors`) has no rounding of the shift, and one token whose
+exponential is exactly 1; nothing overflows, what is flushed to zero costs no more than it does after a shift, and where
+an argument is clamped one token is all that counts, so that fewer roundings happen than are counted (`bounds`). Tokens
+outside a window (`Grid.windows`) are zero in floats.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Tables:
     """Softmax tables side by side. Softmax g has the tokens starts[g] to starts[g + 1] - 1, and its anchor.
 
     Scores are ``slopes @ rows[reads]``, tokens × samples. ``values[g]`` is columns × tokens: each column is a table
-    with the same scores, and a new row. ``anchors`` has the value of each new row's anchor, a token more whose score is
-    always zero; without anchors the largest score is subtracted from the others first. Rows that are read are
-    clamped to ``clamps`` (two ends × rows): needless while the inputs are in the box, unless ``clamped_inside``
-    (`bounds`). If ``sinks``, exponentials may vanish.
+    with the same scores, and a new row. ``anchors`` has the value of each new row's anchor, one more token, whose score
+    is always zero; without anchors the largest score is subtracted from the others first. Rows that are read are
+    clamped to ``clamps`` (two ends × rows): needless while the inputs are in the box, unless
+    ``clamped_inside`` (`bounds`). If ``sinks``, exponentials may vanish.
     """
 
     reads: Rows
@@ -84,7 +84,7 @@ class Tables:
 
     @cached_property
     def sums(self) -> tuple[FloatArray, FloatArray]:
-        """Rows × tokens: values where a token belongs to a row's table, and ones in their place; else zero.
+        """Two matrices, rows × tokens: the values where a token belongs to a row's table, and ones there; else zero.
 
         Anchors have one more column: what they add to every sum.
         """
@@ -130,8 +130,8 @@ class Grid:
 class Powers:
     """Fang's sums: row o is Σ_s Σ_k coefficients[s, o, k] t_k^s, with t = ``directions @ rows[reads]``.
 
-    Tokens are sorted by their powers, so that alike ones stay together: only the first ``active[s]`` have power s
-    or more.
+    Tokens are sorted by their powers, so that similar ones are adjacent: only the first ``active[s]`` have power s or
+    more.
     """
 
     reads: Rows
@@ -170,7 +170,7 @@ class Program:
 
     @property
     def rows(self) -> int:
-        """How many rows there are in the end."""
+        """How many rows there are after the last step."""
         return 1 + self.inputs + sum(step.width for step in self.steps)
 
     @property
@@ -180,7 +180,7 @@ class Program:
 
     @property
     def floats(self) -> int:
-        """Numbers held at once for a sample, about: what a chunk of samples is measured by."""
+        """About how many numbers are held at once per sample, which sets the size of a chunk."""
         return self.rows + max((_floats(step) for step in self.steps), default=0)
 
     @property

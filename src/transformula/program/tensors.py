@@ -1,4 +1,4 @@
-"""When a tensor is no more than its numbers."""
+"""When a tensor can be treated as plain numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch.autograd.forward_ad import unpack_dual
 
 
 def only_numbers(x: torch.Tensor) -> bool:
-    """Whether nothing but the numbers of a tensor is asked for: NumPy may then be given its memory.
+    """Whether only the numbers of a tensor matter: then NumPy may work on its memory.
 
-    Not so on another device, where gradients are wanted, and while a graph of the calculation is recorded.
+    That is not so on another device, where gradients are needed, or while a graph of the computation is recorded.
     """
     if type(x) is not torch.Tensor or x.device.type != "cpu" or x.layout != torch.strided:
         return False

@@ -1,8 +1,8 @@
 """A program as a PyTorch module: differentiable, any device, memory bounded by a budget.
 
 Samples are taken in chunks of at most `BUDGET_FLOATS` numbers (512 MB in float64), fewer on a CPU, where they should
-stay in the cache. With gradients a chunk's intermediates are computed again on the way back, so they are never all
-there. Under torch.compile and torch.export the graph is that of a single chunk of any size.
+stay in the cache. With gradients a chunk's intermediates are recomputed in the backward pass, so they are never all in
+memory. Under torch.compile and torch.export the graph is that of a single chunk of any size.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ProgramModule(nn.Module):
 
 
 class Gather(nn.Module):
-    """Some rows out of the constant, the inputs and what the steps before have made, without copying the others."""
+    """Picks rows from the constant, the inputs and the results of earlier steps, without copying the others."""
 
     def __init__(self, reads: Rows, ends: Rows) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class AffineModule(nn.Module):
 
 
 class TablesModule(nn.Module):
-    """Softmax tables of one layer; ``own`` says which tokens are a table's. Anchors are a token more."""
+    """Softmax tables of one layer; ``own`` says which tokens belong to a table. An anchor is one more token."""
 
     own: torch.Tensor
     order: torch.Tensor
@@ -199,7 +199,7 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
 
 
 class GridModule(nn.Module):
-    """A grid: one softmax an axis, within windows where few tokens count."""
+    """A grid: one softmax per axis, within windows where few tokens count."""
 
     def __init__(self, step: Grid, gather: Gather) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ def _backward(
     rows, columns, slopes, offsets, values, tables, given, out, samples, tokens, A: tl.constexpr, LIBRARY: tl.constexpr,
     BN: tl.constexpr,
 ):  # fmt: skip
-    """For each new row and argument: the row's slope times what is given, Σ w_j a_j (y_j − T)."""
+    """For each new row and argument: the row's slope times the incoming gradient, Σ w_j a_j (y_j − T)."""
     table = tl.program_id(1)
     first, last, softmax = tl.load(tables + 3 * table), tl.load(tables + 3 * table + 1), tl.load(tables + 3 * table + 2)
     values += table.to(tl.int64) * tokens
@@ -129,7 +129,7 @@ class TableRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """That of the rows is fused; those of slopes and values, for training, are plain torch in chunks."""
+        """The gradient of the rows is fused; those of slopes and values, for training, are plain torch in chunks."""
         rows, slopes, values, columns, tables, *packed = ctx.saved_tensors
         samples, width = rows.shape[1], columns.shape[1]
         back = changed = moved = None

@@ -1,4 +1,4 @@
-"""How a formula falls apart into summands, each a function of few linear forms.
+"""How a formula splits into summands, each a function of few linear forms.
 
 A softmax head reads linear forms of the inputs, so what matters is not how many variables a summand
 has but how many *forms*: sin(3*x1 + x2) needs one. An expression is split at its sums; affine
@@ -62,7 +62,7 @@ class Decomposition:
 
 
 def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
-    """Split an expression; the sum of what comes back is the expression, exactly.
+    """Split an expression; the sum of the results is exactly the expression.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def _bend(term: Expr, variables: Sequence[str]) -> tuple[Kink, Affine] | None:
 
 
 def as_part(expr: Expr, variables: Sequence[str]) -> Part:
-    """The expression in as few linear forms as its maximal affine sub-expressions span, one by one.
+    """The expression in as few linear forms as possible, from its maximal affine sub-expressions.
 
     If all of them are multiples of one form (plus constants), that form is the only argument;
     otherwise the variables themselves are.
@@ -255,7 +255,7 @@ def narrowest(expr: Expr) -> Expr | None:
 
 
 def smooth_outside(expr: Expr) -> Expr | None:
-    """The deepest sub-expression that an expression with kinks inside is a function without kinks of.
+    """The deepest sub-expression, kinks included, of which the whole expression is a function without kinks.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def smooth_outside(expr: Expr) -> Expr | None:
 
 
 def has_kinks(expr: Expr) -> bool:
-    """Whether abs, min or max of something that varies occurs."""
+    """Whether abs, min or max of a non-constant occurs."""
     return any(node.op in ("abs", "min", "max") and variables_of(node) for node in walk(expr))
 
 

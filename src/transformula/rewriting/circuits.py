@@ -1,4 +1,4 @@
-"""A lowered formula: its wires, and what can be asked of them."""
+"""A lowered formula: its wires, and queries about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Circuit:
 
     @property
     def units(self) -> dict[int, Norm]:
-        """The ReLUs of lengths, each with the one that it helps to measure."""
+        """The ReLUs of lengths, each with the length that it is part of."""
         return {unit: wire.norm for wire in self.wires if wire.norm is not None for unit in wire.norm.units}
 
     def in_slots(self, linear: Linear) -> Linear:

@@ -34,8 +34,8 @@ _HALF = ex.number(Fraction(1, 2))
 def conjugated(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], list[Expr]]:
     """The outputs with roots that nearly cancel on the box written by their conjugates.
 
-    The second value lists B and A² + B of every root that was, since the identities need their signs, and what was
-    written instead: its sign is seen, and that of the difference with it.
+    The second value lists B and A² + B of every such root, since the identities need their signs, and the replacement:
+    its sign is easy to prove, and that of the difference with it.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _rewritten(total: Expr, box: Box, facts: dict[Expr, None]) -> Expr:
 
 
 def _conjugate(factor: Expr, base: Expr, sign: int, rest: Expr, box: Box) -> Expr | None:
-    """factor · (√(base² + rest) + sign·base), if that may cancel and can be written otherwise."""
+    """factor · (√(base² + rest) + sign·base) rewritten, if it may cancel and can be rewritten."""
     against, beside = _range(ex.mul(ex.number(-sign), base), box), _range(rest, box)
     if against is None or beside is None:
         return None
@@ -129,7 +129,7 @@ def _range(expr: Expr, box: Box) -> Ends | None:
 
 
 def _without(terms: list[Expr], part: Expr) -> list[Expr] | None:
-    """The terms left when a part is taken out, as one term or as the terms of a sum, if it is there."""
+    """The terms left when a part is taken out, as one term or as the terms of a sum; None if it is not there."""
     for pieces in ([part], summands(part)):
         left = list(terms)
         for piece in map(factors_of, pieces):

@@ -3,8 +3,8 @@
 Two kinds are stored beside the circuit. *Steps* ("extends") replace quotients with a removable singularity,
 one after the other. *Signs* are expressions in the inputs whose sign the kernel proves on the box and then
 uses in its normal form: a clamp ReLU(u − low) is u − low where that is not negative, √(ab) is √a·√b and
-log(ab) is log a + log b where the factors are positive, and so on. Nothing here is believed: a sign that
-cannot be proven is left out, and one that is missing makes the proof fail.
+log(ab) is log a + log b where the factors are positive, and so on. Nothing here is trusted: a sign that
+cannot be proven is left out, and a missing one only makes the proof fail.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def selector_signs(
     limit: Fraction | float,
     kink_limits: Sequence[Fraction | float] = (),
 ) -> list[Sign]:
-    """Of a one-layer sequence: what the row selector is made of stays within ±R, and a kink's inside below Z.
+    """For a one-layer sequence: the parts of the row selector stay within ±R, and a kink's argument below Z.
 
-    Without these `storing.store_one_layer`'s ReLUs are not known to pass or to stop what they read.
+    Without these it is not known whether `storing.store_one_layer`'s ReLUs pass or stop what they read.
     """
     bound = ex.number(Fraction(limit))
     found: dict[Expr, None] = {}
@@ -169,7 +169,7 @@ def _needed(node: Expr) -> Iterator[Expr]:
 
 
 def _factors(inside: Expr) -> Iterator[Expr]:
-    """Factors of a product, and sums among them multiplied by what they are divided by inside."""
+    """Factors of a product, and sums among them multiplied by the denominators of their terms."""
     constant, powers = factors_of(inside)
     yield from (constant, *powers)
     for base in powers:
@@ -182,7 +182,7 @@ def _factors(inside: Expr) -> Iterator[Expr]:
 
 
 def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
-    """Those that are no numbers, have few nodes, and have not different signs at two points of the box."""
+    """Those that are not numbers, have few nodes, and do not take different signs at two points of the box."""
     with precision(_BITS):
         points = list(_points(box))
         kept = []
@@ -210,7 +210,7 @@ def _points(box: Box) -> Iterator[dict[str, arb]]:
 
 
 def _readable(candidates: Iterable[Expr], box: Box) -> Iterator[Expr]:
-    """Those that the kernel reads as they are meant: a variable may be called pi."""
+    """Those that the kernel parses back as intended: a variable may be called pi."""
     for expr in candidates:
         try:
             if parse(to_text(expr), box.variables) == expr:

@@ -1,4 +1,4 @@
-"""Where a function of u is defined, as far as its own roots, logarithms and arcs tell."""
+"""Where a function of u is defined, as far as its roots, logarithms and arc functions tell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _inverse(inside: Expr, least: Fraction | None, most: Fraction | None) -> tuple[Fraction | None, Fraction | None]:
-    """Between which u an expression stays between ends, if that is easily told."""
+    """The interval of u in which an expression stays between two ends, if that is easy to find."""
     affine = as_affine(inside, ("u",))
     if affine is None:
         return _between_zeros(inside) if least == 0 and most is None else (None, None)
@@ -98,7 +98,7 @@ def factored(function: Expr) -> Expr:
 
 
 def steep_places(function: Expr) -> set[Fraction]:
-    """Where cube roots of affine u in a function of u are zero: a table does not go on beyond them.
+    """Where cube roots of affine u in a function of u are zero: a table does not extend beyond them.
 
     Examples
     --------

@@ -77,10 +77,10 @@ def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
 def distributed(
     powers: dict[Expr, Fraction], divides: Callable[[Expr], bool] = lambda _: False
 ) -> dict[Expr, Fraction]:
-    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out: nothing cancels then.
+    """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out, so that nothing cancels.
 
-    So does b^{-e} S^e with b^k in a term, if that leaves no more to be multiplied, and less to be looked up or raised,
-    and b is not zero: where e > 0 it cannot be, else ``divides`` tells.
+    The same is done with b^{-e} S^e and b^k in a term, if that takes no more multiplications and fewer tables or
+    powers, and b is not zero: for e > 0 it cannot be, otherwise ``divides`` decides.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def _is_less(some: dict[Expr, Fraction], others: dict[Expr, Fraction]) -> bool:
 
 
 def _costs(powers: dict[Expr, Fraction]) -> tuple[int, int]:
-    """How many products there are to make, and how many different powers, in a product and in the sums in it."""
+    """How many products have to be computed, and how many different powers, in a product and in the sums in it."""
     parts = [powers, *(factors_of(term)[1] for base in powers if base.op == "add" for term in base.args)]
     raised = {(base, e) for part in parts for base, e in part.items() if e != 1}
     return sum(max(len(part) - 1, 0) for part in parts), len(raised)

@@ -1,4 +1,4 @@
-"""Choices that the lowering of a formula leaves to its caller: they change accuracy, never truth."""
+"""Choices that the lowering of a formula leaves to its caller: they change accuracy, never correctness."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Guide(Protocol):
         """The centre c in u² = (u − c)² + 2cu − c²."""
 
     def offset(self, function: Expr, argument: Expr) -> Fraction:
-        """What to take off the values of a table of ``function`` in u."""
+        """What to subtract from the values of a table of ``function`` in u."""
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Whether errors might carry the argument below or above the function's domain."""
 
     def at_size(self, function: Expr, argument: Expr) -> bool:
-        """Whether to read ``function``, which must be even then, at the size of its argument."""
+        """Whether to read ``function``, which then must be even, at the absolute value of its argument."""
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
@@ -49,7 +49,7 @@ class Guide(Protocol):
         """
 
     def divides(self, base: Expr) -> bool:
-        """Whether to divide a sum by ``base``, which must be nowhere zero then."""
+        """Whether to divide a sum by ``base``, which then must not be zero anywhere."""
 
 
 class PlainGuide:

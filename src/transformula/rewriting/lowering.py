@@ -11,16 +11,16 @@ earlier wires. The rewriting uses identities only:
 * c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
-* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step
-  that is no identity;
+* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step that is
+  not an identity;
 * an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
   and the second half's, as in the kernel's normal form;
 * u^v = exp(v log u).
 
-Every wire carries its *meaning*, the expression in the inputs that it stands for. The choice of
-a₀, b₀, λ and of such a is left to the caller, since it changes accuracy, not truth.
+Every wire carries its *meaning*, the expression in the inputs that it stands for. The choice of a₀, b₀, λ and of a is
+left to the caller, since it changes accuracy, not correctness.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class _Lowering:
         return self._function_of(function, through)
 
     def _function_of(self, function: Expr, inner: Expr) -> Linear:
-        """f(v), by way of log v if v is a product that the guide wants taken apart like that.
+        """f(v), by way of log v if v is a product and the guide asks for that.
 
-        Not if a factor has kinks: the normal form may not see that exp(log b) is b then.
+        Not if a factor has kinks: then the normal form may not recognise that exp(log b) is b.
         """
         constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ex.number(1), {})
         sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
@@ -162,7 +162,7 @@ class _Lowering:
         return self._norms[key]
 
     def _new_norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
-        """The ReLUs of a length, which nobody else reads; they have its meaning, as none is larger."""
+        """The ReLUs of a length, which nothing else reads; they share its meaning, since none is larger."""
         meaning = ex.power(ex.add(*(ex.power(p.meaning, ex.number(2)) for p in (a, b))), ex.number(Fraction(1, 2)))
         if a.is_constant and b.is_constant:
             return constant_of(meaning)
@@ -192,10 +192,9 @@ class _Lowering:
     def _looked_up(self, function: Expr, argument: Linear) -> Linear:
         """f(u), read at its distance from the end of f's domain where errors might carry u beyond that.
 
-        With d = ReLU(u − low), f(u) = f(low + d): d never falls below 0, and close to the end it is small, so
-        that a steep table there does not suffer from rounding. With two such ends and m between them,
-        f(u) = f(max(u, m)) + f(min(u, m)) − f(m), each with one. Wherever the formula is defined this is
-        an identity.
+        With d = ReLU(u − low), f(u) = f(low + d): d never falls below 0, and close to the end it is small, so that
+        rounding does little harm to a steep table there. With two such ends and m between them, f(u) = f(max(u, m)) +
+        f(min(u, m)) − f(m), each with one. Wherever the formula is defined this is an identity.
         """
         wanted = self.guide.clamp(function, argument.meaning)
         low, high = (end if want else None for end, want in zip(domain_ends(function), wanted, strict=True))
@@ -295,7 +294,7 @@ class _Lowering:
         return self._wire(None, argument)
 
     def _bend(self, expr: Expr, *args: Linear) -> Linear:
-        """abs, min or max; of what is lowered already, if that is given."""
+        """abs, min or max; of combinations that are already lowered, if these are given."""
         one = ex.number(1)
         args = args or tuple(self.lower(a) for a in expr.args)
         if expr.op == "abs":
@@ -338,7 +337,7 @@ class _Lowering:
         return combined([(constant, product)], expr)
 
     def _without_cancelled(self, constant: Expr, powers: dict[Expr, Fraction]) -> tuple[Expr, dict[Expr, Fraction]]:
-        """The same product, where multiplying out has made all variables of a base cancel (x*(y/x - y/x))."""
+        """The same product, for when multiplying out has made all variables of a base cancel (x*(y/x - y/x))."""
         kept: dict[Expr, Fraction] = {}
         for base, exponent in powers.items():
             short = without_cancelled(base, self.circuit.variables)
@@ -414,7 +413,7 @@ class _Lowering:
         return self._joined(a, b, [(squares[0], share), (squares[1], -share)], total)
 
     def _joined(self, a: Linear, b: Linear, squares: Sequence[tuple[Linear, Fraction]], total: Linear) -> Linear:
-        """A product as a wire of its own, for those who follow errors: it has no slot."""
+        """A product as a separate wire, for following errors: it has no slot."""
         used = tuple((square.terms[0][0], factor) for square, factor in squares)
         time = max(self.circuit.wires[k].time for k, _ in used)
         return self._added(Wire(total.meaning, time=time, product=Product(a, b, used, total)))
@@ -426,7 +425,7 @@ class _Lowering:
 
 
 def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> Circuit:
-    """Lower every output into one circuit; what they have in common is computed once.
+    """Lower every output into one circuit; common sub-expressions are computed once.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Polynomials that are visibly never negative: powers of squares, and quadratics whose squares are completed.
+"""Polynomials rewritten so that they are visibly non-negative: powers of squares, and completed squares.
 
 An interval of x*x − 2*x*y + y*y reaches below zero, one of (x − y)**2 does not. Whatever is found equals the
 given expression as a polynomial in the variables and in the functions that occur, so the kernel can see that
@@ -76,7 +76,7 @@ def _exponent(node: Expr) -> Fraction:
 
 
 def _is_opaque(node: Expr) -> bool:
-    """Whether it is no sum, product or whole power."""
+    """Whether it is not a sum, product or integer power."""
     if node.op in ("number", "add", "mul"):
         return False
     whole = node.op == "pow" and node.args[1].number is not None and _exponent(node).denominator == 1

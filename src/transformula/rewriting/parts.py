@@ -1,4 +1,4 @@
-"""An expression as a function of few sub-expressions: those it repeats, and what stands beside them."""
+"""An expression as a function of few sub-expressions: those it repeats, and the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NODES = 150
 def in_parts(expr: Expr) -> tuple[Expr, dict[str, Expr]] | None:
     """(the expression in new variables, what each of them stands for), or None if nothing is repeated.
 
-    The new names are none that a formula can contain.
+    The new names cannot occur in a formula.
 
     Examples
     --------

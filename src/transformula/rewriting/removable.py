@@ -1,10 +1,11 @@
 """Removable singularities: sin(u)/u where u may vanish is sinc(u), erf(u)/u is erf_rest1(u), and so on.
 
 A factor g of a quotient that vanishes with w = c·Πb^e is w^m times something that does not: sin(u) = u·sinc(u), a
-function of the registry with a zero is (u − a)^m times its rest (`kernel.rests`), and so is a sum such as exp(u) − 1
-or cos(u) − 1 + u²/2. If every b that may vanish in w is divided by often enough (or multiplied with, where g is
-divided by), the second form is also defined where the first is not, and extends it continuously. Each replacement of
-one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of them.
+function of the registry with a zero is (u − a)^m times its rest (`kernel.rests`), and so is a sum such as exp(u) − 1 or
+cos(u) − 1 + u²/2. If the quotient divides often enough by every b that may vanish in w (or multiplies by it, if g is in
+the denominator), the second form is also defined where the first is not, and extends it continuously. Each replacement
+of one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of
+them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Step:
 
 
 def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], list[Step]]:
-    """The outputs without the quotients, such as sin(u)/u where u may vanish on the box, and the steps to there.
+    """The outputs without quotients such as sin(u)/u where u may vanish on the box, and the steps that lead there.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
 
 
 def _repaired(expr: Expr, box: Box) -> Expr | None:
-    """The same quotient without the division by what may vanish, if it has one that another factor makes up for."""
+    """The same quotient without a division by something that may vanish, if another factor cancels it."""
     constant, powers = factors_of(expr)
     if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
         return None
@@ -148,7 +149,7 @@ def _defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None
 
 
 def _inside(box: Box, index: int, share: Fraction) -> Fraction:
-    """A rational with few digits, about so far from an interval's lower end to its upper one."""
+    """A rational with few digits, about that fraction of the way from an interval's lower end to its upper one."""
     with precision(_BITS):
         low, high = enclose(box.lower[index]), enclose(box.upper[index])
         _, exponent = (high - low).mid().man_exp()

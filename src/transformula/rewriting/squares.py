@@ -66,7 +66,7 @@ def root_of(term: Expr) -> Expr | None:
 
 
 def _complete(term: Expr, squares: list[Expr]) -> bool:
-    """Use ±2pq cos t, and p and q among the squares, up: they become p ± q cos t and q sin t."""
+    """If the term is ±2pq cos t with p and q among the squares, replace these by p ± q cos t and q sin t."""
     constant, powers = factors_of(term)
     for cosine in (b for b, e in powers.items() if b.op == "cos" and e == 1):
         rest = product_of(constant, {b: e for b, e in powers.items() if b != cosine})

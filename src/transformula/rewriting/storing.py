@@ -1,8 +1,8 @@
 """Circuits as they are stored in model.json: wires with exact constants and their places in the weights.
 
-A lowered circuit (`circuits.Circuit`) says what each wire means; a layout decides which head or hidden unit
-computes it, and by what its argument and value are multiplied. In the stored circuit a wire stands for what its slot
-holds, so these numbers become part of the linear forms: if a head reads s·u and its slot holds h·f(u), the stored wire
+A lowered circuit (`circuits.Circuit`) says what each wire means; a layout decides which head or hidden unit computes
+it, and by which factors its argument and value are multiplied. In the stored circuit a wire stands for what its slot
+holds, so these factors become part of the linear forms: if a head reads s·u and its slot holds h·f(u), the stored wire
 is the table of h·f(u/s) at s·u, and readers take 1/h times the wire.
 
 One-layer models are stored as the parts of their formula (`additive.decompose`).
@@ -46,7 +46,7 @@ def store_circuit(
         For every wire with a slot, by its index in the circuit: [block, head, column] for a table,
         [block, unit, position] for a ReLU.
     scales : mapping, optional
-        For table wires: what argument and value are multiplied by; one where a wire is missing.
+        For table wires: the factors of argument and value; 1 for a wire that is missing here.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def _selected(
     known: dict[str, int] = {}
 
     def placed(unit: int, position: int, inside: _Sum) -> int:
-        """The wire of a unit; positions that make the same of it share it."""
+        """The wire of a unit; positions that compute the same share it."""
         stored = inside.stored()
         key = f"{unit} {stored}"
         if key not in known:
@@ -319,5 +319,5 @@ def collected(constant: Expr) -> Expr:
 
 
 def _leading(expr: Expr) -> Fraction | None:
-    """The number that a product starts with, or is; None for none and for zero."""
+    """The number that a product starts with, or is; None if there is none, or for zero."""
     return (expr.number if expr.op != "mul" else expr.args[0].number) or None

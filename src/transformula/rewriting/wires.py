@@ -1,4 +1,4 @@
-"""Wires as plain data: linear combinations, tables, ReLUs, and what is joined from others."""
+"""Wires as plain data: linear combinations, tables, ReLUs, and wires joined from others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Wire:
 
     @property
     def joined(self) -> Product | Norm | None:
-        """What it is made of, if it has no slot."""
+        """The combination it stands for, if it has no slot."""
         return self.product or self.norm
 
     @property

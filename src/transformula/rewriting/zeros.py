@@ -1,7 +1,7 @@
 """Factors that vanish where a simple expression does, as its power times something else: erf(u) = u·erf_rest1(u).
 
-Whole numbers up to ``_LAST`` are looked at as places of zeros, and orders up to ``_MOST``. Sums are constants, powers
-and functions of arguments that are multiples of each other, up to a constant: exp(u) − 1, (exp(u) − exp(−u))/2.
+Integers up to ``_LAST`` are tried as places of zeros, and orders up to ``_MOST``. Sums are constants, powers and
+functions of arguments that are multiples of each other, up to a constant: exp(u) − 1, (exp(u) − exp(−u))/2.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _of_sum(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
 
 
 def _checked(g: Expr, parts: list[tuple[Expr, Expr]], at: int, order: int) -> Iterator[Zero]:
-    """The sum as the rests of its functions, if the terms before these cancel."""
+    """The sum written with the rests of its functions, if the terms before these cancel."""
     first = ex.add(parts[0][1].args[0], ex.number(-at))
     swap, left = {}, []
     for scale, base in parts:

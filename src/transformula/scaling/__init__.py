@@ -1,4 +1,4 @@
-"""Who does the work when there is much of it: processes of this machine, or a Dask cluster."""
+"""Workers for large amounts of work: processes of this machine, or a Dask cluster."""
 
 from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLostError, opened_engine
 

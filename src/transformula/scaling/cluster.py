@@ -27,7 +27,7 @@ _COMPARED = ("transformula", "numpy", "flint")
 
 
 class DaskEngine(Engine):
-    """A client of a scheduler. Several threads of a worker take turns, so one process a core is best."""
+    """A client of a scheduler. The threads of a worker would run one at a time, so one process per core is best."""
 
     def __init__(self, address: str) -> None:
         require("a cluster", "distributed")
@@ -40,7 +40,7 @@ class DaskEngine(Engine):
         try:
             self._client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, *_TIMEOUTS):
-            raise EngineError(f"what answers at {address} is no Dask scheduler of a version that fits") from None
+            raise EngineError(f"what answers at {address} is not a Dask scheduler of a compatible version") from None
         try:
             self._check()
         except BaseException:
@@ -107,7 +107,7 @@ class DaskEngine(Engine):
             return self._client.submit(_checked, _own_version(), function, task, pure=False)
 
     def _ready(self, futures: list[Any]) -> list[Any]:
-        """Those with a result; one that went with its worker is made again."""
+        """Futures with a result; one that was lost with its worker is computed again."""
         from distributed import wait
 
         try:
@@ -119,11 +119,11 @@ class DaskEngine(Engine):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Say in a sentence that the scheduler went away."""
+        """Turn a lost connection to the scheduler into a one-sentence error."""
         try:
             yield
         except (OSError, CancelledError):
-            raise EngineError(f"the scheduler at {self.address} went away") from None
+            raise EngineError(f"the connection to the scheduler at {self.address} was lost") from None
 
     def close(self) -> None:
         """Leave the cluster to others."""
@@ -143,7 +143,7 @@ def _outcome(index: int, future: Any) -> Outcome:
 
 
 def _knock(address: str) -> None:
-    """Say at once where nobody listens: a client would try again until its patience ends."""
+    """Fail at once if nothing listens at the address: a client would retry until its timeout."""
     parts = re.fullmatch(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})", address)
     if parts is None:
         raise EngineError(f"a scheduler's address is written like tcp://10.0.0.1:8786, not {address[:80]!r}")
@@ -159,7 +159,7 @@ def _knock(address: str) -> None:
 
 
 def _by_value(names: tuple[str, ...]) -> Callable[[], dict[str, str | None]]:
-    """A function that is sent as code, since a worker may have no transformula to take it from."""
+    """A function that is sent as code, since a worker may not have transformula to import it from."""
 
     def versions() -> dict[str, str | None]:
         import sys
@@ -183,7 +183,7 @@ def _own_version() -> str:
 
 
 def _checked(version: str, function: Callable[[Any], Any], task: Any) -> Any:
-    """A task, refused by a worker that joined later with another version."""
+    """Run a task; a worker that joined later with another version refuses it."""
     if version != _own_version():
         raise EngineError(f"a worker has transformula {_own_version()} and its client {version}")
     return call(function, task)

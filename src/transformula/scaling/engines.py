@@ -1,8 +1,8 @@
 """One small interface to workers: a function and tasks go in, outcomes come back as they are ready.
 
-A task runs in another process, one at a time there and on one thread, so that results are the same whoever computes
-them. What the function raises belongs to its task. A worker that dies costs the attempt: the task is tried again, and
-if that kills a worker too its outcome is `WorkerLostError`, while the others go on.
+A task runs in another process, one at a time and on one thread, so that results are the same whichever worker computes
+them. An exception belongs to the task that raised it. If a worker dies, its task is tried again; if that kills a worker
+too, the outcome is `WorkerLostError`, while the other tasks go on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class EngineError(InputError):
 
 
 class WorkerLostError(TransformulaError):
-    """The process that worked on a task was ended from outside, most likely for want of memory."""
+    """The process that worked on a task was killed, most likely for lack of memory."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the task with this index."""
+    """The result of the task with this index."""
 
     index: int
     value: Any = None
@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Workers to send tasks to; closed at the end of a ``with`` block, and what still runs is then stopped."""
+    """Workers to send tasks to; closed at the end of a ``with`` block, which stops what still runs."""
 
     @property
     @abstractmethod
@@ -52,8 +52,8 @@ class Engine(ABC):
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Apply a function to every task; outcomes come in the order in which they are ready.
 
-        The function is one of a module, and tasks and values can be pickled. Few tasks are taken at a time, so
-        there may be millions. Whoever stops reading outcomes stops the work.
+        The function must be defined in a module, and tasks and values must be picklable. Few tasks are taken at a time,
+        so there may be millions. The work stops when the caller stops reading outcomes.
         """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Engine(ABC):
 
 
 def opened_engine(jobs: int | None = None, scheduler: str | None = None) -> Engine:
-    """The workers that were asked for.
+    """Open the requested workers.
 
     Parameters
     ----------
@@ -98,6 +98,6 @@ _working = threading.Lock()
 
 
 def call(function: Callable[[Any], Any], task: Any) -> Any:
-    """What a worker does: one task at a time in a process (precision is set for the whole of it), on one thread."""
+    """Run in a worker: one task at a time per process (precision is a process-wide setting), on one thread."""
     with _working, one_thread():
         return function(task)

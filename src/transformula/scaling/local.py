@@ -42,7 +42,7 @@ class LocalEngine(Engine):
         return self.jobs
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
-        """Outcomes as they come. A dead worker takes its pool with it: those it had are tried again, each alone."""
+        """Outcomes as they come. A dead worker takes its pool with it: the tasks in it are tried again, each alone."""
         waiting, running = enumerate(tasks), dict[Future[Any], _Task]()
         suspects: list[_Task] = []
         try:
@@ -76,7 +76,7 @@ class LocalEngine(Engine):
 
     @staticmethod
     def _alone(function: Callable[[Any], Any], task: _Task) -> Outcome:
-        """In a pool of its own, where it can blame nobody else."""
+        """Run a task in a separate pool, so that a crash is certainly its own."""
         pool = _pool(1)
         try:
             future: Future[Any] = pool.submit(call, function, task[1])
@@ -100,7 +100,7 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _shut(pool: ProcessPoolExecutor) -> None:
-    """End a pool at once. loky's own thread may stumble over the tasks it loses: what it would print helps nobody."""
+    """End a pool at once, and hide what loky's own thread would print about the tasks that it loses."""
     shown = threading.excepthook
 
     def hook(args: Any) -> None:
@@ -115,7 +115,7 @@ def _shut(pool: ProcessPoolExecutor) -> None:
 
 
 def _start(parent: int) -> None:
-    """Ctrl-C is for the process that gives out the tasks; it ends the others. If it is killed, they end themselves."""
+    """Leave Ctrl-C to the main process, which ends the workers; if that is killed, they end themselves."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -129,7 +129,7 @@ def _end_with(parent: int) -> None:
 def _outcome(task: _Task, future: Future[Any]) -> Outcome:
     error = future.exception()
     if isinstance(error, BrokenProcessPool):
-        error = WorkerLostError("its process was ended from outside, twice: most likely it needs more memory")
+        error = WorkerLostError("its process was killed twice: most likely it needs more memory")
     if error is not None and not isinstance(error, Exception):
         raise error
     return Outcome(task[0], None if error else future.result(), error)

@@ -1,6 +1,6 @@
-"""Proofs on many workers: the kernel asks for the parts of a step, and gets an answer or None for each.
+"""Proofs on many workers: the kernel asks for the parts of a step, and gets a result or None for each.
 
-A search that has several things to find out may ask them `ahead`.
+A search with several independent questions may submit them `ahead`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[E
 
 
 def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Index and value of what lent workers could do, as it is ready; nothing if nobody has lent any.
+    """Index and value of each task that lent workers completed, as they are ready; nothing without workers.
 
     Tasks are taken as workers come free.
     """
@@ -81,7 +81,7 @@ def spread(engine: Engine, function: Callable[[Part], Answer], parts: Sequence[P
 
 
 def _answers(function: Callable[[Part], Answer], group: list[Part]) -> list[Any]:
-    """Of one worker; what fails here fails again where it was asked for, and is said there."""
+    """The answers of one worker; a failure here happens again in the main process, which reports it."""
     return [_answer(function, part) for part in group]
 
 

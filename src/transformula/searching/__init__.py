@@ -1,1 +1,1 @@
-"""Searches for evidence: where to cut. They call the kernel's bounds, and the kernel evaluates it again."""
+"""Searches for evidence: where to cut. They use the kernel's bounds, and the kernel evaluates the evidence again."""

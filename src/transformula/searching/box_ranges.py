@@ -1,6 +1,6 @@
 """Ranges for planning a circuit: of expressions on a box, of functions on intervals, of wires.
 
-They are the kernel's own bounds on pieces that are searched for here; the kernel finds them again from evidence.
+They are the kernel's own bounds on pieces that are searched for here; the kernel computes them again from evidence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Interval = tuple[float, float]
 
 
 class _Everything:
-    """For planning, functions are taken to be defined wherever their arguments are meant to be."""
+    """For planning, functions are assumed to be defined wherever their arguments are meant to lie."""
 
     def __contains__(self, node: object) -> bool:
         return True

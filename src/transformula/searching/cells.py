@@ -24,7 +24,7 @@ _Cell = tuple[float, float, float, float]
 
 
 def find_cells(function: Expr, low: float, high: float, loose: bool = False) -> list[float]:
-    """Edges of cells of a function of u, halved where the slope is known badly compared with the steepest."""
+    """Edges of cells of a function of u, halved where the slope bound is poor compared with the steepest slope."""
     with precision(64):
         series = SeriesOf(function, "u")
         edges = _first_cuts(series, low, high) if high > low else [low, math.nextafter(low, math.inf)]
@@ -37,7 +37,7 @@ def find_cells(function: Expr, low: float, high: float, loose: bool = False) -> 
 
 
 def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
-    """The cells to be halved next: those whose slopes are known worst, if badly, as long as there are not too many."""
+    """The cells to halve next: those with the worst slope bounds, if these are poor and the cells not too many."""
     # a cell is at least as steep as the end of its slopes that is nearer to zero
     steepest = max((max(c[2], -c[3]) for c in known if math.isfinite(c[3] - c[2])), default=0.0)
     rough = [c for c in known if math.inf > c[3] - c[2] > _ROUGH * max(steepest, abs(c[2] + c[3]) / 8)]
@@ -60,7 +60,7 @@ def _middle(low: float, high: float) -> float:
 
 
 def _first_cuts(series: SeriesOf, low: float, high: float) -> list[float]:
-    """Points of an interval, its ends included: evenly spaced, and ever closer towards an end without a slope."""
+    """Points of an interval, ends included: evenly spaced, and ever closer towards an end with unbounded slope."""
     step = (high - low) / _UNIFORM
     points = {low, high, *(low + (high - low) * k / _UNIFORM for k in range(1, _UNIFORM))}
     near = [step * 2.0**-k for k in range(1, _GEOMETRIC)]

@@ -1,4 +1,4 @@
-"""Where to cut a box so that an expression is seen to be defined on each part; if it is not, what breaks.
+"""Where to cut a box so that an expression is shown to be defined on each part; if it is not, what breaks.
 
 A refusal names the part of the formula, the range of its argument and a smaller box that would work.
 """
@@ -33,7 +33,7 @@ _MAX_VARIABLES = 3
 
 
 def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
-    """A tree on whose leaves every node is seen to be defined (`ranges.check_defined`).
+    """A tree on whose leaves every node is shown to be defined (`ranges.check_defined`).
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container
 
 
 def _explained(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> str:
-    verb = "is" if failure.certain else "is not seen to be defined: it may be"
+    verb = "is" if failure.certain else "could not be shown to be defined: it may be"
     place = place_text(failure.values)
     reason = f"{short_text(failure.part)} {verb} undefined or unbounded near {place}"
     inner = _broken_argument(failure.part)
@@ -130,7 +130,7 @@ def _explained(failure: _Failure, nodes: Sequence[Expr], region: Region, defined
         except UndefinedError:
             reason += f" ({short_text(inner)} cannot be bounded)"
     if failure.tired:
-        reason += f"; {_MAX_PARTS} parts of the box were looked at"
+        reason += f"; {_MAX_PARTS} parts of the box were examined"
     advice = f"{reason}: narrow the box to keep away from there"
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
     return advice if smaller is None else f"{advice}; {smaller} would work"

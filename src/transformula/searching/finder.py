@@ -1,4 +1,4 @@
-"""Evidence that is searched for at the moment the kernel asks, and written down for the folder.
+"""Evidence that is searched for when the kernel asks, and recorded for the folder.
 
 The kernel runs the same rule twice: once over this object, which cuts where it has to, and once over the
 written evidence, which is what the certificate rests on.
@@ -43,7 +43,7 @@ _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 
 class Finder(Evidence):
-    """Searches, and remembers what was found in ``data``.
+    """Searches, and records what was found in ``data``.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Finder(Evidence):
     follow : whether to follow errors to the outputs (of no use in a single layer).
     trees : trees of signs that were searched for already, by their texts.
     far_bits : how far below the largest a sharp cell's other tokens are, in bits.
-    target : a bound of a grid that will do where no tight one is found.
+    target : a bound of a grid that is good enough where no tight one is found.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Finder(Evidence):
         return self.written["parts"][name]
 
     def is_ready(self, wire: int) -> bool:
-        """A search takes one table after the other."""
+        """Never: a search takes one table after the other."""
         return False
 
     def evidence(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Where to cut the box of a grid table's arguments, so that the kernel's bounds on the pieces are small.
 
-Boxes above the target are cut in 2**d; if the function's rest is to blame (a kink, a singular place), only
-along the axes that lower it. Every leaf is kept: the kernel bounds each of them again, and nothing else.
+Boxes above the target are cut into 2**d; if the function's remainder is the cause (a kink, a singular place), only
+along the axes that lower it. Every leaf is kept: the kernel bounds exactly these leaves again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_pieces(
     Parameters
     ----------
     target : float, optional
-        A bound that will do where no tight one is found.
+        A bound that is good enough where no tight one is found.
     budget : int
         Boxes that may be examined.
 
@@ -110,7 +110,7 @@ def find_pieces(
             lost = _never_bounded(unbounded)
             if spent or lost or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
-                    reason = "the boxes to examine ran out" if spent else "a box became too small to be cut"
+                    reason = "the budget of boxes to examine ran out" if spent else "a box became too small to be cut"
                     reason = _NO_BOUND if lost else reason
                     raise _refusal(function, reason, best, seen, UnboundedError if lost else NotProvenError)
                 axes[:] = False
@@ -120,7 +120,7 @@ def find_pieces(
 
 
 def _never_bounded(counts: Sequence[int]) -> bool:
-    """Whether boxes without any bound only become more, however often they are cut."""
+    """Whether boxes without any bound only multiply, however often they are cut."""
     last = counts[-_PATIENT_LEVELS:]
     return len(last) == _PATIENT_LEVELS and last[0] > _MANY_UNBOUNDED and sorted(last) == last
 
@@ -134,7 +134,7 @@ def _refusal(
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:
-    """Axes, shape (d, boxes): all, or where the function's rest is to blame those that lower it."""
+    """Axes, shape (d, boxes): all, or where the function's remainder is the cause, those that lower it."""
     axes = np.ones(lower.shape, dtype=np.bool_)
     if not blame.any():
         return axes
@@ -193,7 +193,7 @@ def trees_of(levels: Sequence[Mask]) -> list[list[int]]:
 
 
 def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floats:
-    """Edges of the first boxes: where neighbouring tokens take turns, ends rounded outward."""
+    """Edges of the first boxes: where neighbouring tokens have equal scores, ends rounded outward."""
     low, high = -round_up(-lower), round_up(upper)
     return np.array(turns(slopes, offsets, low, max(high, math.nextafter(low, math.inf))))
 
@@ -209,7 +209,7 @@ def find_softmax(table: Table, ends: Sequence[Ends]) -> list[list[float]]:
 def _fine_edges(
     slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int, values: Floats | None = None
 ) -> Floats:
-    """``values`` that are larger than what the table comes to make small weights matter as much more."""
+    """If ``values`` are larger than the table's own range, small weights matter that much more."""
     edges = first_edges(slopes, offsets, *ends)
     for _ in range(cuts):
         edges = increasing(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))

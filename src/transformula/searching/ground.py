@@ -1,4 +1,4 @@
-"""A formula made ready: extended over removable singularities, signs found, and shown to be defined on its box."""
+"""A formula prepared: extended over removable singularities, signs found, and shown to be defined on its box."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _STRICT = 2
 
 
 class _Search(Facts):
-    """Facts that are tried one by one; what cannot be proven is left out.
+    """Facts that are tried one by one; those that cannot be proven are left out.
 
     Parameters
     ----------
     tried : dict
-        Trees of signs by text, None where none was found: what another search found out already.
+        Trees of signs by text, None where none was found: results of earlier searches.
     """
 
     def __init__(self, formula: Formula, tried: dict[str, list[int] | None]) -> None:
@@ -63,11 +63,11 @@ class _Search(Facts):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A formula made ready.
+    """A prepared formula.
 
     ``extended`` is the formula extended by ``steps``, as they are stored, and ``written`` the same with roots that
-    nearly cancel written by their conjugates. ``signs`` are the trees of those that were proven, by text, ``known``
-    the nodes that are defined, ``tried`` what searches for signs have found out.
+    nearly cancel written by their conjugates. ``signs`` are the trees of proven signs, by text,
+    ``known`` the nodes that are defined, ``tried`` the results of all searches for signs.
     """
 
     extended: Formula
@@ -80,12 +80,12 @@ class Prepared:
 
 @remembered(32)
 def prepared(formula: Formula) -> Prepared:
-    """Make a formula ready.
+    """Prepare a formula.
 
     Raises
     ------
     NotProvenError
-        If it is not seen to be defined on its box: which part fails, where, and on which box it would not.
+        If it is not shown to be defined on its box: which part fails, where, and on which box it would not.
     """
     extended, steps = extended_formula(formula)
     written, facts = conjugated(extended.outputs, extended.box)

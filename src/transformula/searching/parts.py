@@ -87,7 +87,7 @@ def _preorder(cuts: dict[int, tuple[int, int, int]]) -> list[int]:
 
 
 def _cut_axis(bound: Bound, low: Floats, high: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The input whose spread costs most: with it at its middle, the bound is least."""
+    """The input whose width costs most: with it fixed at its middle, the bound is smallest."""
     middle = low + (high - low) / 2
     inputs, parts = low.shape
     least, along = np.full(parts, math.inf), np.full(parts, -1)

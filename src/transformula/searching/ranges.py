@@ -1,4 +1,4 @@
-"""Where to cut a region so that the kernel sees the range, or the sign, of an expression on it."""
+"""Where to cut a region so that the kernel can bound the range, or prove the sign, of an expression on it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def sub_region(region: Region, names: Sequence[str]) -> Region:
 
 
 def _values(expr: Expr, region: Region) -> tuple[float, float]:
-    """The least and largest value at corners and the centre: a guide to what is worth cutting, no bound."""
+    """The least and largest value at corners and the centre: a guide to what is worth cutting, not a bound."""
     names = [n for n in region.names if n in expr.names]
     lower, upper = (ends[:, None] for ends in sub_region(region, names).floats)
     if len(names) <= _CORNERS:
@@ -148,12 +148,12 @@ def find_tree(
 ) -> list[int]:
     """A tree for `ranges.range_on`: its range is at most ``tolerance`` too wide where ``max_boxes`` allow.
 
-    A quarter of them has to do unless they decide about a sign.
+    Only a quarter of them is used unless they decide a sign.
 
     Raises
     ------
     NotProvenError
-        If the expression is not seen to be defined on the region.
+        If the expression is not shown to be defined on the region.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def find_sign_tree(expr: Expr, region: Region, defined: Container[Expr] = (), ma
     Raises
     ------
     NotProvenError
-        If the expression takes both signs, or so many parts do not show one.
+        If the expression takes both signs, or the allowed number of parts does not show one.
     """
     whole = _whole(expr, region, defined)
     if whole is not None and (whole[0] >= 0 or whole[1] <= 0):
@@ -241,4 +241,4 @@ def _sign_at_centre(value: float, rest: float) -> int:
 
 def _changes(expr: Expr, region: Region, lower: Floats, upper: Floats) -> NotProvenError:
     place = place_text(region.exact(lower, upper))
-    return NotProvenError(f"{short_text(expr)} takes both signs: see {place}", place=place)
+    return NotProvenError(f"{short_text(expr)} takes both signs, for example at {place}", place=place)

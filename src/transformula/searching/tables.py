@@ -134,7 +134,7 @@ def find_pieces(table: Table, function: Expr, ends: tuple[arb, arb]) -> list[flo
 
 
 def with_ends(edges: Sequence[float], low: float, high: float) -> list[float]:
-    """Edges with two more just outside an interval, so that its pieces do not stick out of it far."""
+    """Edges with two more just outside an interval, so that its pieces do not reach far beyond it."""
     by = _STICK_OUT * (high - low)
     wanted = [(low - by, low), (high, high + by)]
     new = [a if b == low else b for a, b in wanted if not any(a <= e <= b for e in edges)]
@@ -152,7 +152,7 @@ def _check_defined(piece: Piece, function: Expr, name: str, a: float, b: float) 
 
 
 def turns(slopes: Floats, offsets: Floats, low: float, high: float) -> list[float]:
-    """The ends of an interval, and where neighbouring tokens take turns: their scores are equal."""
+    """The ends of an interval, and the points where neighbouring tokens have equal scores."""
     order = np.argsort(slopes)
     with np.errstate(all="ignore"):
         at: Floats = -np.diff(offsets[order]) / np.diff(slopes[order])
@@ -169,7 +169,7 @@ def find_slopes(
 ) -> list[float]:
     """Edges of pieces on which a bound of |T' − f'| (of |T'| without a function) is tight.
 
-    A bound of at most ``enough`` is not refined any further, and hardly any if it may be ``loose``.
+    A bound of at most ``enough`` is not refined any further, and with ``loose`` hardly any bound is.
     """
     if not low < high:
         high = math.nextafter(low, math.inf)

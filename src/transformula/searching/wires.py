@@ -102,7 +102,7 @@ class WireSearch:
         return max((w.ends[0] for w in ways), default=-math.inf), min((w.ends[1] for w in ways), default=math.inf)
 
     def ways(self, expr: Expr, depth: int = 0) -> list[_Way]:
-        """All ways to bound an expression that came to something."""
+        """All ways to bound an expression that gave a finite range."""
         if expr not in self._ways:
             self._ways[expr] = []  # an expression does not bound itself
             self._ways[expr] = [way for way in self._search(expr, depth) if way is not None]

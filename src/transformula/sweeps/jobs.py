@@ -48,10 +48,10 @@ def work(job: Job) -> Done:
     except TransformulaError as error:
         done.error, done.kind = str(error), type(error).__name__
     except MemoryError:
-        done.error, done.kind = "it takes more memory than there is", "MemoryError"
+        done.error, done.kind = "there is not enough memory for it", "MemoryError"
     except Exception as error:  # a fault of ours in one formula must not end a sweep of thousands
         said = " ".join(str(error).split())[:200]
-        done.error, done.kind = f"transformula failed inside ({type(error).__name__}: {said})", "InternalFault"
+        done.error, done.kind = f"internal error in transformula ({type(error).__name__}: {said})", "InternalFault"
     done.seconds = time.perf_counter() - start
     return done
 

@@ -50,7 +50,7 @@ def read_requests(rows: Iterable[Mapping[str, Any]], places: Iterable[str] | Non
     0.001
     >>> read_requests([{"name": "../x", "formula": "x", "box": "x=0..1"}])
     Traceback (most recent call last):
-    transformula.kernel.errors.InputError: row 1: the name '../x' cannot be a folder's: use letters, digits and ...
+    transformula.kernel.errors.InputError: row 1: the name '../x' cannot be a folder name: use letters, digits and ...
     """
     requests: list[Request] = []
     seen: dict[str, str] = {}
@@ -60,7 +60,11 @@ def read_requests(rows: Iterable[Mapping[str, Any]], places: Iterable[str] | Non
         request = _request(row, place)
         same = unicodedata.normalize("NFKC", request.name).casefold()
         if same in seen:
-            clash = "stands there twice" if seen[same] == request.name else f"is {seen[same]!r} to some file systems"
+            clash = (
+                "is given twice"
+                if seen[same] == request.name
+                else f"is the same as {seen[same]!r} on some file systems"
+            )
             raise InputError(f"{place}: the name {request.name!r} {clash}: give each formula a name of its own")
         seen[same] = request.name
         requests.append(request)
@@ -74,7 +78,7 @@ def check_columns(names: Iterable[str], source: str) -> None:
     names = list(names)
     for name in names:
         if name not in COLUMNS:
-            raise InputError(f"{source} has a column {name!r}, which means nothing here: use {', '.join(COLUMNS)}")
+            raise InputError(f"{source} has a column {name!r}, which is not known: use {', '.join(COLUMNS)}")
         if names.count(name) > 1:
             raise InputError(f"{source} has the column {name} twice")
     if {"box", "on"} <= set(names):
@@ -100,7 +104,9 @@ def _request(row: Mapping[str, Any], place: str) -> Request:
 def _check_name(name: str, place: str) -> None:
     if not _NAME.fullmatch(name):
         shown = name if len(name) <= 60 else name[:57] + "..."
-        raise InputError(f"{place}: the name {shown!r} cannot be a folder's: use letters, digits and . , + - = ( ) _")
+        raise InputError(
+            f"{place}: the name {shown!r} cannot be a folder name: use letters, digits and . , + - = ( ) _"
+        )
     if _DEVICES.fullmatch(name) or name.casefold() in OWN_FILES:
         raise InputError(f"{place}: the name {name!r} is taken by something else: choose another")
 

@@ -29,9 +29,11 @@ def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
     left alone and refused.
     """
     if LOADER_FILE in files:
-        saving.write_folder(folder, files, is_torch_export, "is no earlier export: choose another folder")
+        saving.write_folder(folder, files, is_torch_export, "is not an earlier export: choose another folder")
     else:
-        saving.write_folder(folder, files, _is_replaceable, "is not a model folder alone: choose another folder")
+        saving.write_folder(
+            folder, files, _is_replaceable, "is not a model folder, or holds other files: choose another folder"
+        )
 
 
 def _is_replaceable(folder: Path) -> bool:

@@ -59,7 +59,7 @@ class Item:
 def circuit_items(model: Model) -> list[Item]:
     """Inputs, wires and outputs; columns are half-layers: attention, then feed-forward."""
     if model.family is not CIRCUIT_FAMILY:
-        raise InputError(f"only circuits can be drawn, and this model is none: it was made by {model.construction}")
+        raise InputError(f"only circuits can be drawn, and this is not one: its construction is {model.construction}")
     return _Drawn(model).items()
 
 

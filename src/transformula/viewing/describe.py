@@ -80,12 +80,12 @@ def _head_sections(model: Model) -> dict[str, dict[str, Any]]:
 
 
 def head_lines(model: Model) -> list[str]:
-    """What each head of linear attention asks with, answers with and adds, in the slots of a token."""
+    """The query, the key and the added value of each head of linear attention, in the slots of a token."""
     slots, lines = model.weights.slots, []
     for h, head in enumerate((head for block in model.weights.blocks for head in block.attention.heads), 1):
         asks, answers = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
         adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
-        lines.append(f"{h}: asks with {asks}, answers with {answers}, adds {adds}")
+        lines.append(f"{h}: query {asks}, key {answers}, adds {adds}")
     return _first(lines)
 
 
@@ -145,7 +145,7 @@ def layer_lines(model: Model) -> list[str]:
         for row, of, value in head.value.entries():
             forms.setdefault(written[row], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
         adds = "; ".join(f"{' + '.join(form).replace('+ -', '- ')} to {to}" for to, form in forms.items())
-        text = f"{block.attention.kind} attention asks with {asks}, answers with {answers}, adds {adds}"
+        text = f"{block.attention.kind} attention with query {asks} and key {answers} adds {adds}"
         if block.feed_forward is not None:
             text += "; ReLU shrinks w by the threshold and clears p"
         if not found or found[-1][1] != text:

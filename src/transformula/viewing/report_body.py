@@ -109,8 +109,8 @@ def attention_section(model: Model, followed: Sequence[Followed]) -> str:
     total = sum(len(block.attention.heads) for block in model.weights.blocks)
     left = f" The first {len(followed)} of {total} heads are drawn." if len(followed) < total else ""
     intro = (
-        "How each head spreads its attention over its own memory tokens while one input runs and the others "
-        f"rest where the figures above hold them.{left}"
+        "How each head spreads its attention over its own memory tokens as one input varies and the others "
+        f"stay where the figures above hold them.{left}"
     )
     widgets = []
     for k, (one, drawing) in enumerate(zip(followed, attention_drawings(list(followed), PAGE), strict=True)):

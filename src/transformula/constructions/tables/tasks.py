@@ -256,7 +256,7 @@ def prepare(
             values = np.broadcast_to(np.asarray(f(inside), dtype=np.float64), x.shape)
         if not np.isfinite(values).all():
             bad = float(x[~np.isfinite(values)][0])
-            raise CannotFit(f"f is not finite at x = {bad!r}: narrow the interval", None)
+            raise CannotFit(f"the function is not finite at x = {bad!r}: narrow the interval", None)
         return values
 
     first = np.linspace(lower, upper, min(FIRST_POINTS, 8 * most_crossings) + 1)

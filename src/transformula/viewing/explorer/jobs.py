@@ -145,7 +145,7 @@ class Pool:
                             break
                         yield frame
             except asyncio.TimeoutError:
-                frame = _gave_up(f"stopped after {seconds:g} seconds, the most this page spends", "time")
+                frame = _gave_up(f"stopped after {seconds:g} seconds, the time limit of this page", "time")
             except (asyncio.IncompleteReadError, ConnectionError):
                 frame = await self._died(worker)
             yield frame
@@ -183,7 +183,7 @@ class Pool:
 
     async def _died(self, worker: Worker | None) -> Frame:
         if self.closed or worker is None:
-            return _fault("the server is ending")
+            return _fault("the server is shutting down")
         code = await worker.process.wait()
         if not worker.ready:
             return _fault("no worker process could start: see whether this machine has memory left")
@@ -191,7 +191,7 @@ class Pool:
             return _gave_up(f"stopped: it needed more than {self.memory / 2**30:.3g} GiB of memory", "memory")
         if code < 0:
             return _refused(f"the worker process was stopped by {_signal(-code)}: try again", "stopped")
-        return _fault(f"the worker process ended by itself, with exit code {code}; this is a fault of transformula")
+        return _fault(f"the worker process ended by itself, with exit code {code}; this is a bug in transformula")
 
     async def _take(self, model: str) -> Worker:
         if self.closed:

@@ -191,7 +191,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> JSONResponse:
-        message = "too much is going on here at the moment: try again in a few seconds"
+        message = "the server is busy: try again in a few seconds"
         return JSONResponse({"field": "", "message": message, "kind": "busy"}, 429, _RETRY)
 
     @app.exception_handler(HTTPException)

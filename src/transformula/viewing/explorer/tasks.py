@@ -55,7 +55,7 @@ def answer(task: Frame, send: Send) -> None:
         os._exit(MEMORY_EXIT)  # the server knows what to say, and starts a fresh worker
     except Exception:
         traceback.print_exc(file=sys.stderr)
-        message = "something went wrong inside; this is a fault of transformula, not of your formula"
+        message = "internal error; this is a bug in transformula, not a mistake in your formula"
         send(Frame({"event": "refused", "problem": {"field": "", "message": message, "kind": "fault"}}))
 
 
@@ -113,7 +113,7 @@ def compile_task(task: Frame, send: Send) -> None:
     size = sum(map(len, blobs))
     if size > body["model_bytes"]:
         message = (
-            f"proven, but its {model.tokens} tokens take {size / 1e6:.0f} MB, more than this page keeps: use "
+            f"proven, but its {model.tokens} tokens take {size / 1e6:.0f} MB, more than this page can keep: use "
             "transformula compile, or a larger ε"
         )
         raise Refused({"field": "eps", "message": message, "kind": "input"})

@@ -68,7 +68,7 @@ async function compile({ typing = false } = {}) {
     if (aborted(error)) setState(session.model ? "done" : "idle", "Cancelled.");
     else if (error instanceof Refused) refuse(error.problem);
     else {
-      refuse({ message: "something went wrong in this page; this is a fault of transformula", kind: "fault" });
+      refuse({ message: "something went wrong in this page; this is a bug in transformula", kind: "fault" });
       throw error; // the browser's console has the details
     }
   } finally {
