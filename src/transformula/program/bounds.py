@@ -102,8 +102,8 @@ def table_range(slopes: FloatArray, offsets: FloatArray, values: FloatArray, whe
     if not (abs(low) < 1e300 and abs(high) < 1e300):  # numbers next to overflow
         return whole
     slack = SLACK * max(abs(low), abs(high))
-    low, high = _rough(float(low - slack), float(high + slack))
-    return max(low, whole[0]), min(high, whole[1])
+    bottom, top = _rough(float(low - slack), float(high + slack))
+    return max(bottom, whole[0]), min(top, whole[1])
 
 
 def anchor(slopes: FloatArray, offsets: FloatArray) -> int | None:
