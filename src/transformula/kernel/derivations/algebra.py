@@ -199,7 +199,8 @@ class Ring(Effort):
             variables = len({*self.used(num), *self.used(den)})
             short = len(num) * len(den) * variables <= MAX_CANCELLED and high <= MAX_DEGREES
             self.spend(num, den)
-            self.charge(high**3 // 8 if short else 0)
+            words = (self.bits(num) + self.bits(den)) // 64 if short else 0
+            self.charge(high**3 // 8 + (len(num) + len(den)) * words**2 // 40 if short else 0)
             short = short and self.may_divide(num, den) and self.may_divide(den, num)
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact

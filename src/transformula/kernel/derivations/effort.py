@@ -28,12 +28,21 @@ class Effort:
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large."""
         self.charge(len(p) // 4)
-        height = bits(p)
-        size = len(p) * height
-        long = len(p) > MAX_TERMS or height > MAX_BITS or size > MAX_SIZE or p.total_degree() > MAX_DEGREE
-        if long or (size > MAX_BITS and _over_one_denominator(p) > MAX_BITS):
-            raise RefutedError(f"a normal form is too long: {len(p)} terms, {height} bits")
+        bits = self.bits(p)
+        if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
+            raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits")
         return p
+
+    def bits(self, p: fmpq_mpoly) -> int:
+        """The size of the largest coefficient as FLINT holds it, over one denominator; to look at each takes a gcd."""
+        coefficients, common = p.coeffs(), fmpz(1)
+        for c in coefficients:
+            common = common.lcm(c.q)
+            if common.bit_length() > MAX_BITS:
+                break
+        found = int(common.bit_length()) - 1 + max((int(c.height_bits()) for c in coefficients), default=0)
+        self.charge(len(p) * (found // 64) ** 2 // 64)
+        return found
 
     def charge(self, work: int) -> None:
         """Count work: nothing that a folder asks for goes on for minutes."""
@@ -46,7 +55,7 @@ class Effort:
         """Count the work of a product before it is done."""
         if len(a) * len(b) > 20 * MAX_TERMS:
             raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
-        self.charge(len(a) * len(b) * (1 + (bits(a) + bits(b) + len(self.gens)) // 64))
+        self.charge(len(a) * len(b) * (1 + (self.bits(a) + self.bits(b) + len(self.gens)) // 64))
 
     def may_divide(self, p: fmpq_mpoly, other: fmpq_mpoly) -> bool:
         """Whether p without what it has in common with another polynomial is short: (x**9 - 1)/(x - 1) is not.
@@ -76,18 +85,3 @@ class Effort:
         text = str(p)
         self.charge(len(text) // 8)
         return text
-
-
-def _over_one_denominator(p: fmpq_mpoly) -> int:
-    """The size of the common denominator, over which FLINT holds all coefficients, or more than `MAX_BITS`."""
-    common = fmpz(1)
-    for c in p.coeffs():
-        common = common.lcm(c.q)
-        if common.bit_length() > MAX_BITS:
-            break
-    return int(common.bit_length())
-
-
-def bits(p: fmpq_mpoly) -> int:
-    """The size of the largest coefficient."""
-    return max((int(c.height_bits()) for c in p.coeffs()), default=0)

@@ -22,7 +22,6 @@ from math import isqrt, prod
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.derivations.algebra import Atom, Form, Ring
-from transformula.kernel.derivations.effort import bits
 from transformula.kernel.errors import RefutedError
 from transformula.kernel.functions.registry import find
 from transformula.kernel.work import spend
@@ -53,7 +52,7 @@ class SignedRing(Ring):
         found = [(self.gens[k], int(degrees[k])) for k in self.used(monomial)]
         c, used = primitive(rest), self.used(rest)
         top = sorted(map(int, rest.degrees()), reverse=True)
-        high, area, words = sum(top), sum(top[:1]) * sum(top[1:2]), 1 + bits(rest) // 256
+        high, area, words = sum(top), sum(top[:1]) * sum(top[1:2]), 1 + self.bits(rest) // 256
         difficulty = len(rest) * len(used) * high * words
         difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or area > MAX_AREA or difficulty > MAX_DIFFICULTY
         if rest.is_constant() or difficult:
