@@ -104,3 +104,21 @@ def test_the_folds_of_a_length_join_no_array_twice():
     assert model.layers > 12 and len(joined) == len({*joined})
     x = np.random.default_rng(0).uniform(-1, 1, (1_000, 2))
     assert np.abs(onnx_executor(_file(model))(x)[:, 0] - model(x)).max() <= 2 * model.certificate.rounding
+
+
+@pytest.mark.parametrize(("factor", "constant"), [(1.00000001, 0.0), (1.0, 1e-60), (1 - 1e-9, -1e-50), (1.0, 1.0)])
+def test_no_number_is_taken_for_zero_or_one(factor, constant):
+    """In float32 they are 0 and 1, and onnxruntime's default optimiser left out what it took for these."""
+    step = Affine(np.array([0, 1]), np.array([[constant, factor]]), True)
+    x = np.array([[3e-60], [1.0], [2.0]])
+    found = onnx_executor(program_bytes(Program(1, 1, (step,), np.array([2]), "float64"), {}))(x)
+    assert np.allclose(found, np.maximum(factor * x + constant, 0), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_an_exported_factor_next_to_one_is_kept(blocks):
+    model = tf.compile("max(1.00000001*x, 0) + 1e-50", on="x=-1..100")
+    x = np.linspace(-1, 100, 102)[:, None]
+    found = onnx_executor(onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=True))(x)
+    assert np.abs(found[:, 0] - np.maximum(1.00000001 * x[:, 0], 0)).max() <= model.certificate.bound
+    assert found[0, 0] == 1e-50

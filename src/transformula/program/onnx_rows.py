@@ -13,7 +13,7 @@ import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
 from transformula.program.steps import ONE, Affine, Program, Rows, Step, Tables
-from transformula.transformers.onnx_graph import GraphWriter
+from transformula.transformers.onnx_graph import GraphWriter, is_mistaken
 
 #: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
 MOST_PRODUCTS = 3
@@ -51,9 +51,11 @@ class RowsWriter(GraphWriter):
 
     def added(self, name: str, matrix: FloatArray, rows: str, more: FloatArray | str, turned: bool = False) -> str:
         """matrix @ rows + more: one Gemm; a matrix of one number is Mul and Add, which take half the time."""
+        kept = is_mistaken(matrix, 1)  # in a Gemm no number is left out
         if isinstance(more, np.ndarray):
+            kept = kept or is_mistaken(more, 0)
             more = self.constant(f"{name}.constant", more) if more.any() else ""
-        if matrix.shape == (1, 1) and not turned:
+        if matrix.shape == (1, 1) and not turned and not kept:
             if matrix[0, 0] != 1:
                 factor = self.constant(f"{name}.matrix", matrix)
                 rows = self.node(f"{name}.scaled" if more else name, "Mul", rows, factor)

@@ -8,8 +8,10 @@ Attention is spelled out as softmax(QKᵀ)V, because onnxruntime's default optim
 forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 attribute, which would
 spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
 stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
-computed in the last block, as in the reference. Fang's hardmax is ``where(argmax == 0..n-1, scores, 0)``;
-of equal scores the first wins, as in NumPy. Linear attention mixes by the scores themselves.
+computed in the last block, as in the reference. The optimiser's NoopElimination leaves out a single number that is 0
+or 1 *in float32* where it is added or multiplied by, so that x·1.00000001 would be x: see `is_mistaken`. Fang's
+hardmax is ``where(argmax == 0..n-1, scores, 0)``; of equal scores the first wins, as in NumPy. Linear attention
+mixes by the scores themselves.
 """
 
 from __future__ import annotations
@@ -109,6 +111,11 @@ def onnx_executor(data: bytes, options: Any = None) -> Callable[[NDArray[Any]], 
     return run
 
 
+def is_mistaken(number: NDArray[Any], neutral: int) -> bool:
+    """Whether onnxruntime's default optimiser takes a constant for 0 (in a sum) or 1 (in a product), wrongly."""
+    return number.size == 1 and number.item() != neutral and np.float32(number.item()) == neutral
+
+
 class GraphWriter:
     """Collects nodes and initializers; every method returns the name of what it made."""
 
@@ -146,6 +153,10 @@ class GraphWriter:
         """A node of one output, which has its name."""
         self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
         return name
+
+    def sum(self, name: str, rows: str, constant: str) -> str:
+        """What a constant is added to."""
+        return self.node(name, "Sum" if is_mistaken(self.constants[constant], 0) else "Add", rows, constant)
 
 
 class _Writer(GraphWriter):
@@ -276,8 +287,7 @@ class _Writer(GraphWriter):
         product = self.node(f"{name}.product", "MatMul", stream, self.shared(name, matrix.dense().T))
         if not bias.nonzeros:
             return product
-        shift = self.shared(f"{name}.bias", bias.dense()[:, 0])
-        return self.node(f"{name}.shifted", "Add", product, shift)
+        return self.sum(f"{name}.shifted", product, self.shared(f"{name}.bias", bias.dense()[:, 0]))
 
     def read_out(self, stream: str, tokens: IntArray) -> None:
         weights, width = self.weights, self.weights.width
@@ -293,7 +303,7 @@ class _Writer(GraphWriter):
         product = self.node("outputs", "MatMul", picked, self.constant("readout", dense))
         bias = self.constant("bias", weights.bias.dense()[:, 0])
         if self.sequence is None:
-            self.node(OUTPUT, "Add", product, bias)
+            self.sum(OUTPUT, product, bias)
             return
-        rows = self.node("outputs.rows", "Add", product, bias)
+        rows = self.sum("outputs.rows", product, bias)
         self.node(OUTPUT, "Reshape", rows, self.constant("y.shape", [-1, *self.sequence]))
