@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 from flint import arb, fmpq
 
-from support.kernel_models import cubic, ridge_weights
+from support.kernel_models import cubic, memory_weights, ridge_weights
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.description import MAX_BYTES, MAX_MEMORY, parse_json
+from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.files import _rationals
 from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
 from transformula.kernel.rounding.formats import FORMATS, check_stored
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.rules.blocks import Runner
+from transformula.kernel.rules.compact import prove_compact
+from transformula.kernel.rules.corollary import prove_corollary
 from transformula.kernel.rules.linear_attention import _polynomials
+from transformula.kernel.rules.memorize import prove_memorize
 from transformula.kernel.rules.polynomial import checked_ridge, ridge_polynomial, ridge_rounding
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import number
@@ -175,3 +179,25 @@ def test_the_slots_of_all_tokens_are_counted():
     with limited() as meter:
         ridge_rounding(ridge, Formula.of("x", "x=0..1").box)
     assert meter[0] >= 7 * 50 * sum(map(len, ridge.heads))
+
+
+@pytest.mark.parametrize(("prove", "each"), [(prove_memorize, 75), (prove_compact, 90)])
+def test_the_columns_of_a_memory_are_counted(prove, each):
+    """99,000 outputs of one token took four seconds more than was counted."""
+    spent = []
+    for outputs in (1, 101):
+        weights = memory_weights([[0.0], [4.0]], np.ones((2, outputs)), 50.0)
+        with limited() as meter:
+            prove(weights, {"x": [[0.0], [4.0]], "y": [[1.0] * outputs] * 2})
+        spent.append(meter[0])
+    assert spent[1] > spent[0] + 100 * each
+
+
+def test_the_difference_of_a_corollary_is_counted():
+    """50,000 terms of a polynomial became as many expressions: 12 seconds."""
+    directions, names = [{0: 1, 1: 1}], ("x", "y")
+    weights = ridge_weights(names, directions, {(0, 0, 4): 1}, [0])
+    evidence = Evidence({"defined": [[-1]], "corollary": [{"edges": [[0.0, 0.5]] * 2, "trees": [[-1]]}]})
+    with limited() as meter:
+        prove_corollary(weights, Formula.of("exp(x + y)", "x=0..1/2, y=0..1/2"), {}, evidence)
+    assert meter[0] > 4_000 + 300 * 5

@@ -160,6 +160,7 @@ class _Points:
         lead = gap - 2 * wrong - moved * (1 + form.gamma(memory.slopes.shape[1] + memory.offsets.shape[1] + 4))
         weight = (-lead).exp() * (1 + 2 * EXP_ULPS * form.unit_roundoff) + 2 * EXP_ULPS * form.tiny
         result = []
+        spend(len(columns) * (30 + 0.01 * (others + self.count)))
         for values in memory.values.T:
             size, found = arb(float(np.abs(values).max())), values[owner]
             mixed, least = others * (weight * size + form.tiny), arb(float(np.abs(found).min()))

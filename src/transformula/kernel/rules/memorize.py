@@ -119,6 +119,7 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
     twice = (1 + u) ** 2
     exact = 1 + arb(2) ** -52  # a float64 difference is within 2^-53 of the real one, relatively
     approximation = rounding = arb(0)
+    spend(y.shape[1] * (30 + 0.01 * (others + len(y))))
     for column in range(y.shape[1]):
         values = memory.values[:, column]
         missed = arb(float(np.abs(values[owner] - y[:, column]).max())) * exact
