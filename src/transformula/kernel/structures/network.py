@@ -56,7 +56,7 @@ class _Reader:
         _require("one" in weights.slots, "there is no slot for the constant 1")
         self.one = weights.slot("one")
         _require(weights.memory.exact is None and weights.embedding.exact is None, "a token holds rationals")
-        self.constants = weights.memory.dense().astype(np.float64)
+        self.constants = weights.memory.dense(np.float64)
         self.wires: list[NetworkWire] = []
         self.tables: dict[object, dict[int, HeadTable]] = {}
         self.units: dict[tuple[int, int], list[tuple[Form, int]]] = {}

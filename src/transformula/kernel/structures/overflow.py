@@ -20,7 +20,7 @@ from transformula.kernel.work import spend
 def check_memory(weights: Weights) -> None:
     """Refuse weights whose memory tokens might overflow."""
     form = FORMATS[weights.dtype]
-    constants = np.abs(weights.memory.dense().astype(np.float64))
+    constants = np.abs(weights.memory.dense(np.float64))
     largest = [arb(float(v)) for v in constants.max(axis=0, initial=0.0)]
     held = [arb(float(v)) for v in constants[len(weights.data_tokens) :].max(axis=0, initial=0.0)]
 
