@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
@@ -238,3 +240,29 @@ def test_a_pole_inside_the_domain_does_not_follow_from_signs():
     assert not defined_nodes(call("li", x), algebra)
     assert call("lgamma", x) in defined_nodes(call("lgamma", x), algebra)
     assert not defined_nodes(call("atanh", x), algebra)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "radius"), [("ellipe", 1 - 1e-10, 1e-13), ("besselk:1", 60.0, 0.0), ("zeta", 1e18, 0)]
+)
+def test_what_takes_arb_long_is_asked_for_otherwise(name, at, radius):
+    """A coefficient is charged up to 200 microseconds, and took up to half a second."""
+    function = function_of(name)
+    with precision(300):
+        start = time.process_time()
+        with suppress(SingularError):
+            of_series(function.series)(arb(at, radius), 24)
+        function.ball(arb(at, radius))
+        assert time.process_time() - start < 0.3
+
+
+@pytest.mark.parametrize("name", ["besselk:1", "besselk:5/2", "besselk:50", "besseli:3", "besseli:50"])
+def test_bessel_functions_of_either_order_are_the_same(name):
+    function = function_of(name)
+    order, method = Fraction(name.partition(":")[2]), getattr(arb, f"bessel_{name[6]}")
+    for x in (0.01, 1.0, 30.0, 60.0, 80.0, 200.0):
+        with precision(128):
+            found = of_series(function.series)(arb(x), 1)[0]
+            assert found.overlaps(method(arb(x), arb(rational(order)))) and found.rel_accuracy_bits() > 60
+            wide = of_series(function.series)(arb(x, 0.001), 1)[0]
+            assert wide.contains(method(arb(x) + 0.0005, arb(rational(order))))

@@ -126,7 +126,7 @@ def sharp(taylor: Taylor, steady: int | None) -> Taylor:
         if at.is_exact():
             return taylor(at, length)
         middle, h, thin = at.mid(), arb(0, at.rad()), at.rad() < _THIN
-        if steady is not None and not thin:
+        if steady is not None:
             most = max(length, steady + 1)
             ends = zip(taylor(at.lower(), most), taylor(at.upper(), most), strict=True)
             found, exact = [a.union(b) for a, b in ends], taylor(middle, most)

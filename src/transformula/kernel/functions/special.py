@@ -29,7 +29,7 @@ from typing import Any
 
 from flint import arb, arb_series, ctx, fmpq
 
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.errors import RefutedError, SingularError
 from transformula.kernel.functions import power_series as series
 from transformula.kernel.functions.power_series import Taylor, of_series
 from transformula.kernel.functions.rests import rest_taylor
@@ -37,7 +37,7 @@ from transformula.kernel.functions.smooth import Ball, Function, finite, from_ta
 from transformula.kernel.work import spend
 
 MAX_ORDER = 50
-_THIN, _MOST_BITS = 2.0**-30, 1000
+_THIN, _MOST_BITS, _LARGE = 2.0**-30, 1000, 2.0**40
 _ZERO, _ONE = Fraction(0), Fraction(1)
 
 
@@ -51,6 +51,16 @@ def _digamma_taylor(at: arb, length: int) -> list[arb]:
 
 
 _lgamma_taylor = of_series(arb_series.lgamma)
+
+
+def _zeta_taylor(at: arb, length: int) -> list[arb]:
+    if not at < _LARGE:  # from 10**18 on Arb takes a thousand times as long
+        raise SingularError
+    return of_series(arb_series.zeta)(at, length)
+
+
+def _zeta(at: arb) -> arb:
+    return at.zeta() if at < _LARGE else arb.nan()
 
 
 def _elliptic(first: fmpq) -> tuple[Ball, Taylor]:
@@ -73,15 +83,19 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
     @lru_cache(maxsize=64)
     def of_order(order: Fraction) -> Function:
         whole = order.denominator == 1
+        even = kind == "k" or (
+            kind == "i" and whole
+        )  # of orders above zero Arb integrates, which takes 30 times as long
 
         def value(at: arb, v: arb) -> arb:
             if not at.rad() < _THIN:
                 return arb(0, 1) * _bessel_bound(kind, at, v, whole)
+            v = -abs(v) if even else v
             found = method(at, v)
             if found.rel_accuracy_bits() > min(ctx.prec, at.rel_accuracy_bits()) / 2:
                 return found
             more = 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))
-            spend(700 + 8 * more)
+            spend(100 + 2 * more)
             with ctx.workprec(ctx.prec + more):
                 return method(at, v)  # unless u is large, Arb's Y and K lose so many bits
 
@@ -96,7 +110,7 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
 
         entire = whole and kind in "ji"
         domain: dict[str, Any] = {} if entire else {"low": _ZERO, "open": True}
-        work, sign = 40 if kind in "ji" else 200, 2 if kind == "k" or (kind == "i" and order == 0) else 0
+        work, sign = 40 if entire else 200, 2 if kind == "k" or (kind == "i" and order == 0) else 0
         more = domain | {"analytic": entire, "sign": sign, "monotone": kind == "k", "work": work}
         return from_taylor(f"bessel{kind}:{order}", lambda at: taylor(at, 1)[0], taylor, **more)
 
@@ -111,9 +125,9 @@ def _bessel_bound(kind: str, at: arb, v: arb, whole: bool) -> arb:
     if kind in "jy":
         return (low.bessel_j(v) ** 2 + low.bessel_y(v) ** 2).sqrt()
     if kind == "k":
-        return low.bessel_k(v)
-    rising = high.bessel_i(abs(v))
-    return rising if whole else rising + low.bessel_k(v)
+        return low.bessel_k(-abs(v))
+    rising = high.bessel_i(-abs(v) if whole else abs(v))
+    return rising if whole else rising + low.bessel_k(-abs(v))
 
 
 #: Functions of an order and an argument: name -> order -> entry.
@@ -181,7 +195,7 @@ SPECIAL: tuple[Function, ...] = (
     from_taylor("gamma", arb.gamma, _gamma_taylor, sign=2, **_ABOVE),
     _lgamma,
     from_taylor("digamma", arb.digamma, _digamma_taylor, 0, True, **_ABOVE),
-    from_taylor("zeta", arb.zeta, of_series(arb_series.zeta), 0, True, low=_ONE, open=True, sign=2),
+    from_taylor("zeta", _zeta, _zeta_taylor, 0, True, low=_ONE, open=True, sign=2),
     from_taylor("lambertw", arb.lambertw, of_series(arb_series.lambertw), 0, True, poles=True),
     from_taylor("airyai", arb.airy_ai, of_series(arb_series.airy_ai), analytic=True),
     from_taylor("airybi", arb.airy_bi, of_series(arb_series.airy_bi), analytic=True),
@@ -193,6 +207,6 @@ SPECIAL: tuple[Function, ...] = (
     ),
     from_taylor("fresnels", arb.fresnel_s, primitive(arb.fresnel_s, _wave(arb_series.sin)), analytic=True, odd=True),
     from_taylor("fresnelc", arb.fresnel_c, primitive(arb.fresnel_c, _wave(arb_series.cos)), analytic=True, odd=True),
-    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, 40, high=_ONE, open=True, sign=2),
-    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, 40, high=_ONE, open=True, sign=2),
+    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, 120, high=_ONE, open=True, sign=2),
+    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, 120, high=_ONE, open=True, sign=2),
 )
