@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from transformula.kernel.rules.corollary import prove_corollary
 from transformula.kernel.rules.linear_attention import _polynomials
 from transformula.kernel.rules.memorize import prove_memorize
 from transformula.kernel.rules.polynomial import checked_ridge, ridge_polynomial, ridge_rounding
+from transformula.kernel.structures.network import _Reader
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import number
 from transformula.kernel.tables.grids import bounds_on
@@ -201,3 +203,28 @@ def test_the_difference_of_a_corollary_is_counted():
     with limited() as meter:
         prove_corollary(weights, Formula.of("exp(x + y)", "x=0..1/2, y=0..1/2"), {}, evidence)
     assert meter[0] > 4_000 + 300 * 5
+
+
+def test_the_heads_of_a_loop_are_counted_before_they_are_looked_at(monkeypatch):
+    """2,000 heads a thousand times over took five seconds before any work was counted."""
+    weights = _weights(1, 1, [_head(1)] * 20)
+    monkeypatch.setattr(Runner, "_parts", lambda self: pytest.fail("looked at"))
+    with limited(2 * 20 * 999), pytest.raises(RefutedError, match="too much work"):
+        _run(replace(weights, blocks=weights.blocks * 1000))
+
+
+def test_the_slots_that_a_loop_reads_are_collected_once():
+    """300 heads of 300 entries a thousand times over took three seconds, and counted as nothing."""
+    looked = []
+
+    class Columns:
+        def tolist(self):
+            looked.append(1)
+            return [0]
+
+    head = Head(None, SimpleNamespace(exact=None, cols=Columns()), _matrix((1, 1)))
+    weights = _weights(1, 1, [head])
+    reader = _Reader(replace(weights, slots=("one",), blocks=weights.blocks * 1000))
+    with pytest.raises(RefutedError, match="is written"):
+        reader._check_constants()
+    assert len(looked) == 1

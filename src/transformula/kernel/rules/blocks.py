@@ -80,7 +80,9 @@ class Runner:
 
     def run(self, lower: Floats, upper: Floats) -> Near:
         """Outputs on boxes with ends (inputs, boxes): shape (boxes, outputs)."""
-        weights, boxes, parts = self.weights, lower.shape[1], self._parts()
+        weights, boxes = self.weights, lower.shape[1]
+        spend(2.0 * sum(len(block.attention.heads) for block in weights.blocks))
+        parts = self._parts()
         stream = 16 * weights.tokens * weights.width
         each = stream + max(parts)
         if each > _MOST or 12 * boxes * weights.outputs > _MOST:

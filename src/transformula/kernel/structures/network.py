@@ -80,7 +80,7 @@ class _Reader:
         """Keys and values read slots that nobody writes and no input reaches."""
         answered: set[int] = {self.one}
         written: set[int] = set((self.weights.embedding.rows % self.weights.width).tolist())
-        for block in self.weights.blocks:
+        for block in dict.fromkeys(self.weights.blocks):  # those of a loop once
             for head in block.attention.heads:
                 _require(head.output is None and head.key.exact is None, "a key or value is not a table's")
                 answered |= {*head.key.cols.tolist(), *head.value.cols.tolist()}
