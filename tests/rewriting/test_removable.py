@@ -1,5 +1,6 @@
 """sin(u)/u through u = 0 is sinc(u): the same values, nothing to divide by."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -31,6 +32,11 @@ REPAIRED = {
     "sin(a*x)/(b*x*y)": ("a=1..2, b=1..2, x=-1..1, y=1..2", "a*sinc(a*x)/(b*y)"),
     "(sin(n*u)/u)**2": ("n=1..2, u=-1..1", "(n*sinc(n*u))**2"),
     "sin(x)*x**(-1)": ("x=-1..1", "sinc(x)"),
+    "x**2*exp(x)/(exp(x) - 1)**2": ("x=0..3", "(x*exp_rest1(x) + 1)/exp_rest1(x)**2"),
+    "(sin(x) - x*cos(x))/x**3": ("x=0..5", "sin_rest3(x) - cos_rest2(x)"),
+    "(1 - (1 + x)*exp(-x))/x**2": ("x=0..3", "-x*exp_rest2(-x) - exp_rest2(-x) + 1"),
+    "(x - sin(x))/(1 - cos(x))": ("x=-1..1", "x*sin_rest3(x)/cos_rest2(x)"),
+    "(x*cosh(x) - sinh(x))/(x*sinh(x))": ("x=0..5", "x*(cosh_rest2(x) - sinh_rest3(x))/(x**2*sinh_rest3(x) + 1)"),
 }
 
 
@@ -59,6 +65,19 @@ def test_what_is_defined_stays_as_it_is_written(text, box):
 def test_a_pole_or_an_unknown_quotient_is_refused(text):
     with pytest.raises(NotProvenError, match="undefined"):
         tf.compile(text, on="x=-1..1", eps=1e-3)
+
+
+@pytest.mark.parametrize("text", [text for text in REPAIRED if "sin(x)*" not in text])
+def test_the_kernel_accepts_every_step(text):
+    model = tf.compile(text, on=REPAIRED[text][0], eps=1e-3)
+    assert tf.verify(model).verified
+
+
+def test_a_sum_of_quotients_with_a_limit_is_refused_with_what_to_write():
+    with pytest.raises(NotProvenError, match=r"or write (.*) if its limit is meant") as error:
+        tf.compile("2 - y*(coth(x) - 1/x)", on="x=-1..1, y=0..1", eps=1e-3)
+    whole = re.search(r"or write (.*) if its limit is meant", str(error.value)).group(1)
+    assert tf.compile(f"2 - y*{whole}", on="x=-1..1, y=0..1", eps=1e-3).certificate.bound <= 1e-3
 
 
 @pytest.mark.parametrize("construction", ["lookup", "circuit", "partition", "polynomial"])

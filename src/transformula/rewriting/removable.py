@@ -27,7 +27,7 @@ from transformula.kernel.syntax.expression import Expr, substitute, variables_of
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.syntax.printing import to_text
 from transformula.rewriting.factors import factors_of, quotient_of
-from transformula.rewriting.zeros import zeros_of
+from transformula.rewriting.zeros import by_its_rests, zeros_of
 
 #: No formula a person would write needs more.
 _MAX_STEPS = 1_000
@@ -90,7 +90,7 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
             if new is None or at is None:
                 continue
             try:
-                becomes = parse(to_text(new), box.variables)
+                becomes = parse(to_text(by_its_rests(new)), box.variables)
                 same = parse(to_text(node), box.variables) == node
             except FormulaError:
                 continue
@@ -123,7 +123,27 @@ def _repaired(expr: Expr, box: Box) -> Expr | None:
             constant = ex.mul(constant, ex.power(scale, ex.number(times * order)))
             changed = True
             break
+    if any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+        together = _together(expr, box)
+        if together is not None:
+            return together
     return quotient_of(constant, {b: e for b, e in powers.items() if e}) if changed else None
+
+
+def _together(expr: Expr, box: Box) -> Expr | None:
+    """The same quotient with all its factors that vanish where one of them does taken apart at once."""
+    constant, powers = factors_of(expr)
+    for base in powers:
+        for w, *_ in zeros_of(base, lambda b: _may_vanish(b, box)):
+            left: list[tuple[Expr, Fraction]] = []
+            for b, e in powers.items():
+                zeros = zeros_of(b, lambda v: _may_vanish(v, box)) if e.denominator == 1 else ()
+                zero = next(((order, rest) for v, order, rest in zeros if v == w), None)
+                left += [(b, e)] if zero is None else [(w, zero[0] * e), (zero[1], e)]
+            scale, parts = factors_of(ex.mul(*(ex.power(b, ex.number(e)) for b, e in left)))
+            if not any(e < 0 and _may_vanish(b, box) for b, e in parts.items()):
+                return quotient_of(ex.mul(constant, scale), parts)
+    return None
 
 
 def _may_vanish(expr: Expr, box: Box) -> bool:

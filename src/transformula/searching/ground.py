@@ -9,20 +9,25 @@ from typing import Any
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.derivations.facts import Facts
 from transformula.kernel.derivations.node_signs import NodeSigns
-from transformula.kernel.derivations.steps import parsed
+from transformula.kernel.derivations.steps import parsed, split_quotient
 from transformula.kernel.enclosures.ranges import open_nodes
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text, to_text
 from transformula.limits import remembered
 from transformula.rewriting.conjugates import conjugated
 from transformula.rewriting.derivation import Sign, extended_formula, signs_of
+from transformula.rewriting.removable import without_removable
 from transformula.searching.definedness import find_defined
 from transformula.searching.ranges import find_sign_tree
 
 #: Parts of the box that the search for one sign may look at.
 _MAX_PARTS = 200
+#: Terms of a sum that are written over one denominator.
+_MOST_TERMS = 4
 #: The sign of what is not zero.
 _STRICT = 2
 
@@ -95,9 +100,31 @@ def prepared(formula: Formula) -> Prepared:
     for sign in signs_of(extended.outputs, extended.box) if written != extended.outputs else ():
         search.try_sign(sign.expr)
     for expr in extended.outputs:
-        find_defined(expr, search.region, search.seen(expr))
+        try:
+            find_defined(expr, search.region, search.seen(expr))
+        except NotProvenError as error:
+            raise _with_a_limit(error, expr, extended.box) from None
         search.known |= frozenset(walk(expr))
     return Prepared(extended, written, steps, search.found, search.known, search.tried)
+
+
+def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError:
+    """The refusal, with what to write if a sum of quotients in the formula has a limit: 1/tanh(x) - 1/x at 0."""
+    region = Region.of_box(box)
+    for node in walk(expr):
+        quotients = [split_quotient(term) for term in node.args] if node.op == "add" else []
+        numbers = {b for _, b in quotients if not b.names}
+        below = list(dict.fromkeys(b for _, b in quotients if b.names))
+        if len(below) < 2 or len(quotients) > _MOST_TERMS:
+            continue
+        above = [ex.mul(ex.div(a, b) if b in numbers else a, *(c for c in below if c != b)) for a, b in quotients]
+        whole = ex.div(ex.add(*above), ex.mul(*below))
+        try:
+            find_defined(without_removable(whole, box), region)
+        except NotProvenError:
+            continue
+        return NotProvenError(f"{error}; or write {short_text(whole)} if its limit is meant", place=error.place)
+    return error
 
 
 def _known(ground: Prepared) -> _Search:
