@@ -20,7 +20,7 @@ from transformula.constructions.options import (
 from transformula.constructions.registry import COMPACT, MEMORIZE
 from transformula.errors import FormulaError, SearchInterrupted
 from transformula.formulas.boxes import box_of
-from transformula.formulas.hints import hint
+from transformula.formulas.hints import advice, hint
 from transformula.formulas.notations import as_texts
 from transformula.formulas.samples import Samples
 from transformula.kernel.check import Verification
@@ -120,7 +120,7 @@ def _read(formula: Any, box: Box) -> Formula:
     try:
         return Formula.of(as_texts(formula, box.variables), box)
     except FormulaError as error:
-        if not (said := hint(formula, box.variables)):
+        if not (said := advice(str(error)) or hint(formula, box.variables)):
             raise
         raise FormulaError(f"{error}: {said}") from None
 

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import transformula as tf
+from transformula.errors import FormulaError
 from transformula.formulas.hints import hint
 
 
@@ -104,6 +105,19 @@ def test_a_pipe_gets_whole_lines_without_padding(cli, tmp_path):
 def test_hints_fit_the_mistake(cli, text, said):
     refused = cli("compile", text, "--on", "x=1..2")
     assert refused.code == 2 and refused.err.rstrip().endswith(said), refused.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("where(x > 1/2, 1, 0)", "jumps by 1 at x = 1/2, .*: end the box there, or join the pieces by a ramp"),
+        ("x*floor(2*x)", "jumps by .*: end the box there, or join the pieces by a ramp"),
+        ("where(abs(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write where"),
+    ],
+)
+def test_a_formula_that_jumps_is_refused_with_what_to_do(text, said):
+    with pytest.raises(FormulaError, match=said):
+        tf.compile(text, "x=0..1")
 
 
 @pytest.mark.parametrize("text", ["(x", "x^^2", "1e5*x +", "sin(x", ""])

@@ -100,6 +100,10 @@ def test_a_budget_that_runs_out_is_a_refusal(monkeypatch):
         ("sqrt(1 - x**2 - y**2)", "x=-1..1, y=-1..1", "would work"),
         ("a*b/(c - d)", "a=0..1, b=0..1, c=1..2, d=1..2", "would work"),
         ("acos(x*y)", "x=0..2, y=0..1", "x*y may reach 0..2"),
+        ("asin(x + y)", "x=0..1, y=0..1", "asin(x + y) is undefined or unbounded near x = 1, y = 1"),
+        ("sqrt(1 - x**2 - y**2 - z**2)", "x=0..1, y=0..1, z=0..1", "is undefined or unbounded near"),
+        ("log(1 - x**2)", "x=-1..1", "is undefined or unbounded near x = -1 "),
+        ("1/(x - y)", "x=0..1, y=1..2", "is undefined or unbounded near x = 1, y = 1 "),
     ],
 )
 def test_a_refusal_names_the_range_and_a_box_that_works(formula, box, said):

@@ -18,6 +18,30 @@ _CONSTANTS = (*CONSTANTS, "e")
 _BEFORE_BRACKET = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(", re.ASCII)
 
 
+#: What helps against a refusal of the kernel, by words in it.
+_ADVICE = (
+    (
+        re.compile(r"jumps by|not seen to meet"),
+        "end the box there, or join the pieces by a ramp such as min(max(100*x, 0), 1)",
+    ),
+    (
+        re.compile(r"must be linear in one"),
+        "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max",
+    ),
+)
+
+
+def advice(refusal: str) -> str:
+    """What helps against what the kernel says of a formula, or nothing.
+
+    Examples
+    --------
+    >>> advice("the formula jumps by 1 at x = 0, and only continuous formulas can be compiled")
+    'end the box there, or join the pieces by a ramp such as min(max(100*x, 0), 1)'
+    """
+    return next((said for words, said in _ADVICE if words.search(refusal)), "")
+
+
 def hint(given: object, variables: Iterable[str]) -> str:
     """What the first formula with a known mistake should say, or nothing.
 

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from operator import itemgetter
 
 from flint import fmpq
 
@@ -30,6 +31,8 @@ _SMALLEST = 2.0**-36
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
 #: With more variables at fault a suggestion would be a guess.
 _MAX_VARIABLES = 3
+#: Corners of the box that are looked at for a place that is beyond doubt, of so many of its variables.
+_MAX_CORNERED = 6
 
 
 def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
@@ -63,6 +66,8 @@ def find_bounded(expr: Expr, region: Region, defined: Container[Expr] = ()) -> l
 def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> list[int]:
     found = _search(nodes, region, defined, _MAX_PARTS)
     if isinstance(found, _Failure):
+        if not found.certain:
+            found = _at_a_corner(found, nodes, region, defined) or found
         raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
     return found
 
@@ -108,6 +113,22 @@ def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], mos
     return tree
 
 
+def _at_a_corner(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> _Failure | None:
+    """A corner of the box at which an expression is undefined beyond doubt, the nearest to where a search ended."""
+    names = sorted(failure.part.names)[:_MAX_CORNERED]
+    inside = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
+    box = region.ends
+    found: list[tuple[float, _Failure]] = []
+    for corner in product(*(box[n] for n in names)):
+        point = {**inside, **dict(zip(names, corner, strict=True))}
+        values = {n: (x, x) for n, x in point.items()}
+        error = _error(nodes, values, defined)
+        if error is not None and error.certain:
+            far = sum(float_above(abs(point[n] - inside[n]) / (box[n][1] - box[n][0])) for n in names)
+            found.append((far, _Failure(error.part, True, values, failure.tired)))
+    return min(found, key=itemgetter(0), default=(0.0, None))[1]
+
+
 def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container[Expr]) -> UndefinedError | None:
     try:
         for node in nodes:
@@ -145,17 +166,17 @@ def _broken_argument(part: Expr) -> Expr | None:
 
 
 def _smaller_boxes(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> Iterator[str]:
-    """Boxes on which the expression is defined: cut beside the bad point, or shrunk around their middle."""
+    """Boxes on which the expression is defined: cut beside the bad point, shrunk around their middle, or halved."""
     names = sorted((_broken_argument(failure.part) or failure.part).names)
     if not 0 < len(names) <= _MAX_VARIABLES:
         return
     box = region.ends
     at = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
-    for margin in _MARGINS:
-        cuts = {n: _sides(at[n], box[n], margin) for n in names}
+    for margin in (*_MARGINS, None):
+        cuts = {n: _halves(box[n]) if margin is None else _sides(at[n], box[n], margin) for n in names}
         alone = [{n: side} for n in names for side in cuts[n]]
         together = [dict(zip(names, sides, strict=True)) for sides in product(*cuts.values())]
-        shrunk = [{n: _middle(box[n], 1 - 2 * margin) for n in names}]
+        shrunk = [{n: _middle(box[n], 1 - 2 * (margin or Fraction(0))) for n in names}]
         for changed in alone + (together if len(names) > 1 else []) + shrunk:
             ends = {**box, **{n: (to_fmpq(a), to_fmpq(b)) for n, (a, b) in changed.items()}}
             if any(a >= b for a, b in ends.values()):
@@ -173,6 +194,12 @@ def _middle(ends: Ends, part: Fraction) -> tuple[Fraction, Fraction]:
     low, high = (_short(end, 6) for end in ends)
     cut = (1 - part) / 2 * (high - low)
     return Fraction(f"{float(low + cut):.3g}"), Fraction(f"{float(high - cut):.3g}")
+
+
+def _halves(ends: Ends) -> list[tuple[Fraction, Fraction]]:
+    low, high = (_short(end, 6) for end in ends)
+    middle = _short(to_fmpq((low + high) / 2), 3)
+    return [(low, middle), (middle, high)]
 
 
 def _sides(at: fmpq, ends: Ends, margin: Fraction) -> list[tuple[Fraction, Fraction]]:
