@@ -8,11 +8,12 @@ import transformula as tf
 from transformula import attempting, limits
 from transformula.constructions.attempts import Attempt
 from transformula.constructions.options import Options
-from transformula.constructions.registry import CONSTRUCTIONS
-from transformula.errors import NotProvenError
+from transformula.constructions.registry import CIRCUIT, CONSTRUCTIONS
+from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel import work
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.limits import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
+from transformula.trials import Trial
 
 
 def test_work_ends_at_a_checkpoint() -> None:
@@ -217,3 +218,18 @@ def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
     assert "rounding alone is 4" in said and "more time" not in said
     search.closest = NotProvenError("", 2e-6, rounding=4e-10)
     assert "allow more time" in str(search.stopped("all is done"))
+
+
+def test_circuits_that_round_too_much_make_way_for_others():
+    """Other tables round as much; what is left of such a group comes last, and what cannot be compared is given up."""
+    trial = Trial(CIRCUIT, 1e-6)
+    tries = [Attempt(CIRCUIT, lambda: None, group, tables) for group in (0, 1) for tables in (0.8, 0.2)]
+    order = []
+    for attempt in trial.in_turn(tries):
+        order.append((attempt.group, attempt.tables))
+        trial.failed(attempt, NotProvenError("rounding", best_bound=3e-6, rounding=2e-6), 1.0)
+    assert order == [(0, 0.8), (1, 0.8), (0, 0.2), (1, 0.2)]
+    long = RefutedError("a normal form is too long: a product of 729 by 729 terms")
+    trial = Trial(CIRCUIT, 1e-6)
+    assert not trial.failed(tries[0], long, 5e6) and not trial.is_worth(tries[1]) and trial.is_worth(tries[2])
+    assert "fewer factors" in str(trial.refusal("float64"))

@@ -130,7 +130,7 @@ class Search:
         """The first attempt of a construction that is proven; raises the refusal that came closest if none is."""
         trial = Trial(construction, _tolerance(construction, options))
         try:
-            for attempt in attempts(construction, self.formula, options):
+            for attempt in trial.in_turn(attempts(construction, self.formula, options)):
                 checkpoint()
                 if trial.is_worth(attempt) and (model := self.attempted(attempt, trial, options)) is not None:
                     return model

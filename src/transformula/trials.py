@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from transformula.constructions.attempts import Attempt
 from transformula.constructions.registry import Construction
 from transformula.errors import NotProvenError, RefutedError, UnboundedError, closer, closest_bound
@@ -18,6 +20,9 @@ _FAR_OFF = 1000.0
 #: Tables that are no more accurate do not help where the bound is so many times too large.
 _TOO_COARSE = 2.0
 
+#: What the kernel says where a formula is too long for it, whatever the tables are.
+_UNCOMPARED = "normal form"
+
 
 class Trial:
     """One construction under trial: the attempts that failed so far, and the one that came closest."""
@@ -28,18 +33,32 @@ class Trial:
         self.tried: Attempt | None = None
         self.error: NotProvenError | None = None
         self.hopeless: set[int] = set()  # groups of attempts
+        self.strained: set[int] = set()  # those that round too much: others are tried first
 
     def is_worth(self, attempt: Attempt) -> bool:
         """Whether an attempt may do better than those before it."""
         return attempt.group not in self.hopeless and not self._is_no_better(attempt)
 
+    def in_turn(self, attempts: Iterable[Attempt]) -> Iterator[Attempt]:
+        """The attempts, last those of groups in which one has rounded more than the tolerance."""
+        later = []
+        for attempt in attempts:
+            if attempt.group in self.strained:
+                later.append(attempt)
+            else:
+                yield attempt
+        yield from later
+
     def failed(self, attempt: Attempt, error: NotProvenError, work: float) -> bool:
         """Learn from a failed attempt and the work it took; True if it took long and shows nothing at all."""
         refuted = isinstance(error, RefutedError)
         again = refuted and self.error is not None and str(error) == str(self.error)  # whatever the tables are
-        in_vain = self.shows_nothing(error) and work > _LONG * SECOND
-        if again or in_vain or self.is_far_off(error):
+        uncompared = refuted and _UNCOMPARED in str(error)
+        in_vain = self.shows_nothing(error) and work > _LONG * SECOND and not uncompared
+        if again or in_vain or uncompared or self.is_far_off(error):
             self.hopeless.add(attempt.group)
+        if self.eps is not None and error.best_bound is not None and (error.rounding or 0.0) > self.eps:
+            self.strained.add(attempt.group)
         self.tried, self.error, self.closest = attempt, error, closer(error, self.closest)
         return in_vain
 
@@ -71,6 +90,12 @@ class Trial:
         assert closest is not None, "a construction yields attempts or raises"
         if not isinstance(closest, RefutedError):
             return closest
+        if _UNCOMPARED in str(closest):
+            return NotProvenError(
+                f"no {self.construction.name} could be compared with the formula: {closest}; "
+                "write the formula with fewer factors or terms, or compile its parts",
+                place=closest.place,
+            )
         # said of weights that were just made: errors went too far
         other = "" if dtype == "float64" else ", or use float64"
         return NotProvenError(

@@ -16,6 +16,7 @@ from transformula.kernel.circuit.softmax_rule import prove_softmax
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax.boxes import Formula
 from transformula.searching.ground import prepared
+from transformula.sweeps.attacking import attacked_error
 from transformula.transformers import reference
 
 #: name: layers, memory tokens (with slack for another machine's libraries)
@@ -38,6 +39,25 @@ def test_only_what_is_not_zero_goes_below(low, divided):
     """x/(1 + x*y) = 1/(1/x + y) where x is not zero: what keeps the borehole function's rounding small."""
     circuits = Circuits(prepared(Formula.of("x*z/(1 + x*y)", f"x={low}..3, y=1/8..1/4, z=1..2")), "float32")
     assert any(mode.divide for mode, _ in circuits.all()) is divided
+
+
+PEAK = "*".join(f"1/({k + 25}/10 + (x{k} - 1/{k + 2})**2)" for k in range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "box", "options"),
+    [
+        (PEAK, "x1..x6=0..1", {"rel": 1e-6}),  # its normal form is too long where products are squares
+        ("v*s/(k + s)", "v=1..10, s=0..100, k=0.5..5", {"rel": 1e-3, "dtype": "float32"}),
+        ("f/(1 + r)**t", "f=100..1000, r=0..0.2, t=0..30", {"rel": 1e-3, "dtype": "float32"}),
+        ("k*t**n/(c**n + t**n)", "k=1..3, t=0.5..2, n=1..4, c=0.5..2", {"rel": 1e-3, "dtype": "float32"}),
+        ("sqrt(x*y)", "x=0..1, y=0..1", {"rel": 1e-3, "dtype": "float32"}),
+    ],
+)
+def test_what_rounds_too_much_as_written_is_written_otherwise(text, box, options):
+    model = tf.compile(text, box, **options)
+    assert model.construction == "circuit" and tf.verify(model).verified
+    assert attacked_error(model) <= model.certificate.bound <= model.certificate.eps
 
 
 def test_a_steep_table_of_a_distance_is_rounded_like_the_distance():

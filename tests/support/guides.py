@@ -41,12 +41,27 @@ class RandomGuide:
     def in_logs(self, bases, alone):
         return False  # only right where all bases are positive: see PositiveGuide
 
+    def by_logs(self, bases):
+        return []  # as in_logs
+
     def divides(self, base):
         return False
+
+    def divides_always(self):
+        return bool(self.rng.integers(2))
+
+    def complements(self, part, rest):
+        return bool(self.rng.integers(2))
 
 
 class PositiveGuide(RandomGuide):
     """For boxes on which everything is positive: products may be taken apart into logarithms too."""
 
     def in_logs(self, bases, alone):
+        return bool(self.rng.integers(2))
+
+    def by_logs(self, bases):
+        return [base for base in bases if base.op != "asin" and self.rng.integers(2)]  # log(asin(u)) ends at 0
+
+    def divides(self, base):
         return bool(self.rng.integers(2))

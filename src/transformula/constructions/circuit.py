@@ -29,7 +29,7 @@ from transformula.kernel.structures.lengths import MIN_UNITS, Measure
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
 from transformula.rewriting.circuits import Circuit
-from transformula.rewriting.domains import parted
+from transformula.rewriting.domains import parted, rooted
 from transformula.rewriting.lowering import build_circuit
 from transformula.searching.box_ranges import BoxRanges
 from transformula.searching.ground import Prepared, prepared
@@ -44,10 +44,19 @@ SPLITS = (
 #: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
 #: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
 _FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
+#: For what rounds too much, or has products that are too long to be compared.
+_CAREFUL = Mode(_ROUGH, 2, careful=True)
 #: In the order tried: another mode is for what the one before could not prove.
 _MODES = {
-    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3)),
-    "float32": (Mode(_ROUGH, 3), Mode(_ROUGH, 3, divide=True), Mode(_ROUGH, 2), Mode(_ROUGH, 0), Mode(None, 3)),
+    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3), _CAREFUL),
+    "float32": (
+        Mode(_ROUGH, 3),
+        Mode(_ROUGH, 3, divide=True),
+        _CAREFUL,
+        Mode(_ROUGH, 2),
+        Mode(_ROUGH, 0),
+        Mode(None, 3),
+    ),
 }
 
 
@@ -163,4 +172,7 @@ class Circuits:
     def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
         """A circuit, and what was decided on the way to it."""
         guide = PlanningGuide(self.ranges, mode)
-        return guide, build_circuit(self.written, self.ground.extended.box.variables, guide)
+        written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written
+        if written != self.written:
+            guide.divisions.append(True)
+        return guide, build_circuit(written, self.ground.extended.box.variables, guide)

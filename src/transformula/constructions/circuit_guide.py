@@ -23,6 +23,8 @@ _CLOSE = 1e-4
 _LEAST = 2.0**-10
 #: Values further from zero than this many times their spread are held around zero.
 _FAR = 1.0
+#: Positive factors whose logarithms are added, at least; what counts as smaller.
+_FEWEST, _SMALLER = 2, 0.5
 Interval = tuple[float, float]
 
 
@@ -34,12 +36,15 @@ class Mode(NamedTuple):
     factors at sums of logarithms; 0 for none. ``sizes``: read even functions at the size of an argument of either
     sign, for fewer tokens and more accurate tables at the price of a layer. ``divide``: take a factor that is not zero
     into the sum below it, x/(1 + xy) = 1/(1/x + y), for less rounding and, more often than not, more tokens.
+    ``careful``: so always, and multiply positive factors by adding their logarithms, and write p/(p + r) as
+    1 - r/(p + r) where r is small, for the least rounding.
     """
 
     measure: Measure | None
     logs: int
     sizes: bool = False
     divide: bool = False
+    careful: bool = False
 
 
 class PlanningGuide:
@@ -136,11 +141,30 @@ class PlanningGuide:
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
 
+    def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
+        """Those whose range tells that they are positive, if that is the mode and there are enough of them."""
+        positive = [base for base in bases if self.ranges.of(base)[0] > 0] if self.mode.careful else []
+        if len(positive) < _FEWEST:
+            return []
+        self.logs.append(True)
+        return positive
+
     def divides(self, base: Expr) -> bool:
         """Where the range tells that it is not zero, if that is the mode."""
-        low, high = self.ranges.of(base) if self.mode.divide else (0.0, 0.0)
+        low, high = self.ranges.of(base) if self.mode.divide or self.mode.careful else (0.0, 0.0)
         self.divisions.append(low > 0 or high < 0)
         return self.divisions[-1]
+
+    def divides_always(self) -> bool:
+        """If that is the mode."""
+        return self.mode.careful
+
+    def complements(self, part: Expr, rest: Expr) -> bool:
+        """Where the rest is smaller, if that is the mode."""
+        wanted = self.mode.careful and largest(self.ranges.of(rest)) < _SMALLER * largest(self.ranges.of(part))
+        if wanted:
+            self.divisions.append(True)
+        return wanted
 
 
 def _is_even(function: Expr) -> bool:

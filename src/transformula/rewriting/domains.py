@@ -10,11 +10,12 @@ from flint import fmpq
 
 from transformula.errors import FormulaError
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.enclosures.balls import enclose, to_fraction
 from transformula.kernel.functions.registry import find
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute, walk
 from transformula.rewriting.additive import as_affine
+from transformula.rewriting.factors import factors_of
 
 _RATIONAL = ("number", "variable", "add", "mul", "div", "pow")
 
@@ -127,6 +128,28 @@ def parted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
             if low < 0 < high:
                 above, below = (ex.call("max", side, ex.number(0)) for side in (inside, ex.neg(inside)))
                 written[node] = ex.add(ex.call("cbrt", above), ex.neg(ex.call("cbrt", below)))
+    return substitute(expr, written)
+
+
+def rooted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
+    """Roots of products that touch zero taken apart, √(ab) = √a·√b where no factor is negative.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> str(rooted(parse("1 + sqrt(x*y/3)"), lambda v: (0.0, 1.0)))
+    'sqrt(1/3)*x**(1/2)*y**(1/2) + 1'
+    """
+    written: dict[Expr, Expr] = {}
+    for node in walk(expr):
+        by = Fraction(1, 2) if node.op == "sqrt" else node.args[1].number if node.op == "pow" else None
+        if by is None or by.denominator == 1 or node.args[0].op not in ("mul", "div"):
+            continue
+        constant, powers = factors_of(node.args[0])
+        lows = [range_of(base)[0] for base in powers]
+        if len(powers) > 1 and enclose(constant) > 0 and min(lows) == 0:
+            roots = (ex.power(base, ex.number(e * by)) for base, e in powers.items())
+            written[node] = ex.mul(ex.power(constant, ex.number(by)), *roots)
     return substitute(expr, written)
 
 

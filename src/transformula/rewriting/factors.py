@@ -75,12 +75,12 @@ def _comes_apart(base: Expr, powers: dict[Expr, Fraction]) -> bool:
 
 
 def distributed(
-    powers: dict[Expr, Fraction], divides: Callable[[Expr], bool] = lambda _: False
+    powers: dict[Expr, Fraction], divides: Callable[[Expr], bool] = lambda _: False, always: bool = False
 ) -> dict[Expr, Fraction]:
     """b^e S^e with b^{-k} in a term of the sum S becomes (bS)^e, multiplied out, so that nothing cancels.
 
-    The same is done with b^{-e} S^e and b^k in a term, if that takes no more multiplications and fewer tables or
-    powers, and b is not zero: for e > 0 it cannot be, otherwise ``divides`` decides.
+    So does b^{-e} S^e with b^k in a term, if that leaves no more to be multiplied, and less to be looked up or raised
+    (or ``always``), and b is not zero: where e > 0 it cannot be, else ``divides`` tells.
 
     Examples
     --------
@@ -109,9 +109,34 @@ def distributed(
             merged = ex.add(*(product_of(*factors_of(ex.mul(factor, term))) for term in total.args))
             rest = {b: e for b, e in powers.items() if b not in (base, total)}
             rest[merged] = rest.get(merged, Fraction(0)) + exponent
-            if sign > 0 or _is_less(rest, powers):
-                return distributed(rest, divides)
+            if sign > 0 or always or _is_less(rest, powers):
+                return distributed(rest, divides, always)
     return powers
+
+
+def complemented(
+    constant: Expr, powers: dict[Expr, Fraction], wanted: Callable[[Expr, Expr], bool]
+) -> tuple[Expr, dict[Expr, Fraction]]:
+    """A product with p/(cp + r) in it written with 1 - r/(cp + r) instead, if that is wanted of p and r.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> found = complemented(*factors_of(parse("v*s/(k + 2*s)")), lambda p, r: True)
+    >>> str(found[0]), [str(base) for base in found[1]]
+    ('1/2', ['v', '-k/(k + 2*s) + 1'])
+    """
+    for total, exponent in powers.items():
+        for term in total.args if total.op == "add" and exponent == -1 else ():
+            scale, inside = factors_of(term)
+            left = {b: e - inside.get(b, 0) for b, e in powers.items() if b is not total}
+            if not inside or scale.number is None or any(not 0 < e <= powers.get(b, 0) for b, e in inside.items()):
+                continue
+            rest = ex.add(*(other for other in total.args if other is not term))
+            if wanted(product_of(ex.number(1), inside), rest):
+                small = ex.add(ex.number(1), ex.neg(ex.div(rest, total)))
+                return ex.div(constant, scale), {**{b: e for b, e in left.items() if e}, small: Fraction(1)}
+    return constant, powers
 
 
 def _is_less(some: dict[Expr, Fraction], others: dict[Expr, Fraction]) -> bool:

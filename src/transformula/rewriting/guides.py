@@ -48,8 +48,17 @@ class Guide(Protocol):
         ``alone`` if the function is the logarithm itself.
         """
 
+    def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
+        """Those of a product's bases, which must be positive then, that are to be multiplied by adding logarithms."""
+
     def divides(self, base: Expr) -> bool:
         """Whether to divide a sum by ``base``, which then must not be zero anywhere."""
+
+    def divides_always(self) -> bool:
+        """Whether to divide though that takes more tables."""
+
+    def complements(self, part: Expr, rest: Expr) -> bool:
+        """Whether to write p/(p + r) as 1 - r/(p + r)."""
 
 
 class PlainGuide:
@@ -87,6 +96,18 @@ class PlainGuide:
         """Products are multiplied."""
         return False
 
+    def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
+        """None of them."""
+        return []
+
     def divides(self, base: Expr) -> bool:
         """Sums stay as they are."""
+        return False
+
+    def divides_always(self) -> bool:
+        """They do."""
+        return False
+
+    def complements(self, part: Expr, rest: Expr) -> bool:
+        """Quotients stay as they are."""
         return False

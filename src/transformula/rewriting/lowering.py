@@ -10,9 +10,10 @@ earlier wires. The rewriting uses identities only:
   with any a₀, b₀ and λ > 0: two tables of the square;
 * c·Πb^e · g(v), v itself a product Πb^f, may be written c·Πb^{e−af} · v^a g(v): x/(exp(x/y) − 1) is
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
-* f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative;
-* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step that is
-  not an identity;
+* f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative, and
+  sums of quotients, whose normal forms may be too long, do not come up;
+* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step
+  that is no identity;
 * an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
@@ -44,7 +45,7 @@ from transformula.rewriting.additive import (
 )
 from transformula.rewriting.circuits import Circuit
 from transformula.rewriting.domains import domain_ends, factored
-from transformula.rewriting.factors import distributed, factors_of
+from transformula.rewriting.factors import complemented, distributed, factors_of, product_of
 from transformula.rewriting.guides import Guide
 from transformula.rewriting.squares import as_squares, radicand, root_of
 from transformula.rewriting.wires import ARGUMENT, SQUARE, Linear, Norm, Product, Wire, combined, constant_of
@@ -125,7 +126,7 @@ class _Lowering:
         if len(powers) < 2 or not sign or any(map(has_kinks, powers)) or not self.guide.in_logs(list(powers), alone):
             return self._looked_up(function, self.lower(inner))
         shift = ex.call("log", ex.mul(ex.number(sign), constant))
-        parts = [(ex.number(e), self.lower(ex.call("log", b))) for b, e in powers.items()]
+        parts = [(ex.number(e), self.lower(_log_of(b))) for b, e in powers.items()]
         size = ex.call("log", ex.mul(ex.number(sign), inner))
         argument = combined([*parts, (ex.number(1), constant_of(shift))], size)
         if alone:  # then that is all
@@ -316,18 +317,25 @@ class _Lowering:
 
     def _product(self, expr: Expr) -> Linear:
         constant, powers = factors_of(expr)
-        constant, powers = self._without_cancelled(constant, distributed(powers, self.guide.divides))
+        constant, powers = complemented(constant, powers, self.guide.complements)
+        powers = distributed(powers, self.guide.divides, self.guide.divides_always())
+        constant, powers = self._without_cancelled(constant, powers)
         exchanged = self._exchanged(powers)
         if exchanged is not None:
             factor, powers, function, inner = exchanged
             constant = ex.mul(constant, factor)
+        logs = self.guide.by_logs([base for base in powers if not has_kinks(base)])
         fused: dict[object, Expr] = {}
         for base, exponent in powers.items():
+            if base in logs:
+                continue
             factor = ex.power(base, ex.number(exponent))
             part = as_part(factor, self.circuit.variables)
             key = part.forms if len(part.forms) == 1 else factor
             fused[key] = ex.mul(fused[key], factor) if key in fused else factor
         factors = [self._factor(f) for f in fused.values()]
+        if logs:
+            factors.append(self._by_logs({base: powers[base] for base in logs}))
         if exchanged is not None:
             factors.append(self._function_of(function, inner))
         while len(factors) > 1:
@@ -335,6 +343,13 @@ class _Lowering:
             factors = [*factors[2:], self._times(factors[0], factors[1])]
         product = factors[0] if factors else constant_of(ex.number(1))
         return combined([(constant, product)], expr)
+
+    def _by_logs(self, powers: dict[Expr, Fraction]) -> Linear:
+        """Πb^e as exp(Σ e log b)."""
+        meaning = product_of(ex.number(1), powers)
+        parts = [(ex.number(e), self.lower(_log_of(b))) for b, e in powers.items()]
+        table = self._table(ex.call("exp", ARGUMENT), combined(parts, ex.call("log", meaning)))
+        return combined([(ex.number(1), table)], meaning)
 
     def _without_cancelled(self, constant: Expr, powers: dict[Expr, Fraction]) -> tuple[Expr, dict[Expr, Fraction]]:
         """The same product, for when multiplying out has made all variables of a base cancel (x*(y/x - y/x))."""
@@ -422,6 +437,13 @@ class _Lowering:
         """A new wire, as a combination of itself."""
         self.circuit.wires.append(wire)
         return Linear(((len(self.circuit.wires) - 1, ex.number(1)),), ex.number(0), wire.meaning)
+
+
+def _log_of(base: Expr) -> Expr:
+    """The logarithm of a base, of an exponential the exponent."""
+    if base.op == "exp":
+        return base.args[0]
+    return ex.mul(base.args[1], ex.call("log", base.args[0])) if base.op == "pow" else ex.call("log", base)
 
 
 def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> Circuit:
