@@ -159,7 +159,7 @@ def test_polynomial_approximation_refuses_them_too():
         ("sin(x)", "x=0..1", {"eps": 1e-20}, "eps"),
         ("sin(1/(x**2 + 10**-9))", "x=-1..1", {"eps": 1e-3}, "the formula itself stays within 1 of a constant"),
         ("x/abs(x)", "x=-1..1", {"eps": 1e-3}, "x/abs(x) is undefined"),
-        ("x", "x=0..1", {"eps": 1e-3, "multi_head": True}, "multi_head belongs to"),
+        ("x", "x=0..1", {"eps": 1e-3, "multi_head": True}, "multi_head only applies to"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (2, 2)}, "needs 4 variables"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (0, 1)}, "shape must be"),
         ("sin(x)", "x=0..1", {"eps": 1e-3, "shape": (1,)}, "shape must be"),

@@ -229,7 +229,7 @@ def test_limits_on_memory_and_model_size():
         last = at.events("/api/compile", {**huge, "construction": "partition"})[-1]
         assert last["problem"]["kind"] == "memory", last
         last = at.events("/api/compile", {**huge, "eps": 0.1, "construction": "partition"})[-1]
-        assert last["problem"]["field"] == "eps" and "more than this page keeps" in last["problem"]["message"]
+        assert last["problem"]["field"] == "eps" and "more than this page can keep" in last["problem"]["message"]
         assert at.compile()[1]["bound"] <= 1e-2
 
 

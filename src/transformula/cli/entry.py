@@ -1,8 +1,7 @@
 """The entry point: whatever happens below ends here, in one sentence and an exit code.
 
-0 done · 1 not proven, or does not verify · 2 the user's input, or what the system refused · 70 a fault of
-transformula's own · 130 interrupted · 141 whoever read the output went away. A traceback is printed with
-``--debug`` only.
+0 success · 1 not proven, or not verified · 2 invalid input, or refused by the operating system · 70 an internal
+error · 130 interrupted · 141 broken pipe. A traceback is printed with ``--debug`` only.
 """
 
 from __future__ import annotations
