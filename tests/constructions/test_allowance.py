@@ -28,7 +28,7 @@ def test_a_fit_gives_up_when_its_allowance_is_used_up():
     def work(most):
         with limited(100.0):
             with contextlib.suppress(CannotFit), one_thread():
-                fitting.fit_table(np.sqrt, 0.0, 1.0, 1e-9, most=most)
+                fitting.fit_table(np.sqrt, 0.0, 1.0, 1e-12, most=most)
             return 100e6 - left()
 
     assert work(Allowance(LEAST, 0.0)) < 0.5 * work(Allowance(6 * LEAST, 0.0))

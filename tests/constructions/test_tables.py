@@ -64,10 +64,10 @@ def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
 
 
 @pytest.mark.parametrize(
-    ("function", "eps", "tokens"), [(np.sqrt, 1e-8, 34), (np.cbrt, 1e-6, 30), (_x_log_x, 1e-8, 19)]
+    ("function", "eps", "tokens"), [(np.sqrt, 1e-8, 33), (np.cbrt, 1e-6, 28), (_x_log_x, 1e-8, 18)]
 )
-def test_tables_next_to_a_singularity_are_stretched(function, eps, tokens):
-    """Grown by splitting alone they take 55, 36 and 21 tokens."""
+def test_tables_next_to_a_singularity_stay_small(function, eps, tokens):
+    """Grown by splitting alone they take 55, 36 and 21 tokens, by stretching 34, 30 and 19."""
     with one_thread():
         table = fit_table(function, 0.0, 1.0, eps)
     assert table.size <= tokens and table.total_error <= 0.9 * eps

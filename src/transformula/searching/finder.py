@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import to_text
 from transformula.kernel.tables.tables import Table
 from transformula.limits import checkpoint, left
+from transformula.rewriting.domains import steep_places
 from transformula.searching import cells, grids, partition, tables
 from transformula.searching.box_ranges import inside_domain
 from transformula.searching.definedness import find_defined
@@ -111,7 +113,7 @@ class Finder(Evidence):
             if "pieces" not in item:
                 item["pieces"] = grids.find_pieces(table, function, names, ends, self.target)
             return item["pieces"]
-        reach = _roomy((float(ends[0][0]), float(ends[0][1])), meant)
+        reach = _roomy((float(ends[0][0]), float(ends[0][1])), meant, steep_places(function))
         low, high = inside_domain(function, reach)
         wide = _SQUARE_ENDS if function == _SQUARE and _covers(_SQUARE_ENDS, (low, high)) else (low, high)
         item = self._item_of(wire, table, function, wide)
@@ -218,11 +220,16 @@ class Finder(Evidence):
         return item
 
 
-def _roomy(reach: tuple[float, float], meant: Meant | None) -> tuple[float, float]:
-    """A range with room on both sides: evidence that is found later changes errors, and with them the range."""
+def _roomy(reach: tuple[float, float], meant: Meant | None, steep: set[Fraction]) -> tuple[float, float]:
+    """A range with room on both sides: evidence that is found later changes errors, and with them the range.
+
+    None beyond a place where the function is steep, as a cube root is at 0: no table goes on there.
+    """
     low, high = reach if meant is None else meant.floats
     by = _ROOM * max(low - reach[0], reach[1] - high) + 4 * math.ulp(max(map(abs, reach)))
-    return reach[0] - by, reach[1] + by
+    least = max((float(place) for place in steep if place <= reach[0]), default=-math.inf)
+    most = min((float(place) for place in steep if place >= reach[1]), default=math.inf)
+    return max(reach[0] - by, least), min(reach[1] + by, most)
 
 
 def _hull(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -5,9 +5,9 @@ What is like a function whose tables are stored starts from these, at the size t
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
 the largest size that failed, and by removing single tokens from the table found.  Next to a singularity
-at an end of the interval a table grows and shrinks by stretching its scores (:func:`placement.stretched`);
-other starts are for what that does not improve.  Budgets count arithmetic, not seconds, so results are
-deterministic.
+at an end of the interval the best sum of exponentials is taken (:mod:`exponentials`); where there is none
+a table grows and shrinks by stretching its scores (:func:`placement.stretched`), and other starts are for
+what that does not improve.  Budgets count arithmetic, not seconds, so results are deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformula.constructions.tables.descent import FLOPS, State, operations_left
+from transformula.constructions.tables.exponentials import exponential_table
 from transformula.constructions.tables.neighbours import grow_stored, rivals, shrink_stored
 from transformula.constructions.tables.one_size import (
     LAST_RESORTS,
@@ -135,6 +136,12 @@ def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
     if near.table is not None and near.state is not None:
         table, state = shrink_stored(task, effort, near.table, near.state)
         return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
+    summed = exponential_table(task, max_tokens)
+    if summed is not None and summed.total_error <= task.eps:
+        return summed
+    if summed is not None:
+        task.best = summed
+        raise CannotFit(_complaint(task), summed)
     found = _grow(task, effort, max_tokens, near.failures)
     wave, closest = len(task.crossings) > FEW_SWINGS, task.closest
     other = not (task.stuck or task.leaves.graded or wave) and closest is not None and within_reach(task, closest.sup)
