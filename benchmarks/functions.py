@@ -126,15 +126,14 @@ points (*error*, the largest found).
 - `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables.
   It is proven that the pieces meet on the seam (their normal forms are equal there); a jump is refused with its place and size.
 - `floor`, `ceil`, `round`, `trunc`, `mod(x, c)`, `fmod`, `sign`, `heaviside` jump, and only formulas that are continuous on the
-  whole box can be compiled: a triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
-  `sin(pi*mod(x, 1))` are. That the pieces meet is proven as for `where`, a jump is refused with its place and size, and a
-  box may have 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
-- Quotients are continued where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
-  `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**2*exp(x)/(exp(x) - 1)**2`. Sums of quotients such as `coth(x) - 1/x` have to
-  be written as one. What is left is written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
-  `log_rest1_at1(x)` = log(x)/(x - 1), and may be written so by you, for every function whose first terms are exact.
-- What is beyond the elementary functions is enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
-  one entry of `kernel/functions/special.py`.
+  whole box can be compiled, such as the triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
+  `sin(pi*mod(x, 1))`. As for `where`, it is proven that the pieces meet, a jump is refused with its place and size, and a
+  box may contain at most 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
+- Quotients are extended continuously where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
+  `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**4*exp(x)/(exp(x) - 1)**2`. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `log_rest1_at1(x)` = log(x)/(x - 1); you may use these names too, for every function whose first terms are exact.
+- Functions beyond the elementary ones are enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
+  one entry in `kernel/functions/special.py`.
 """
 
 

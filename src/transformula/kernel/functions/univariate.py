@@ -14,6 +14,7 @@ import numpy as np
 from flint import arb, ctx
 
 from transformula.kernel.enclosures.models import TINY, UP, Floats, Model, U, compose
+from transformula.kernel.work import spend
 
 _BITS = 80
 
@@ -21,6 +22,7 @@ _BITS = 80
 def _values(function: Callable[[arb], arb], points: Floats) -> tuple[Floats, Floats]:
     """Values of a function at floats, by Arb, with bounds of their errors: the radius, and one ulp, charged 4u."""
     unique, back = np.unique(points, return_inverse=True)
+    spend(1.5 * len(unique))
     with ctx.workprec(_BITS):
         balls = [arb.nan() if np.isnan(x) else function(arb(x)) for x in unique.tolist()]
     values, radii = np.array([float(b.mid()) for b in balls]), np.array([float(b.rad()) for b in balls])
