@@ -243,7 +243,8 @@ def test_a_pole_inside_the_domain_does_not_follow_from_signs():
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "radius"), [("ellipe", 1 - 1e-10, 1e-13), ("besselk:1", 60.0, 0.0), ("zeta", 1e18, 0)]
+    ("name", "at", "radius"),
+    [("ellipe", 1 - 1e-10, 1e-13), ("besselk:1", 60.0, 0.0), ("zeta", 1e18, 0), ("besseli:99/2", 1e-30, 1e-32)],
 )
 def test_what_takes_arb_long_is_asked_for_otherwise(name, at, radius):
     """A coefficient is charged up to 200 microseconds, and took up to half a second."""

@@ -83,12 +83,11 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
     @lru_cache(maxsize=64)
     def of_order(order: Fraction) -> Function:
         whole = order.denominator == 1
-        even = kind == "k" or (
-            kind == "i" and whole
-        )  # of orders above zero Arb integrates, which takes 30 times as long
+        even = kind == "k" or (kind == "i" and whole)  # above order zero Arb may integrate: 30 times as long
 
         def value(at: arb, v: arb) -> arb:
-            if not at.rad() < _THIN:
+            thin = _THIN if even or kind != "i" else _THIN * at.lower().min(1)  # likewise
+            if not at.rad() < thin:
                 return arb(0, 1) * _bessel_bound(kind, at, v, whole)
             v = -abs(v) if even else v
             found = method(at, v)
