@@ -24,7 +24,7 @@ REFUSED = [
     ("sin(x)**(10**1000)", "x=0..1", {}, "256 bits"),
     ("sin(x)", "x=1e16..1e16+1", {}, "hardly any numbers"),
     ("sin(x)", "x=0..1e39", {"dtype": "float32"}, "beyond float32's range"),
-    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "beyond float64's range|not a finite float"),
+    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "the best bound is"),
     (f"sin({' + '.join(f'x{k}' for k in range(1, 11))})**20", "x1..x10=0..1", {}, "normal form is too long"),
     ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded"),
 ]

@@ -86,7 +86,7 @@ def test_what_cannot_be_built_is_said(construction):
 def test_what_local_polynomials_cannot_take():
     with pytest.raises(NotProvenError, match="removable"):
         tf.compile("sin(x)/x", on="x=-1..1", eps=0.1, construction="local-polynomials")
-    with pytest.raises(InputError, match="local1 is what a coefficient is called"):
+    with pytest.raises(InputError, match="local1 is a name that coefficients use"):
         tf.compile("exp(local1)", on="local1=0..1", eps=0.1, construction="local-polynomials")
     with pytest.raises(NotProvenError, match="would need more than"):
         tf.compile("sqrt(x)", on="x=0..1", eps=1e-4, construction="local-polynomials")

@@ -91,7 +91,7 @@ def test_refusals(arguments, error, said):
 
 
 def test_too_many_variables_and_sequences_are_refused():
-    with pytest.raises(InputError, match="at most 6 of them, not 7"):
+    with pytest.raises(InputError, match="at most 6 variables, not 7"):
         tf.compile("x1*x7", on="x1..x7=0..1", eps=0.5, construction="yun")
     with pytest.raises(InputError, match="sequences"):
         tf.compile(["x", "y"], on="x=0..1, y=0..1", eps=0.5, construction="yun", shape=(2, 1))

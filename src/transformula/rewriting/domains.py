@@ -138,7 +138,7 @@ def rooted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
     --------
     >>> from transformula.kernel.syntax.parsing import parse
     >>> str(rooted(parse("1 + sqrt(x*y/3)"), lambda v: (0.0, 1.0)))
-    'sqrt(1/3)*x**(1/2)*y**(1/2) + 1'
+    '(1/3)**(1/2)*x**(1/2)*y**(1/2) + 1'
     """
     written: dict[Expr, Expr] = {}
     for node in walk(expr):

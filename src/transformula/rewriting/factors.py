@@ -124,7 +124,7 @@ def complemented(
     >>> from transformula.kernel.syntax.parsing import parse
     >>> found = complemented(*factors_of(parse("v*s/(k + 2*s)")), lambda p, r: True)
     >>> str(found[0]), [str(base) for base in found[1]]
-    ('1/2', ['v', '-k/(k + 2*s) + 1'])
+    ('1/2', ['v', '-(k/(k + 2*s)) + 1'])
     """
     for total, exponent in powers.items():
         for term in total.args if total.op == "add" and exponent == -1 else ():
