@@ -61,10 +61,12 @@ def coefficients(powers: Floats, parts: int) -> Floats:
 def of_series(series: list[arb], rest: arb, parts: int) -> tuple[Floats, float]:
     """Bernstein coefficients (parts, K) of a series and a rest, and what each may be wrong by, the rest included.
 
-    Midpoints become floats: 2u of `ROUNDING`'s reserve; 1e-300 covers 40 underflows of 2**-1074.
+    Midpoints become floats: 2u of `ROUNDING`'s reserve; 1e-300 covers 40 underflows of 2**-1074. Where something
+    overflows nothing is known: an infinite coefficient must not count as a lower bound.
     """
     floats = np.array([float(c.mid()) for c in series])
     size = sum((abs(c) for c in series), arb(0))
     wrong = round_up(sum((c.rad() for c in series), rest) + size * ROUNDING + 1e-300)
     with np.errstate(invalid="ignore", over="ignore"):
-        return coefficients(floats[None], parts).reshape(parts, -1), wrong
+        found = coefficients(floats[None], parts).reshape(parts, -1)
+    return found, wrong if np.isfinite(found).all() else np.inf

@@ -157,7 +157,8 @@ class Model:
         norms_a, norms_b = a.norms, b.norms
         total_a, total_b = norms_a.sum(axis=0), norms_b.sum(axis=0)
         rest = total_a * b.rest + total_b * a.rest + a.rest * b.rest
-        rest = rest + (a.layout.terms + 4) * U * total_a * total_b + _dropped(norms_a, norms_b)
+        # one total may be next to underflow and the other huge: U comes last
+        rest = rest + total_a * total_b * ((a.layout.terms + 4) * U) + _dropped(norms_a, norms_b)
         return Model(a.layout, _product(a, b), rest * UP + TINY)
 
 

@@ -142,7 +142,9 @@ class _Points:
         size, double = self.size(form), FORMATS["float64"]
         check_size(self.form, 2 * size)
         roundings = max((term.roundings for term in form.terms.values()), default=0)
-        here = double.gamma(len(form.terms) + 2) * size + len(form.terms) * double.tiny
+        sizes = (arb(float(np.abs(self._of(wire).values).max())) for wire in form.terms)
+        # here a coefficient may underflow, and so may its product
+        here = double.gamma(len(form.terms) + 2) * size + sum(sizes, arb(len(form.terms))) * double.tiny
         lost = self.form.gamma(roundings) * size + arb(fmpq(form.underflow)) * self.form.tiny
         return Near(self._sum(form), self._real(form) + here, lost + here)
 

@@ -228,13 +228,14 @@ class _Expansion(NamedTuple):
         tail += self.below_rest * goal_size + below_size * rest
         error, error_rest = bernstein.of_series(difference, tail, _PARTS)
         divisor, divisor_rest = bernstein.of_series(self.below, self.below_rest, _PARTS)
-        least = divisor.min(axis=1) - divisor_rest
+        with np.errstate(invalid="ignore"):
+            least = divisor.min(axis=1) - divisor_rest
         if not least.min() > 0:
             return math.inf, 0.0
         sizes = np.abs(error)
-        # a sum, a difference, a quotient and this product: 4 roundings, fewer than the 32u charged
+        # a sum, a difference, a quotient and this product: 4 roundings, fewer than the 32u charged; it may underflow
         with np.errstate(over="ignore"):
-            bound = float(np.max((sizes.max(axis=1) + error_rest) / least)) * (1 + 2.0**-48)
+            bound = math.nextafter(np.max((sizes.max(axis=1) + error_rest) / least), math.inf) * (1 + 2.0**-48)
         if not math.isfinite(bound):
             return math.inf, 0.0
         ends = (sizes[:, [0, -1]] - error_rest) / (divisor[:, [0, -1]] + divisor_rest)
