@@ -36,6 +36,8 @@ def _power(base: arb_series, exponent: arb_series, by: Fraction | None) -> arb_s
         return (exponent * positive(base).log()).exp()
     if by < 0:
         base, by = inverse(base), -by
+    if not by and not base[0].is_finite():
+        raise SingularError
     if by.denominator == 1:
         return whole_power(base, int(by)) if by else arb_series([1], ctx.cap)
     return (arb_series([arb(to_fmpq(by))], ctx.cap) * positive(base).log()).exp()
