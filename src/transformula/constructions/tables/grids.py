@@ -361,6 +361,8 @@ def _regularised_inverse(weights: Array, price_of_values: float, least: float) -
     price = price * np.maximum(weights.max(axis=0), least)
     matrix = np.vstack([weights, np.diag(price)])
     identity = np.vstack([np.eye(len(weights)), np.zeros((size, len(weights)))])
+    if not np.isfinite(matrix).all():
+        raise OverflowError("a table's slopes are beyond floats")
     solution, *_ = np.linalg.lstsq(matrix, identity, rcond=1e-16)
     return np.asarray(solution)
 
