@@ -232,7 +232,7 @@ REWRITING = [
           "removable_rest"),
     fault("a zero is counted twice", "rewriting.zeros:zeros_of", "yield w, order, _rest(g, at, order)",
           "yield w, order + 1, _rest(g, at, order + 1)", "removable_rest"),
-    fault("a sum loses the scale of its functions", "rewriting.zeros:_checked", "ex.number(ratio**order), ", "",
+    fault("a sum loses the scale of its functions", "rewriting.zeros:_checked", "ex.number(ratio**own), ", "",
           "removable_sum"),
     fault("a step is not stored", _D + "extended_formula", "for step in steps\n", "for step in steps[1:]\n",
           "removable_two"),
