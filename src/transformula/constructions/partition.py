@@ -119,7 +119,7 @@ def _equal_variation(axis: Floats, values: Floats, k: int, eps: float) -> tuple[
     steps = steps + 1e-9 * max(steps.sum(), eps) / len(steps)
     total = np.concatenate([[0.0], np.cumsum(steps)])
     cells = max(1, math.ceil(total[-1] / (2 * eps)))
-    levels = total[-1] * np.arange(2 * cells + 1) / (2 * cells)
+    levels = total[-1] * (np.arange(2 * cells + 1) / (2 * cells))  # in this order nothing overflows
     points = np.interp(levels, total, axis)
     return points[2:-1:2], points[1::2]
 
