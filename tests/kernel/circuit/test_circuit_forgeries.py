@@ -16,6 +16,8 @@ from support.forging import tried, with_values
 from support.judging import largest_error
 from transformula.constructions import circuit_tables as circuits_made
 from transformula.errors import TransformulaError
+from transformula.kernel.syntax.boxes import Formula
+from transformula.searching.finder import Finder
 from transformula.transformers.matrices import matrix_of
 
 # -- tables that go wrong where only computed arguments come ------------------------------------------------
@@ -175,6 +177,24 @@ def test_rectified_wires_moved_away_from_what_they_mean(text, shift):
     points = np.stack(np.meshgrid(*[np.linspace(-1, 1, 9)] * 2), axis=-1).reshape(-1, 2)
     forged = model.with_weights(blocks=(*weights.blocks[:k], block, *weights.blocks[k + 1 :]))
     forged.assert_not_fooled(points, 0.05)
+
+
+@pytest.mark.parametrize("factor", [fmpq(1, 4), fmpq(1, 2), fmpq(3, 4)])
+def test_a_square_of_a_product_that_reads_a_wrong_wire_too_weakly(factor):
+    """The wire errs by 99 times what it means, and one of two squares reads less of it than the other."""
+    model = tried("80*sin(x)*y", "x=-3/2..3/2, y=-1/1000..1/1000", eps=1e-4, construction="circuit")
+    first, last = model.weights.blocks
+    head, other = last.attention.heads
+    slot = model.weights.slot("w2")
+    rows = [(r, c, factor * v if c == slot else v) for r, c, v in head.query.entries()]
+    heads = replace(head, query=matrix_of(head.query.shape, rows)), other
+    weights = replace(model.weights, blocks=(first, replace(last, attention=replace(last.attention, heads=heads))))
+    table, *others = model.circuit["wires"]
+    circuit = model.circuit | {"wires": [table | {"table": "sin(u)/100"}, *others]}
+    meant = Formula.of(["4*sin(x)*y/5"], "x=-3/2..3/2, y=-1/10**6..1/10**6")
+    assert table["table"] == "sin(u)"
+    forged = replace(model, weights=weights, circuit=circuit, evidence=Finder(), target=meant)
+    forged.assert_not_fooled([[1.5, 0.0]], 0.008)
 
 
 def test_tokens_nobody_attends_to_may_not_overflow():

@@ -8,6 +8,9 @@ the wires between the exact and the computed ones.
 So on a part of the box: intervals that contain every wire, exact or computed (forwards), then intervals of
 the derivatives A_k (backwards). A product is one wire with derivatives b and a, though the weights hold two
 squares: their errors meet with opposite signs, and bounding each square's path alone would count both.
+A square h² is then compared with u², u the linear form of computed wires, which need not lie where h and the u that is
+meant do. If α = h − u, h² − u² = (h + m) α + (u − m) α for any m, and between two states h_1² − u_1² − h_0² + u_0² =
+(h_1 + h_0)(α_1 − α_0) + (u_1 − u_0)(α_1 + α_0): a square's β includes the last term of both (`softmax_rule`).
 Where f_k' may be unbounded the path is cut: there the wire's whole error, bounded otherwise, counts as new.
 """
 

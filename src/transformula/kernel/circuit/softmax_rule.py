@@ -214,8 +214,11 @@ class Walk(Carrier):
         exact = found.where.exact[0] if inside == meant else None
         edge = inside if exact is None else (float_above(exact[0]), float_below(exact[1]))
         beyond = arb(max(edge[0] - reach[0], reach[1] - edge[1], 0.0)) * (1 + self.form.unit_roundoff)
-        made = Fuzz(round_up(argument.made + beyond), round_up(own + moved))
-        rounded = Fuzz(round_up(argument.rounded + 2 * beyond), round_up(fresh + lost))
+        off, blur = argument.made + beyond, argument.rounded + 2 * beyond
+        if function == SQUARE:  # `flow` says why
+            near = argument.error + argument.rounding
+            own, fresh = own + off * argument.error, fresh + 2 * off * argument.rounding + blur * near
+        made, rounded = Fuzz(round_up(off), round_up(own + moved)), Fuzz(round_up(blur), round_up(fresh + lost))
         return Value(_size(values), total, (computed + lost).upper(), ends, made, rounded, cells, reach)
 
     def output(self, number: int) -> tuple[float, float]:
