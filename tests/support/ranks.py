@@ -67,3 +67,5 @@ def main(folder):
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    sys.stdout.flush()
+    os._exit(0)  # torch's own threads may abort while the interpreter shuts down

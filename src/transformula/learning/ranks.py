@@ -7,6 +7,7 @@ checkpoint that is continued, a validation loss) comes from the first rank, so t
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -94,5 +95,7 @@ def joined() -> Iterator[Ranks]:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     try:
         yield Ranks.here()
+        dist.barrier()  # no rank closes its connections while another still uses them
     finally:
+        gc.collect()  # models that hold the group end before it does: torch may abort otherwise
         dist.destroy_process_group()
