@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
 
-.PHONY: setup demo test lint dist docs bench cases ladder figures clean
+.PHONY: setup demo test fuzz lint dist docs bench cases ladder figures clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,11 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Every fuzzer for a share of four minutes; seeds are counted from SEED.
+SEED ?= 0
+fuzz: setup
+	$(BIN)/python benchmarks/fuzz/run.py --seed $(SEED) --minutes 4
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -405,7 +405,7 @@ def executed(model: Any, points: Any, onnx: bool) -> list[tuple[str, Any]]:
     """What every executor makes of the points."""
     import torch
 
-    from transformula.transformers import reference
+    from transformula.runtime import reference
 
     tensor = torch.tensor(points, dtype=getattr(torch, model.weights.dtype))
     found = [
@@ -415,7 +415,7 @@ def executed(model: Any, points: Any, onnx: bool) -> list[tuple[str, Any]]:
         ("tensor", model(torch.tensor(points)).detach().numpy()),
     ]
     if onnx:
-        from transformula.transformers.onnx_graph import onnx_executor
+        from transformula.runtime.onnx_blocks import onnx_executor
 
         with tempfile.TemporaryDirectory() as folder:
             data = model.to_onnx(Path(folder) / "model.onnx").read_bytes()

@@ -23,12 +23,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from transformula.cli.table_files import find_table
-from transformula.learning.parts import _MOST_GROUPS, ArrayReader, ReadParts
-from transformula.learning.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
-from transformula.learning.solvers.gram import Gram
-from transformula.learning.solving import MOST_EXACT_TERMS, Settings
-from transformula.learning.states import Moments, Range, Sample, Split, row_hashes, sample_size
-from transformula.learning.streaming import fit_parts, survey_of
+from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
+from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
+from transformula.learn.solvers.gram import Gram
+from transformula.learn.states import Moments, Range, Sample, Split, row_hashes, sample_size
+from transformula.learn.streaming import fit_parts, survey_of
+from transformula.learn.table_parts import _MOST_GROUPS, ArrayReader, ReadParts
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 SPLIT = Split(0.2)

@@ -1,13 +1,18 @@
 """Forged folders: models changed in their weights, wires, derivations, evidence, formulas, boxes and claims.
 
-``python benchmarks/forging.py OUT.json [--forgeries 5000]`` goes on where OUT.json ends. About 40 models of every
-construction are compiled; each forgery changes a copy in one or two places, recomputes all hashes and the digest, and
-has the kernel verify it in a process of its own (10 s, 1 GB). Many claims are made false on purpose: four fifths of an
-error that the forged weights make at some point. What verifies must be true: the dense blocks, evaluated here from
-the files' arrays, are compared with the formula, evaluated by `truth` from its text, or with `prompt_truth`. What is counted:
+``python benchmarks/forging.py OUT.json [--count 5000] [--jobs 2]`` goes on where OUT.json ends. About 50 models of
+every construction are compiled; each forgery changes a copy in one or two places, recomputes all hashes and the digest,
+and has the isolated checker verify it (`judge`: 10 s of processor time, 1 GB). Many claims are made false on purpose:
+four fifths of an error that the forged weights make at some point. Some forgeries are attacks that once succeeded
+(`attacks`), or keep a check busy (`bombs`). What verifies must be true: the dense blocks, evaluated here from the
+arrays, and the program that ``model(x)`` runs are compared with the formula, evaluated by `truth` from its text, or
+with `prompt_truth`. What is counted:
 
 * *true* and *false*: folders that verify, with a claim that holds or does not; *refused*;
 * *tracebacks*: the check ended in an exception that is no sentence; *slow* (over 10 s) and *big* (over 1 GB).
+
+``--threads 8`` has so many threads of one process verify the forged folders beside honest ones at the same time
+(`transformula.checker`), and compares every verdict with the verdict that the folder gets alone.
 """
 
 from __future__ import annotations
@@ -17,12 +22,14 @@ import copy
 import hashlib
 import json
 import math
+import multiprocessing
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -32,12 +39,13 @@ import mpmath
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
+import attacks
 import prompt_truth
+from bombs import BOMBS
 from campaign import in_child
+from judge import FILES, SECONDS, contents, judge, problem
 from truth import DIGITS, Domain, Truth
 
-SECONDS, MEGABYTES = 10.0, 1024.0
-FILES = ("model.safetensors", "model.json", "evidence.json", "certificate.json")
 #: name -> formulas, box, options of compile
 BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "sine": ("sin(3*x)", "x=-1..1", {"eps": 0.01, "construction": "lookup"}),
@@ -91,6 +99,7 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "contexts32": ("sin(x)/x*y", "x=-1..1, y=0..2", {"eps": 0.3, "construction": "yun", "dtype": "float32"}),
     "attention": ("attention", "", {}),
     "attention32": ("attention", "", {"dtype": "float32"}),
+    **attacks.BASES,
 }
 
 
@@ -194,8 +203,20 @@ def dense(folder: Folder, points: Any, kind: Any) -> Any:
     return stream.reshape(len(x), -1) @ matrix("readout").T + matrix("bias")[:, 0]
 
 
-def measured(folder: Folder, seed: int, count: int = 150) -> float:
-    """The largest error at some points; infinite if the formula or the weights have no value there."""
+def programmed(files: dict[str, bytes], points: Any) -> Any:
+    """What ``model(points)`` computes."""
+    from transformula.model import Model
+
+    sent = contents(files)
+    assert sent is not None
+    return np.asarray(Model.from_packed(*sent)(np.asarray(points))).reshape(len(points), -1)
+
+
+def measured(folder: Folder, seed: int, count: int = 150, files: dict[str, bytes] | None = None) -> float:
+    """The largest error at some points, of the blocks and of the program that is made of the files, if they are given.
+
+    It is infinite if the formula or the weights have no value at one of the points.
+    """
     if folder.body["construction"] in ("memorize", "compact"):
         points, wanted = folder.body["samples"]["x"], folder.body["samples"]["y"]
     elif folder.body["construction"] == "in-context":
@@ -209,10 +230,14 @@ def measured(folder: Folder, seed: int, count: int = 150) -> float:
         truths = [Truth(text, domain.names) for text in folder.body["formulas"]]
         wanted = [[truth.at(p) for truth in truths] for p in points]
     with np.errstate(all="ignore"):
-        found = dense(folder, points, np.dtype(folder.body["dtype"]).type)
+        runs = [dense(folder, points, np.dtype(folder.body["dtype"]).type)]
+        if files is not None and "formulas" in folder.body and "shape" not in folder.body:
+            runs.append(programmed(files, points))
     worst = 0.0
     with mpmath.workdps(DIGITS):
-        for row, values in zip(found.tolist(), wanted, strict=True):
+        for row, values in (
+            (row, values) for found in runs for row, values in zip(found.tolist(), wanted, strict=True)
+        ):
             for value, exact in zip(row, values, strict=True):
                 if exact is None or not math.isfinite(value):
                     return math.inf
@@ -888,6 +913,12 @@ def replaced(folder: Folder, old: Fraction, new: Fraction) -> None:
             folder.body["exact"][stem] = stated
 
 
+def bomb(folder: Folder, rng: random.Random) -> None:
+    """A formula or a box that keeps a check busy."""
+    made = BOMBS[rng.choice(list(BOMBS))](rng, rng.random())
+    folder.body.update({key: value for key, value in made.items() if key in folder.body})
+
+
 FORGERIES: dict[str, tuple[Forge, ...]] = {
     "weights": (
         weight,
@@ -921,6 +952,7 @@ FORGERIES: dict[str, tuple[Forge, ...]] = {
     "claim": (claim,),
     "outline": (outline, outline, anything("body"), anything("claim")),
     "bytes": (raw_bytes,),
+    "bomb": (bomb,),
 }
 SHARES = {
     "weights": 26,
@@ -934,6 +966,8 @@ SHARES = {
     "claim": 3,
     "outline": 9,
     "bytes": 4,
+    "bomb": 1,
+    "attack": 3,
 }
 
 
@@ -945,6 +979,8 @@ def changed(bases: dict[str, Folder], seed: int) -> tuple[str, list[str], Folder
     done = []
     for _ in range(rng.choice((1, 1, 1, 2))):
         kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
+        if kind == "attack":
+            return attacked(bases, rng)
         forge = rng.choice(FORGERIES[kind])
         try:
             forge(folder, rng)
@@ -952,7 +988,20 @@ def changed(bases: dict[str, Folder], seed: int) -> tuple[str, list[str], Folder
             continue  # what an earlier change left cannot be changed like that
         done.append(f"{kind}: {forge.__name__}")
     mode = rng.choices(("as it was", "false", "generous", "nothing"), (30, 45, 20, 5))[0]
-    return name, done, folder, "as it was" if "claim" in "".join(done) else mode
+    settled = any(forge in text for text in done for forge in ("claim", "bomb"))
+    return name, done, folder, "as it was" if settled else mode
+
+
+def attacked(bases: dict[str, Folder], rng: random.Random) -> tuple[str, list[str], Folder, str]:
+    """One of the attacks for which there is a folder; else the first folder as it is."""
+    possible = [(kind, name) for kind, (names, _) in attacks.ATTACKS.items() for name in names if name in bases]
+    if not possible:
+        name = next(iter(bases))
+        return name, [], bases[name].copy(), "as it was"
+    kind, name = rng.choice(possible)
+    folder = bases[name].copy()
+    attacks.ATTACKS[kind][1](folder, rng)
+    return name, [f"attack: {kind}"], folder, "as it was"
 
 
 def claimed(folder: Folder, mode: str, seed: int) -> None:
@@ -974,21 +1023,12 @@ def claimed(folder: Folder, mode: str, seed: int) -> None:
     folder.claim |= {"approximation": 0.0 if exact else wrong / 2, "rounding": wrong / 2, "eps": wrong * (1 + 2**-40)}
 
 
-def judge(files: dict[str, bytes]) -> dict[str, Any]:
-    """What the kernel says."""
-    from transformula.kernel.check import verify_files
-    from transformula.kernel.errors import ModelFileError
-    from transformula.kernel.folder.files import Packed
-
+def written(folder: Folder) -> dict[str, bytes] | None:
+    """The files of a forged folder; None if there is no way to write it."""
     try:
-        texts = [files[name].decode("utf-8") for name in FILES[1:]]
-    except UnicodeDecodeError:
-        return {"verified": False, "reason": "not text"}
-    try:
-        found = verify_files(Packed(files[FILES[0]], texts[0], texts[1]), texts[2])
-    except ModelFileError as error:
-        return {"verified": False, "reason": str(error)[:200]}
-    return {"verified": bool(found.verified), "reason": "; ".join(found.reasons)[:300], "bound": found.bound}
+        return folder.files()
+    except (TypeError, ValueError, OverflowError, KeyError, RecursionError):
+        return None
 
 
 def one(bases: dict[str, Folder], seed: int) -> dict[str, Any]:
@@ -997,35 +1037,32 @@ def one(bases: dict[str, Folder], seed: int) -> dict[str, Any]:
     if mode != "as it was":
         claimed(folder, mode, seed)
     result: dict[str, Any] = {"base": name, "done": ", ".join([*done, mode]), "seconds": 0.0, "megabytes": 0}
-    try:
-        files = folder.files()
-    except (TypeError, ValueError, OverflowError, KeyError, RecursionError):
+    files = written(folder)
+    if files is None:
         return result | {"status": "refused", "note": "it cannot even be written"}
-    kind, answer, seconds, megabytes = in_child(lambda: judge(files), 2 * SECONDS, int(2.5 * MEGABYTES) << 20)
-    result |= {"seconds": round(seconds, 2), "megabytes": round(megabytes)}
-    if seconds > SECONDS or kind == "killed":
-        return result | {"status": "slow", "note": str(answer)[-300:]}
-    if kind != "ok":
-        return result | {"status": "traceback", "note": str(answer)[-600:]}
-    if megabytes > MEGABYTES or "MemoryError" in answer["reason"]:
-        return result | {"status": "big", "note": answer["reason"]}
-    if not answer["verified"]:
-        stopped = "the check stopped" in answer["reason"]
-        return result | {"status": "traceback" if stopped else "refused", "note": answer["reason"]}
+    answer = judge(files)
+    result |= {"seconds": answer["seconds"], "megabytes": answer["megabytes"], "note": answer["reason"]}
+    if (status := problem(answer)) is not None:
+        return result | {"status": status}
+    return result | ({"status": "refused"} if not answer["verified"] else truthful(files, seed))
+
+
+def truthful(files: dict[str, bytes], seed: int) -> dict[str, Any]:
+    """Whether the claim of a verified folder holds wherever it is looked at."""
     claim = json.loads(files["certificate.json"])
-    bound = math.nextafter(claim["approximation"] + claim["rounding"], math.inf)
+    bound = Fraction(claim["approximation"]) + Fraction(claim["rounding"])
     same = Folder(read_arrays(files[FILES[0]]), *(json.loads(files[name]) for name in FILES[1:]))
     if "mean" in claim:
         kind, found, *_ = in_child(lambda: measured_mean(same, seed, 800), 60, 4 << 30)
         if kind != "ok":
-            return result | {"status": "unmeasured", "note": str(found)[-300:]}
+            return {"status": "unmeasured", "note": str(found)[-300:]}
         said = bound, claim["mean"]["outside"], claim["mean"]["largest"]
         holds = all(a <= b for a, b in zip(found, said, strict=True))
-        return result | {"status": "true" if holds else "false", "note": f"claims {said}, found {found}"}
-    kind, worst, *_ = in_child(lambda: max(measured(same, seed, 400), measured(same, seed + 1, 400)), 60, 4 << 30)
+        return {"status": "true" if holds else "false", "note": f"claims {tuple(map(float, said))}, found {found}"}
+    kind, worst, *_ = in_child(lambda: max(measured(same, seed + k, 400, files) for k in (0, 1)), 60, 4 << 30)
     if kind != "ok":
-        return result | {"status": "unmeasured", "note": str(worst)[-300:]}
-    return result | {"status": "true" if worst <= bound else "false", "note": f"claims {bound:.3g}, found {worst:.3g}"}
+        return {"status": "unmeasured", "note": str(worst)[-300:]}
+    return {"status": "true" if worst <= bound else "false", "note": f"claims {float(bound):.17g}, found {worst:.17g}"}
 
 
 def prepared(where: Path, names: list[str] | None = None) -> dict[str, Folder]:
@@ -1057,27 +1094,78 @@ def compile_bases(where: Path, names: list[str]) -> None:
         model.save(where / name)
 
 
+def forged(bases: dict[str, Folder], seeds: list[int], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The results of seeds as they come, by so many processes."""
+    if jobs == 1:
+        yield from ((seed, one(bases, seed)) for seed in seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs, _remember, (bases,)) as pool:
+        yield from pool.imap_unordered(_one, seeds, chunksize=4)
+
+
+_bases: dict[str, Folder] = {}
+
+
+def _remember(bases: dict[str, Folder]) -> None:
+    _bases.update(bases)
+
+
+def _one(seed: int) -> tuple[int, dict[str, Any]]:
+    return seed, one(_bases, seed)
+
+
 def forging(
-    out: Path, count: int, where: Path, say: Callable[[str], Any] = print, names: list[str] | None = None
+    out: Path,
+    count: int,
+    where: Path,
+    say: Callable[[str], Any] = print,
+    names: list[str] | None = None,
+    jobs: int = 1,
 ) -> dict[str, Any]:
     """Forge the seeds that are not in the file yet; the file is written as it goes."""
     bases = prepared(where, names)
-    import transformula.kernel.check
+    import transformula.model  # noqa: F401  loaded once, for all children
 
-    transformula.kernel.check.verify_folder(where / next(iter(bases)))  # loaded once, for all children
     results = json.loads(out.read_text())["results"] if out.exists() else {}
-    began = time.time()
-    for seed in range(count):
-        if str(seed) not in results:
-            results[str(seed)] = result = one(bases, seed)
-            if result["status"] not in ("refused", "true"):
-                say(f"{result['status'].upper()} {seed} {json.dumps(result)}")
-        if seed % 100 == 99 or seed == count - 1:
+    began, missing = time.time(), [seed for seed in range(count) if str(seed) not in results]
+    for done, (seed, result) in enumerate(forged(bases, missing, jobs), start=1):
+        results[str(seed)] = result
+        if result["status"] not in ("refused", "true"):
+            say(f"{result['status'].upper()} {seed} {json.dumps(result)}")
+        if done % 100 == 0 or done == len(missing):
             fresh = out.with_suffix(".part")
             fresh.write_text(json.dumps({"summary": summary(results), "results": results}, indent=0))
             fresh.replace(out)
-            say(f"{seed + 1}: {json.dumps(summary(results))} ({time.time() - began:.0f} s)")
+            say(f"{len(results)}: {json.dumps(summary(results))} ({time.time() - began:.0f} s)")
     return summary(results)
+
+
+def threaded(bases: dict[str, Folder], count: int, threads: int) -> dict[str, Any]:
+    """Verify honest and forged folders by several threads at once; which verdicts differ from those alone."""
+    from transformula.checker import verify_files
+
+    folders = list(bases.items())
+    for seed in range(count):
+        name, done, folder, _ = changed(bases, seed) if seed % 4 else attacked(bases, random.Random(seed))
+        folders.append((f"seed {seed}, {name}: {', '.join(done)}", folder))
+    random.Random(0).shuffle(folders)
+    sent = [(name, files, contents(files)) for name, folder in folders if (files := written(folder)) is not None]
+    alone = [judge(files) for _, files, _ in sent]
+    with ThreadPoolExecutor(threads) as pool:
+        together = list(
+            pool.map(lambda item: None if item is None else verify_files(*item), [item for *_, item in sent])
+        )
+    different = []
+    for (name, *_), one_alone, found in zip(sent, alone, together, strict=True):
+        said = None if found is None else (found.verified, "; ".join(found.reasons)[:600])
+        if said is not None and said != (one_alone["verified"], one_alone["reason"]):
+            different.append(f"{name}: {said}, and alone {one_alone}")
+    return {
+        "folders": len(sent),
+        "verified": sum(answer["verified"] for answer in alone),
+        "threads": threads,
+        "different": different,
+    }
 
 
 def summary(results: dict[str, Any]) -> dict[str, Any]:
@@ -1098,13 +1186,20 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--forgeries", type=int, default=5000)
+    parser.add_argument("--count", type=int, default=5000, help="how many forgeries")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--threads", type=int, default=0, help="compare verdicts of so many threads with those alone")
     parser.add_argument("--where", type=Path, default=None, help="where the honest folders are kept")
     given = parser.parse_args()
     where = given.where or given.out.with_suffix(".bases")
-    found = forging(given.out, given.forgeries, where, lambda text: print(text, flush=True))
+    if given.threads:
+        found = threaded(prepared(where), given.count, given.threads)
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+    else:
+        found = forging(given.out, given.count, where, lambda text: print(text, flush=True), jobs=given.jobs)
     print(json.dumps(found, indent=1))
-    sys.exit(1 if found["false"] or found["unmeasured"] or found["traceback"] or found["slow"] or found["big"] else 0)
+    bad = ("different", "false", "unmeasured", "traceback", "slow", "big")
+    sys.exit(1 if any(found.get(name) for name in bad) else 0)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy as np
 import transformula as tf
 import uncached  # noqa: F401
 from transformula.errors import TransformulaError
-from transformula.kernel.functions.registry import FUNCTIONS
+from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, POLYNOMIALS, known
 from truth import Domain, Truth
 
@@ -133,7 +133,7 @@ points (*error*, the largest found).
   `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**4*exp(x)/(exp(x) - 1)**2`. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
   `log_rest1_at1(x)` = log(x)/(x - 1); you may use these names too, for every function whose first terms are exact.
 - Functions beyond the elementary ones are enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
-  one entry in `kernel/functions/special.py`.
+  one entry in `kernel/functions/special_functions.py`.
 """
 
 

@@ -63,7 +63,7 @@ def make(model, degree):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures
 
-    from transformula.learning import PolynomialTransformerRegressor
+    from transformula.learn import PolynomialTransformerRegressor
 
     if model in ("exact", "sparse", "lowrank", "auto"):
         return PolynomialTransformerRegressor(degree, model)
@@ -134,7 +134,7 @@ def real():
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    from transformula.learning import PolynomialTransformerClassifier, PolynomialTransformerRegressor
+    from transformula.learn import PolynomialTransformerClassifier, PolynomialTransformerRegressor
 
     def scaled(*steps):
         return make_pipeline(StandardScaler(), *steps)

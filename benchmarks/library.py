@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transformula.constructions.tables import library
-from transformula.constructions.tables.descent import Fresh, State
-from transformula.constructions.tables.placement import Scores, split, starts, worst_tokens
-from transformula.constructions.tables.solving import equalise, improve
-from transformula.constructions.tables.table import Function
-from transformula.constructions.tables.tasks import Task, prepare
-from transformula.threads import one_thread
+from transformula.blas_threads import one_thread
+from transformula.compiler.tables import score_library as library
+from transformula.compiler.tables.descent import Fresh, State
+from transformula.compiler.tables.fit_task import Task, prepare
+from transformula.compiler.tables.minimax import equalise, improve
+from transformula.compiler.tables.softmax_table import Function
+from transformula.compiler.tables.start_scores import Scores, split, starts, worst_tokens
 
 MOST = 12  # tokens
 LEAST_ERROR = 1e-12  # relative to the function: closer than this no table is asked for

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import transformula as tf
-import transformula.compiling
+import transformula.api
 import uncached  # noqa: F401
 from transformula.errors import TransformulaError
 

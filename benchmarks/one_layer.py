@@ -67,7 +67,7 @@ class Row:
 
 def attack(model: Any, points: int = 40_000, rounds: int = 25) -> float:
     """The largest error found in floats."""
-    from transformula.formulas.numeric import evaluate
+    from transformula.formula.evaluation import evaluate
 
     rng = np.random.default_rng(0)
     low, high = np.array(model.box.floats()).T

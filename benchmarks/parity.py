@@ -33,11 +33,11 @@ from rich.table import Table
 
 import transformula as tf
 from runtimes import PAGE, PARITY, models, options, session
-from transformula.exporting.onnx_files import onnx_bytes
+from transformula.export.onnx_files import onnx_bytes
 from transformula.kernel.folder.weights import Matrix, Weights
-from transformula.program.numpy_backend import run_numpy
-from transformula.program.steps import Program, Tables
-from transformula.transformers import reference
+from transformula.runtime import reference
+from transformula.runtime.program.numpy_backend import run_numpy
+from transformula.runtime.program.program_steps import Program, Tables
 
 Array = NDArray[Any]
 DTYPES = ("float64", "float32")

@@ -29,7 +29,7 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from transformula.learning import OneLayerTransformerRegressor, PolynomialTransformerRegressor
+from transformula.learn import OneLayerTransformerRegressor, PolynomialTransformerRegressor
 
 PAGE = Path(__file__).parent.parent / "docs" / "fitting.md"
 SPLITS, MANY_SPLITS = 5, 40

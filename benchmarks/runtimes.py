@@ -28,9 +28,9 @@ from threadpoolctl import threadpool_limits
 import transformula as tf
 from compiling import F2, F2_BOX
 from transformula.errors import ModelFileError
-from transformula.exporting.onnx_files import onnx_bytes
-from transformula.formulas.numeric import evaluate
-from transformula.transformers.onnx_graph import GraphWriter, file_bytes, import_onnx
+from transformula.export.onnx_files import onnx_bytes
+from transformula.formula.evaluation import evaluate
+from transformula.runtime.onnx_blocks import GraphWriter, file_bytes, import_onnx
 
 HERE = Path(__file__).parent
 #: name: formula, box, eps

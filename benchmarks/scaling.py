@@ -19,11 +19,11 @@ from typing import Any
 
 import transformula as tf
 import uncached  # noqa: F401
-from transformula.sweeps.jobs import Job, work
-from transformula.sweeps.journal import Journal
-from transformula.sweeps.requests import Request
-from transformula.transformers.files import write_folder
-from transformula.transformers.matrices import nonzeros
+from transformula.batches.batch_jobs import Job, work
+from transformula.batches.batch_requests import Request
+from transformula.batches.journal import Journal
+from transformula.model_folder import write_folder
+from transformula.runtime.matrices import nonzeros
 
 PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
 COLUMNS = (

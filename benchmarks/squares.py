@@ -11,11 +11,11 @@ import json
 
 import numpy as np
 
-from transformula.constructions.circuit_tables import SQUARE_ENDS
-from transformula.constructions.tables.fitting import THOROUGH, CannotFit, Effort, fit_table
-from transformula.constructions.tables.ready import PATH, squares
-from transformula.constructions.tables.table import Table
-from transformula.threads import one_thread
+from transformula.blas_threads import one_thread
+from transformula.compiler.circuit_tables import SQUARE_ENDS
+from transformula.compiler.tables.smallest_table import THOROUGH, CannotFit, Effort, fit_table
+from transformula.compiler.tables.softmax_table import Table
+from transformula.compiler.tables.stored_squares import PATH, squares
 
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}

@@ -1,7 +1,7 @@
 """docs/trust.md: the kernel's files with their lines, and the summaries of the last campaigns.
 
 ``python benchmarks/trust.py`` counts again and writes the tables between their marks. The campaigns' figures come
-from the JSON that ``campaign.py`` and ``forging.py`` write beside the page.
+from the JSON that ``campaign.py``, ``forging.py``, ``hostile.py`` and ``fuzz/run.py`` write beside the page.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _said(path: Path) -> str:
 def campaign_table() -> str:
     """What the campaigns counted when they were last run."""
     rows = []
-    for name in ("campaign", "forging", "hostile"):
-        path = PAGE.parent / "trust" / f"{name}.json"
+    for name in ("campaign", "forging", "hostile", "fuzz/run"):
+        path = PAGE.parent / "trust" / f"{name.partition('/')[0]}.json"
         if path.is_file():
             body = json.loads(path.read_text())
             rows += [f"`python benchmarks/{name}.py`:", "", "| count | number |", "| --- | --- |"]

@@ -2,6 +2,6 @@
 
 import os
 
-from transformula.constructions.tables.kept import VARIABLE
+from transformula.compiler.tables.disk_cache import VARIABLE
 
 os.environ[VARIABLE] = "off"

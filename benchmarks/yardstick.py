@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.interpolate import AAA
 from scipy.optimize import linprog
 
-from transformula.formulas.numeric import evaluate_accurately
+from transformula.blas_threads import one_thread
+from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.syntax.boxes import Formula
-from transformula.threads import one_thread
 
 #: h times the length of the interval; 0 stands for x itself.
 SPACINGS = (0.0, 1.0, 4.0, 16.0, 64.0, 200.0)

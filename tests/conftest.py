@@ -17,6 +17,8 @@ from hypothesis.internal.constants_ast import Constants
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+pytest_plugins = ["support.browser_fixtures"]
+
 settings.register_profile(
     "repeatable",
     deadline=None,

@@ -3,9 +3,10 @@
 import pytest
 
 import transformula as tf
+from transformula.compiler import comparison
 from transformula.errors import InputError
-from transformula.viewing.comparison_figure import comparison_figure
-from transformula.viewing.figures import picture
+from transformula.show.comparison_figure import comparison_figure
+from transformula.show.figures import picture
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_each_entry_is_the_model_that_compile_makes(found):
 
 def test_the_smallest_is_one_with_a_bound_at_every_point(found):
     assert found.smallest.parameters == min(e.parameters for e in found.entries if e.norm == "sup")
-    only = tf.comparing.Comparison("f", "x=0..1", "float64", found.entries[-1:])
+    only = comparison.Comparison("f", "x=0..1", "float64", found.entries[-1:])
     assert only.entries[0].proven and only.smallest is None and only.to_dict()["constructions"][0]["norm"] == "mean"
     assert "(mean)" in picture(comparison_figure(only), "svg").decode()
 

@@ -5,15 +5,16 @@ import math
 import pytest
 
 import transformula as tf
-from transformula import attempting, limits
-from transformula.constructions.attempts import Attempt
-from transformula.constructions.options import Options
-from transformula.constructions.registry import CIRCUIT, CONSTRUCTIONS
+from transformula import budget as limits
+from transformula.budget import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
+from transformula.compiler import search as attempting
+from transformula.compiler.attempts import Attempt
+from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
+from transformula.compiler.options import Options
+from transformula.compiler.trial import Trial
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel import work
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.limits import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
-from transformula.trials import Trial
 
 
 def test_work_ends_at_a_checkpoint() -> None:

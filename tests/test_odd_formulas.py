@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import transformula as tf
-from transformula.errors import TransformulaError
+from transformula.compiler import lookup
+from transformula.errors import NotProvenError, TransformulaError
 
 #: Formula, box, options, and what the model is compared with.
 COMPILED = [
@@ -27,6 +30,8 @@ REFUSED = [
     ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "the best bound is"),
     (f"sin({' + '.join(f'x{k}' for k in range(1, 11))})**20", "x1..x10=0..1", {}, "normal form is too long"),
     ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded"),
+    ("2*10**307*erf(3*x)", "x=-1..1", {"eps": 6e295, "construction": "lookup"}, "no table"),
+    ("sin(x)", "x=0..1", {"eps": 5e-324}, "the best bound is"),
     ("x*abs(y)", "x=1e-308..2e-308, y=1e295..2e295", {"eps": 4e-16}, "leave an error|range of floats"),
 ]
 
@@ -41,7 +46,20 @@ def test_is_compiled(formula: str, box: str, options: dict, truth) -> None:
 
 
 @pytest.mark.parametrize(("formula", "box", "options", "said"), REFUSED, ids=[case[0] for case in REFUSED])
-def test_is_refused_in_one_sentence(formula: str, box: str, options: dict, said: str) -> None:
-    with pytest.raises(TransformulaError, match=said) as caught:
+def test_is_refused_in_one_sentence(formula: str, box: str, options: dict, said: str, capfd) -> None:
+    with warnings.catch_warnings(), pytest.raises(TransformulaError, match=said) as caught:
+        warnings.simplefilter("error")
         tf.compile(formula, box, **options)
     assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+    assert not capfd.readouterr().err  # LAPACK complains there about numbers that are not finite
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError("SVD did not converge"), ZeroDivisionError(), OverflowError()])
+def test_an_attempt_whose_arithmetic_fails_is_one_that_failed(error: Exception, monkeypatch) -> None:
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(lookup, "one_layer_spec", fails)
+    with pytest.raises(NotProvenError, match="left the range of floats"):
+        tf.compile("sin(x)", "x=0..1", eps=1e-3, construction="lookup")
+    assert tf.compile("sin(x)", "x=0..1", eps=1e-3).construction != "lookup"

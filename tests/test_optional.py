@@ -41,7 +41,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("verify", "model"), ("eval", "model", "--at", "x=1/2,y=1"), ("show", "model")], ids=lambda a: a[0]
+    "arguments",
+    [
+        ("verify", "model"),
+        ("eval", "model", "--at", "x=1/2,y=1"),
+        ("show", "model"),
+        ("compile", "--latex", r"\frac{\sin x}{2}", "--on", "x=0..1", "--eps", "1e-3"),
+    ],
+    ids=lambda a: a[0],
 )
 def test_the_core_is_enough_for(folder, arguments):
     done = core(*arguments, "--json", cwd=folder)
@@ -55,7 +62,6 @@ def test_the_core_is_enough_for(folder, arguments):
         (("export", "model", "--to", "onnx"), "onnx"),
         (("report", "model"), "plot"),
         (("explore", "--no-browser"), "explorer"),
-        (("compile", "--latex", "x", "--on", "x=0..1"), "latex"),
         (("fit", "table.csv", "--target", "y"), "learn"),
         (("reproduce", "rates", "--quick"), "plot"),
         (("reproduce", "fang-f1", "--quick"), "learn,plot,torch"),

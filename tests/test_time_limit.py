@@ -5,17 +5,18 @@ import time
 import numpy as np
 import pytest
 
-from transformula import attempting, compiling
-from transformula.constructions.tables.fitting import fit_table
-from transformula.constructions.tables.grids import fit_grid
+from transformula import api as compiling
+from transformula.budget import OutOfTime, checkpoint, limited
+from transformula.compiler import search as attempting
+from transformula.compiler.evidence.definedness import find_defined
+from transformula.compiler.evidence.flow_parts import find_parts
+from transformula.compiler.evidence.range_trees import find_sign_tree, find_tree
+from transformula.compiler.tables.grid_fit import fit_grid
+from transformula.compiler.tables.smallest_table import fit_table
 from transformula.errors import InputError, NotProvenError
-from transformula.formulas import parse
+from transformula.formula import parse
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.syntax.boxes import Box
-from transformula.limits import OutOfTime, checkpoint, limited
-from transformula.searching.definedness import find_defined
-from transformula.searching.parts import find_parts
-from transformula.searching.ranges import find_sign_tree, find_tree
 
 REGION = Region.of_box(Box.of("x=0..1, y=0..1"))
 SEARCHES = {

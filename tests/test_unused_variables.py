@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import transformula as tf
-from transformula.transformers.reference import run
+from transformula.runtime.reference import run
 
 CASES = [
     ("x1*x3 + 1", "polynomial", {}),

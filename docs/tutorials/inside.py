@@ -72,7 +72,7 @@ print(len(first.transitions) == len(first.values) - 1)
 # %%
 from dataclasses import replace
 
-from transformula.transformers.reference import run
+from transformula.runtime.reference import run
 
 block = model.weights.blocks[0]
 without = replace(block, attention=replace(block.attention, heads=block.attention.heads[:1]))

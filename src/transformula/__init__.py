@@ -14,42 +14,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformula.comparing import Comparison, compare
-    from transformula.compiling import compile, load, memorize, verify
-    from transformula.formulas.latex import from_latex
+    from transformula.api import compile, load, memorize, verify
+    from transformula.batches.batch_run import batch
+    from transformula.cluster.lent_workers import workers
+    from transformula.compiler.comparison import Comparison, compare
+    from transformula.compiler.gallery.prompt_models import in_context
+    from transformula.formula.latex import from_latex
     from transformula.kernel.check import Verification
     from transformula.kernel.syntax.boxes import Box, Formula
-    from transformula.learning import (
+    from transformula.learn import (
         LinearAttentionRegressor,
         OneLayerTransformerRegressor,
         PolynomialTransformerClassifier,
         PolynomialTransformerRegressor,
     )
     from transformula.model import Model
-    from transformula.prompting import in_context
-    from transformula.scaling.proofs import workers
-    from transformula.sweeps.batch import batch
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "batch": "transformula.sweeps.batch",
-    "Comparison": "transformula.comparing",
-    "compare": "transformula.comparing",
-    "compile": "transformula.compiling",
-    "from_latex": "transformula.formulas.latex",
-    "in_context": "transformula.prompting",
-    "load": "transformula.compiling",
-    "memorize": "transformula.compiling",
-    "verify": "transformula.compiling",
-    "workers": "transformula.scaling.proofs",
+    "batch": "transformula.batches.batch_run",
+    "Comparison": "transformula.compiler.comparison",
+    "compare": "transformula.compiler.comparison",
+    "compile": "transformula.api",
+    "from_latex": "transformula.formula.latex",
+    "in_context": "transformula.compiler.gallery.prompt_models",
+    "load": "transformula.api",
+    "memorize": "transformula.api",
+    "verify": "transformula.api",
+    "workers": "transformula.cluster.lent_workers",
     "Box": "transformula.kernel.syntax.boxes",
     "Formula": "transformula.kernel.syntax.boxes",
     "Model": "transformula.model",
-    "LinearAttentionRegressor": "transformula.learning",
-    "OneLayerTransformerRegressor": "transformula.learning",
-    "PolynomialTransformerClassifier": "transformula.learning",
-    "PolynomialTransformerRegressor": "transformula.learning",
+    "LinearAttentionRegressor": "transformula.learn",
+    "OneLayerTransformerRegressor": "transformula.learn",
+    "PolynomialTransformerClassifier": "transformula.learn",
+    "PolynomialTransformerRegressor": "transformula.learn",
     "Verification": "transformula.kernel.check",
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from transformula.kernel.errors import (
+from transformula.kernel.exceptions import (
     BoxError,
     FormulaError,
     InputError,
@@ -31,6 +31,7 @@ __all__ = [
     "TransformulaError",
     "UnboundedError",
     "UncertifiedError",
+    "brief",
     "closer",
     "closest_bound",
 ]
@@ -58,6 +59,18 @@ class ExportError(InputError):
 
 class SearchInterrupted(KeyboardInterrupt):
     """Ctrl-C during a search; the message says what was found so far."""
+
+
+def brief(value: object) -> str:
+    """A value as a message shows it: on one line, and cut if it is long.
+
+    Examples
+    --------
+    >>> brief([1] * 100)
+    '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...'
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def closest_bound(error: NotProvenError) -> float:

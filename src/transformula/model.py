@@ -8,16 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from flint import fmpq
 
-from transformula import proofs
-from transformula.constructions.registry import CONSTRUCTIONS, Construction, Family
-from transformula.errors import ExportError, ModelFileError, PointError, UncertifiedError
-from transformula.formulas.prompts import Prompts
-from transformula.formulas.samples import Samples, stored_target
+from transformula import model_folder, proven
+from transformula.compiler.constructions import CONSTRUCTIONS, Construction, Family
+from transformula.errors import ExportError, InputError, ModelFileError, UncertifiedError
+from transformula.files import STDOUT, as_path, write_file
+from transformula.formula.given_arrays import as_array, is_tensor
+from transformula.formula.prompt_target import Prompts
+from transformula.formula.sample_target import Samples, stored_target
 from transformula.kernel.digits import at_most
-from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import (
     CERTIFICATE_FILE,
     EVIDENCE_FILE,
@@ -27,24 +28,24 @@ from transformula.kernel.folder.description import (
     parse_json,
 )
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.structures.circuits import Circuit, CircuitReader
-from transformula.kernel.structures.positions import formula_of_a_position
+from transformula.kernel.structures.ridge_blocks import Ridge
+from transformula.kernel.structures.sequence_positions import formula_of_a_position
+from transformula.kernel.structures.stored_circuit import Circuit, CircuitReader
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.optional import require
-from transformula.program.numpy_backend import run_numpy
-from transformula.program.steps import Program
-from transformula.saving import STDOUT, write_file
-from transformula.transformers import files, reference
-from transformula.transformers.exact import run_exact
-from transformula.transformers.matrices import memory_tokens, most_heads
-from transformula.transformers.rows import Ends, as_asked, as_rows
+from transformula.runtime import reference
+from transformula.runtime.exact import run_exact
+from transformula.runtime.input_rows import Ends, Points, as_asked, as_rows, exact_point
+from transformula.runtime.matrices import memory_tokens, most_heads
+from transformula.runtime.program.numpy_backend import run_numpy
+from transformula.runtime.program.program_steps import Program
 
 if TYPE_CHECKING:
     import torch
 
-    from transformula.inside import NamedTrace, Table, Wires
+    from transformula.internals import NamedTrace, Table, Wires
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +93,12 @@ class Model:
 
     @cached_property
     def _fingerprint(self) -> str:
-        return proofs.fingerprint(self.packed, self.certificate)
+        return proven.fingerprint(self.packed, self.certificate)
 
     @property
     def proven(self) -> bool:
         """Whether this process has proven the claim: by compiling the model, or by verifying it."""
-        return proofs.is_proven(self._fingerprint)
+        return proven.is_proven(self._fingerprint)
 
     @property
     def status(self) -> str:
@@ -155,30 +156,42 @@ class Model:
     @cached_property
     def program(self) -> Program:
         """What the weights compute, as steps on arrays that NumPy, torch and ONNX run."""
+        if self.family.program is None:
+            raise self._without("a program other than its blocks")
         return self.made_by.program(self.weights, self.box, lambda: self.reading)
 
     @property
     def degree(self) -> int:
         """Degree of a polynomial model."""
-        degree: int = self.reading.degree
-        return max(degree, 1)
+        if not isinstance(self.reading, Ridge):
+            raise self._without("a degree")
+        return max(self.reading.degree, 1)
+
+    def _without(self, what: str) -> InputError:
+        return InputError(f"a model of the construction {self.construction} does not have {what}")
 
     def __call__(self, x: Any) -> Any:
-        """Evaluate rows of inputs, columns in the order of the box's variables.
+        """Evaluate points: tables and dicts by the names of the variables, arrays by their order in the box.
 
-        Arrays give arrays, tensors give tensors (differentiable). One formula gives one number per row; several give a
-        row of numbers. Outside the box nothing is proven, and a warning says so once.
+        Data frames, Arrow tables, dicts of columns or of numbers, structured arrays and rows of a data frame are read
+        by name; columns that are not the model's are ignored, and a warning says so once. Arrays and lists give arrays,
+        tensors give tensors (differentiable). One formula gives one number per row; several give a row of numbers. A
+        single point gives a single answer. Outside the box nothing is proven, and a warning says so once.
+
+        Examples
+        --------
+        >>> import transformula as tf
+        >>> model = tf.compile("x - y", on="x=0..1, y=0..1")
+        >>> float(model({"y": 0.25, "x": 1})), model({"y": [0, 1], "x": [1, 1]}).tolist(), model([[1, 0.25]]).tolist()
+        (0.75, [1.0, 0.0], [0.75])
         """
-        if type(x).__module__.partition(".")[0] == "torch":
-            return self._evaluate_tensor(x)
-        try:
-            array = np.asarray(x)
-        except ValueError:
-            raise PointError("expected rows of numbers, got rows of different lengths") from None
-        rows, single = self._rows(array)
-        self._warn_outside(rows)
-        values = run_numpy(self.program, rows) if self.family.program else reference.run(self.weights, rows)
-        return as_asked(values, single, self.sequence)
+        points = self._points(x)
+        if is_tensor(points.rows):
+            return self._evaluate_tensor(points)
+        self._warn_outside(points.rows)
+        program = self.family.program
+        values = run_numpy(self.program, points.rows) if program else reference.run(self.weights, points.rows)
+        return as_asked(values, points.single, self.sequence)
 
     def _warn_outside(self, rows: Any) -> None:
         """Warn once if a point lies outside the box; a memorised table has no box."""
@@ -188,19 +201,18 @@ class Model:
             self.__dict__["_warned"] = True
             warnings.warn(f"a value of {name} lies outside the box {self.where}, where nothing is proven", stacklevel=3)
 
-    def _evaluate_tensor(self, x: Any) -> Any:
+    def _evaluate_tensor(self, points: Points) -> Any:
         import torch
 
-        rows, single = self._rows(x)
-        rows = rows.to(getattr(torch, self.weights.dtype))
+        rows = points.rows.to(getattr(torch, self.weights.dtype))
         module = self._module(str(rows.device))
         if self.family.program is not None:
-            from transformula.program.tensors import only_numbers
+            from transformula.runtime.program.plain_tensors import only_numbers
 
             if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
                 array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())
-                return as_asked(torch.from_numpy(array), single, self.sequence)
-        return as_asked(module(rows), single, self.sequence)
+                return as_asked(torch.from_numpy(array), points.single, self.sequence)
+        return as_asked(module(rows), points.single, self.sequence)
 
     @cached_property
     def _modules(self) -> dict[str, torch.nn.Module]:
@@ -212,12 +224,27 @@ class Model:
             self._modules[device] = self.to_torch().to(device).requires_grad_(False)
         return self._modules[device]
 
-    def _rows(self, x: Any) -> tuple[Any, bool]:
-        return as_rows(x, self.weights.inputs, self.sequence)
+    def _points(self, x: Any) -> Points:
+        points = as_rows(x, self.weights.inputs, self.sequence)
+        if points.extra and "_warned_extra" not in self.__dict__:
+            self.__dict__["_warned_extra"] = True
+            said = ", ".join(points.extra[:10]) + (", .." if len(points.extra) > 10 else "")
+            warnings.warn(f"the model does not use {said}: only {', '.join(self.weights.inputs)}", stacklevel=3)
+        return points
 
-    def exact(self, point: list[fmpq]) -> list[fmpq]:
-        """The blocks run on rationals: for a polynomial this equals the formula, with ``==``."""
-        return run_exact(self.weights, point)
+    def exact(self, point: Any) -> list[fmpq]:
+        """The blocks run on rationals: for a polynomial this equals the formula, with ``==``.
+
+        ``point`` is a sequence of rationals in the order of the box's variables, or a dict by their names.
+
+        Examples
+        --------
+        >>> import transformula as tf
+        >>> from fractions import Fraction
+        >>> tf.compile("x - y/3", on="x=0..1, y=0..1").exact({"y": 1, "x": Fraction(1, 2)})
+        [1/6]
+        """
+        return run_exact(self.weights, exact_point(point, self.weights.inputs))
 
     def trace(self, x: Any) -> NamedTrace:
         """Run the blocks on a few rows and keep everything: residuals by slot, patterns by head.
@@ -229,26 +256,26 @@ class Model:
         >>> seen.residual("y1", token="data").shape, len(seen.attended(most=2))
         ((1,), 2)
         """
-        from transformula import inside
+        from transformula import internals
 
-        rows, _ = self._rows(np.asarray(x))
-        return inside.named(self.weights, reference.trace(self.weights, rows), self.token_labels)
+        rows = as_array(self._points(x).rows)
+        return internals.named(self.weights, reference.trace(self.weights, rows), self.token_labels)
 
     @property
     def token_labels(self) -> tuple[str, ...]:
         """A label for each token: data, a position, a direction, a place in a table, or a part of a prompt."""
-        from transformula import inside
+        from transformula import internals
 
         if isinstance(self.formula, Prompts):
             return self.formula.token_labels
-        return inside.token_labels(self.weights, "position" if self.sequence else self.family.data)
+        return internals.token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
-        from transformula import inside
+        from transformula import internals
 
-        return tuple(inside.tables_of(self))
+        return tuple(internals.tables_of(self))
 
     @cached_property
     def description(self) -> Description:
@@ -258,7 +285,8 @@ class Model:
     @cached_property
     def position_formula(self) -> Formula:
         """What one position computes; the whole formula where each position carries all inputs."""
-        assert isinstance(self.formula, Formula), "samples have no positions"
+        if not isinstance(self.formula, Formula):
+            raise self._without("a formula")
         own = int((self.weights.embedding.rows < self.weights.width).sum())  # inputs of the first token
         if self.sequence is not None and own < len(self.weights.inputs):
             return formula_of_a_position(self.formula, self.sequence[0])
@@ -267,12 +295,14 @@ class Model:
     @cached_property
     def circuit(self) -> Circuit:
         """The stored circuit of a softmax model, at one position."""
+        if self.description.circuit is None:
+            raise self._without("a circuit")
         return CircuitReader(self.position_formula.box.variables).read(self.description.circuit)
 
     @cached_property
     def wires(self) -> Wires:
         """What the wires of the stored circuit mean, and where their arguments lie."""
-        from transformula.inside import Wires
+        from transformula.internals import Wires
 
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
@@ -284,10 +314,10 @@ class Model:
         """
         require("to_torch", "torch")
         if blocks or self.family.program is None:
-            from transformula.transformers.torch_executor import TransformerModule
+            from transformula.runtime.torch_blocks import TransformerModule
 
             return TransformerModule(self.weights)
-        from transformula.program.torch_backend import ProgramModule
+        from transformula.runtime.program.torch_backend import ProgramModule
 
         return ProgramModule(self.program)
 
@@ -296,13 +326,13 @@ class Model:
 
         It holds the model's program, or with ``blocks`` the Transformer as it is written.
         """
-        from transformula.exporting.onnx_files import onnx_bytes
+        from transformula.export.onnx_files import onnx_bytes
 
-        path = Path(path)
+        path = as_path(path)
         if path != STDOUT and path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
         if not unverified:
-            proofs.require_proof(self.packed, self.certificate)
+            proven.require_proof(self.packed, self.certificate)
         write_file(path, onnx_bytes(self.packed, self.certificate, blocks=blocks, proven=self.proven))
         return path
 
@@ -316,15 +346,20 @@ class Model:
             CERTIFICATE_FILE: self.certificate.to_json(),
         }
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the model folder, whole or not at all."""
-        files.write_folder(Path(folder), self.contents)
-        return Path(folder)
+    def save(self, folder: str | Path, force: bool = False) -> Path:
+        """Write the model folder, whole or not at all.
+
+        A folder that holds a model of the same formula on the same box is replaced, with its exports. One that holds
+        another formula's is refused, unless ``force`` is set; one that holds anything else is always refused.
+        """
+        place = as_path(folder)
+        model_folder.write_folder(place, self.contents, force)
+        return place
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
         """Read a model folder. Nothing is executed, and the claim is read but not proven: see verify."""
-        folder = Path(folder)
+        folder = as_path(folder)
         certificate = read_text(folder, CERTIFICATE_FILE)
         try:
             return cls.from_packed(read_packed(folder), certificate)
@@ -347,7 +382,7 @@ class Model:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: formula, box, claim, size and a small plot."""
-        from transformula.viewing.card import card
+        from transformula.show.card import card
 
         return card(self)
 

@@ -8,7 +8,6 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
-    "antlr4": "latex",
     "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
@@ -17,12 +16,11 @@ EXTRAS = {
     "plotly": "explorer",
     "pyarrow": "parquet",
     "sklearn": "learn",
-    "sympy": "latex",
     "torch": "torch",
     "uvicorn": "explorer",
 }
 #: Where a package and its module have different names.
-_PACKAGES = {"antlr4": "antlr4-python3-runtime", "sklearn": "scikit-learn"}
+_PACKAGES = {"sklearn": "scikit-learn"}
 
 
 class MissingPackageError(InputError, ImportError):

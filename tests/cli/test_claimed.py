@@ -9,9 +9,9 @@ import pytest
 
 import transformula as tf
 from support.folders import open_folder
-from transformula import proofs
+from transformula import proven
 from transformula.errors import NotProvenError
-from transformula.viewing.report import write_report
+from transformula.show.report_page import write_report
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def model():
 def honest(model, tmp_path, monkeypatch):
     """A good folder, as a process finds it that has proven nothing yet."""
     folder = model.save(tmp_path / "m")
-    monkeypatch.setattr(proofs, "_proven", set())
+    monkeypatch.setattr(proven, "_proven", set())
     return folder
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from transformula.comparing import TRIED
+from transformula.compiler.comparison import TRIED
 
 
 def test_table_json_and_figure(cli, tmp_path):

@@ -93,7 +93,7 @@ def test_a_model_folder_with_exports_is_still_a_model_folder(cli, folder):
         assert cli("export", str(folder), "--to", kind).code == 0
     (folder / "torch" / "__pycache__").mkdir()
     assert cli("verify", str(folder)).code == 0 and tf.load(folder).tokens
-    assert cli("compile", "x", "--on", "x=0..1", "--out", str(folder)).code == 0
+    assert cli("compile", "x", "--on", "x=0..1", "--out", str(folder), "--force").code == 0
     assert not (folder / "model.onnx").exists() and not (folder / "torch").exists()  # they were of another model
 
 
@@ -149,7 +149,7 @@ def test_refusals(cli, folder, tmp_path, monkeypatch):
 
 
 def test_a_runtime_that_computes_something_else_is_caught(cli, folder, monkeypatch):
-    from transformula.transformers import onnx_graph
+    from transformula.runtime import onnx_blocks as onnx_graph
 
     honest = onnx_graph.onnx_executor
     monkeypatch.setattr(onnx_graph, "onnx_executor", lambda data: lambda x: honest(data)(x) + 1e-8)

@@ -10,8 +10,8 @@ import pytest
 
 import transformula as tf
 from support.folders import open_folder
-from transformula import proofs
-from transformula.viewing import describe
+from transformula import proven
+from transformula.show import describe
 
 START = "from transformula.cli import main; main()"
 
@@ -134,7 +134,7 @@ def test_resealed_junk_gives_no_traceback(cli, tmp_path, monkeypatch, name, dama
     opened = open_folder(folder)
     damage(opened)
     opened.forge(folder)
-    monkeypatch.setattr(proofs, "_proven", set())
+    monkeypatch.setattr(proven, "_proven", set())
     for verb in (["show"], ["eval", "--at", "x=1/2,y=1/2"], ["export", "--to", "torch"], ["report", "--no-verify"]):
         result = cli(verb[0], str(folder), *verb[1:])
         assert result.code in (0, 1, 2) and "Traceback" not in result.err and "proven" not in result.out

@@ -1,5 +1,6 @@
 """The one writer: whole or not at all, regular files only, links followed, modes kept."""
 
+import json
 import os
 import socket
 import stat
@@ -7,9 +8,10 @@ import stat
 import pytest
 
 import transformula as tf
+from support.folders import contents
 from transformula.errors import SavingError
-from transformula.saving import check_folder, opened, write_file
-from transformula.viewing.report import write_report
+from transformula.files import check_folder, opened, write_file
+from transformula.show.report_page import write_report
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +84,49 @@ def test_a_link_is_followed_and_stays_a_link(model, tmp_path):
 def test_a_model_folder_behind_a_link_is_replaced_there(model, tmp_path):
     real, link = model.save(tmp_path / "real"), tmp_path / "link"
     link.symlink_to("real")
-    tf.compile("x", on="x=0..1").save(link)
+    tf.compile("x", on="x=0..1").save(link, force=True)
     assert link.is_symlink() and tf.load(real).formula.texts == ("x",)
+
+
+def test_compile_does_not_replace_another_formulas_model(cli, tmp_path, monkeypatch):
+    out = str(tmp_path / "sum")
+    assert cli("compile", "x + y", "--on", "x=0..1, y=0..1", "--out", out).code == 0
+    before = contents(tmp_path / "sum")
+    with monkeypatch.context() as patch:
+        patch.setattr("transformula.api.compile", lambda *_: pytest.fail("work is spent on what cannot be saved"))
+        refused = cli("compile", "x*y", "--on", "x=0..1, y=0..1", "--out", out)
+        assert refused.code == 2 and not refused.out and refused.err.count("\n") == 1
+        assert "holds the model of x + y on x=0..1, y=0..1" in refused.err and "--force" in refused.err
+        other = cli("compile", "x + y", "--on", "x=0..2, y=0..1", "--out", out, "--json")
+        assert other.code == 2 and json.loads(other.out)["kind"] == "SavingError"
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+        assert cli("compile", "x", "--on", "x=0..1", "--out", str(tmp_path / "mine"), "--force").code == 2
+    assert contents(tmp_path / "sum") == before
+    assert cli("compile", "x + y", "--on", "x=0..1, y=0..1", "--out", out, "--dtype", "float32").code == 0
+    assert cli("compile", "x*y", "--on", "x=0..1, y=0..1", "--out", out, "--force").code == 0
+    assert tf.load(out).formula.texts == ("x*y",)
+
+
+def test_in_context_fit_and_export_do_not_either(cli, tmp_path, table):
+    out, torch = str(tmp_path / "m"), str(tmp_path / "torch")
+    assert cli("in-context", "recurrence", "--steps", "2", "--out", out).code == 0
+    assert cli("in-context", "recurrence", "--steps", "2", "--out", out).code == 0
+    assert cli("export", out, "--to", "torch", "--out", torch).code == 0
+    fit = ("fit", str(table), "--target", "price", "--degree", "2", "--out", out)
+    for again in (("in-context", "recurrence", "--steps", "3", "--out", out), fit):
+        refused = cli(*again)
+        assert refused.code == 2 and "holds an in-context model" in refused.err and "--force" in refused.err
+    assert cli(*fit, "--force").code == 0
+    assert cli(*fit, "--test", "0.4").code == 0  # the same columns and target: another fit of it
+    refused = cli("fit", str(table), "--target", "age", "--degree", "2", "--out", out)
+    assert refused.code == 2 and "holds the model of" in refused.err and "--force" in refused.err
+    before = contents(tmp_path / "torch")
+    refused = cli("export", out, "--to", "torch", "--out", torch)
+    assert refused.code == 2 and "the export of another model" in refused.err and "--force" in refused.err
+    assert contents(tmp_path / "torch") == before
+    for _ in range(2):
+        assert cli("export", out, "--to", "torch", "--out", torch, "--force").code == 0
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])

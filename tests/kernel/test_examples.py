@@ -7,11 +7,11 @@ from flint import arb, fmpq
 
 from transformula.kernel.enclosures import bernstein
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.enclosures.cells import FunctionCells
+from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.enclosures.intervals import range_of
-from transformula.kernel.enclosures.modelling import enclose_ranges
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.enclosures.series import SeriesOf
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
 

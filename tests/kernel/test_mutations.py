@@ -10,7 +10,7 @@ from safetensors.numpy import save
 import transformula as tf
 from support.folders import open_folder
 from transformula.kernel.folder.weights import named_matrices
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime.matrices import matrix_of
 
 CASES = {
     "single head": ("x**3/3 - 5*x*y + 1/7", False),

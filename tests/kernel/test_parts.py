@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.parts import helped, in_parts
 from transformula.kernel.work import limited, spend
 

@@ -10,7 +10,7 @@ import transformula as tf
 from transformula.cli.app import app
 from transformula.errors import InputError
 from transformula.studies import STUDIES, prune, run_study
-from transformula.studies.report import Table
+from transformula.studies.study_report import Table
 
 runner = CliRunner()
 

@@ -6,8 +6,8 @@ import numpy as np
 
 import transformula as tf
 from transformula.kernel.folder.weights import Attention, Block, Head, Weights
-from transformula.learning.linear_attention import Heads
-from transformula.transformers.matrices import dense_matrix
+from transformula.learn.linear_attention_fit import Heads
+from transformula.runtime.matrices import dense_matrix
 
 #: heads, outputs, numbers a token, tokens, whether a constant 1 is added, whether every token asks
 PLANTED = {

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 import transformula as tf
+from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_wires import Linear
 from transformula.errors import ModelFileError
-from transformula.formulas.numeric import evaluate
-from transformula.kernel.structures.circuits import Circuit as StoredCircuit
-from transformula.kernel.structures.circuits import Linear as StoredLinear
-from transformula.rewriting.circuits import Circuit
-from transformula.rewriting.wires import Linear
+from transformula.formula.evaluation import evaluate
+from transformula.kernel.structures.stored_circuit import Circuit as StoredCircuit
+from transformula.kernel.structures.stored_circuit import LinearForm as StoredLinear
 
 CASES_FILE = Path(__file__).parents[2] / "benchmarks" / "formulas.csv"
 CASES = {row["name"]: row for row in csv.DictReader(CASES_FILE.read_text().splitlines())}

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
-from transformula.viewing.explorer.limits import Limits
-from transformula.viewing.explorer.server import create_app
+from transformula.explorer.explorer_limits import Limits
+from transformula.explorer.server import create_app
 
 #: Seconds to wait for what must come, on a machine however busy.
 PATIENCE = 300

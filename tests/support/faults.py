@@ -1,7 +1,7 @@
 """Deliberate faults of the code that is not trusted: rewriting/, searching/ and constructions/.
 
 A fault is a function with a piece of its source replaced, or replaced as a whole. It is live wherever the package
-uses that function, except in the kernel, which imports none of them.
+uses that function. The kernel imports none of them; faults of its own (tests/fuzz) are live there too.
 """
 
 from __future__ import annotations
@@ -69,20 +69,20 @@ def active(it: Fault) -> Iterator[None]:
     holder = functools.reduce(getattr, outer, module)
     original = inspect.getattr_static(holder, last)
     wrong = it.make(original)
-    places = [(holder, last)]
+    places, trusted = [(holder, last)], it.where.startswith("kernel.")
     if holder is module:
-        places += [(m, n) for m in _modules() for n, v in vars(m).items() if v is original and m is not module]
+        places += [(m, n) for m in _modules(trusted) for n, v in vars(m).items() if v is original and m is not module]
     # tables are fitted to functions and ranges: only these modules have a say in what comes out
-    deep = it.where.startswith(("constructions.", "rewriting.domains"))
+    deep = not it.where.startswith(("compiler.lower.", "compiler.evidence.")) or "compiler.lower.domains" in it.where
     for place, name in places:
         setattr(place, name, wrong)
-    forget(deep)
+    forget(deep, trusted)
     try:
         yield
     finally:
         for place, name in places:
             setattr(place, name, original)
-        forget(deep)
+        forget(deep, trusted)
 
 
 def _with_source(original: Any, old: str, new: str) -> Any:
@@ -99,15 +99,15 @@ def _with_source(original: Any, old: str, new: str) -> Any:
     return found[plain.__name__]
 
 
-def _modules() -> list[Any]:
-    """All loaded modules that are not trusted."""
+def _modules(trusted: bool = False) -> list[Any]:
+    """All loaded modules that are not trusted; those that are as well, if asked for."""
     names = [n for n in sys.modules if n == PACKAGE or n.startswith(PACKAGE + ".")]
-    return [sys.modules[n] for n in names if not n.startswith(PACKAGE + ".kernel")]
+    return [sys.modules[n] for n in names if trusted or not n.startswith(PACKAGE + ".kernel")]
 
 
-def forget(deep: bool = False) -> None:
+def forget(deep: bool = False, trusted: bool = False) -> None:
     """Empty what the package remembers of earlier formulas; fitted tables only if ``deep``."""
-    for module in _modules():
+    for module in _modules(trusted):
         for name, value in vars(module).items():
             if hasattr(value, "cache_clear") and (deep or name != "_fit_once"):
                 value.cache_clear()
@@ -139,10 +139,10 @@ def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return changed
 
 
-_A, _L, _S = "rewriting.additive:", "rewriting.lowering:_Lowering.", "rewriting.storing:"
-_F, _D, _W = "rewriting.factors:", "rewriting.derivation:", "rewriting.wires:"
-_ONE, _LAYOUT = "constructions.one_layer:", "constructions.circuit_layout:Layout."
-_FIND = "searching.finder:Finder."
+_A, _L, _S = "compiler.lower.additive:", "compiler.lower.lowering:_Lowering.", "compiler.lower.store_circuit:"
+_F, _D, _W = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.lowered_wires:"
+_ONE, _LAYOUT = "compiler.one_layer_layout:", "compiler.circuit_layout:Layout."
+_FIND = "compiler.evidence.finder:Finder."
 
 REWRITING = [
     # -- sums: additive.py
@@ -198,51 +198,51 @@ REWRITING = [
     fault("what is divided out is multiplied", _F + "distributed", "ex.power(base, ex.number(sign))", "base", "divides"),
     fault("negative powers stay above", _F + "quotient_of", "{b: e for b, e in powers.items() if e > 0}", "powers",
           "removable_over"),
-    fault("the root of a constant is the constant", "rewriting.squares:root_of", "scale = ex.number(exact)",
+    fault("the root of a constant is the constant", "compiler.lower.squares:root_of", "scale = ex.number(exact)",
           "scale = ex.number(value)", "length"),
-    fault("the root of a square loses a factor", "rewriting.squares:root_of", "{b: e / 2 for b, e in powers.items()}",
+    fault("the root of a square loses a factor", "compiler.lower.squares:root_of", "{b: e / 2 for b, e in powers.items()}",
           "{b: e / 2 for b, e in list(powers.items())[:1]}", "root_of_product"),
-    fault("a square is lost under a root", "rewriting.squares:as_squares",
+    fault("a square is lost under a root", "compiler.lower.squares:as_squares",
           "return squares if len(squares) > 1 else None",
           "return squares[:-1] if len(squares) > 2 else None", "length_of_three"),
-    fault("the law of cosines has the wrong sign", "rewriting.squares:_complete", "squares[i] = ex.add(p, turned)",
+    fault("the law of cosines has the wrong sign", "compiler.lower.squares:_complete", "squares[i] = ex.add(p, turned)",
           "squares[i] = ex.add(p, ex.neg(turned))", "cosines"),
-    fault("the law of cosines loses its sine", "rewriting.squares:_complete",
+    fault("the law of cosines loses its sine", "compiler.lower.squares:_complete",
           'squares[j] = ex.mul(q, ex.call("sin", cosine.args[0]))', "squares[j] = q", "cosines"),
-    fault("a completed square is lost", "rewriting.nonnegative:_completed", "return ex.add(*squares)",
+    fault("a completed square is lost", "compiler.lower.nonnegative:_completed", "return ex.add(*squares)",
           "return squares[0]",
           "completed"),
-    fault("a squared factor is lost", "rewriting.nonnegative:_even_factors",
+    fault("a squared factor is lost", "compiler.lower.nonnegative:_even_factors",
           "ex.number(to_fraction(constant)), *powers)",
           "ex.number(to_fraction(constant)), *powers[1:])", "squared_factors", True),
     # -- removable singularities and parts: the bugs of version 1 among them
-    fault("a removable power is overwritten", "rewriting.removable:_repaired",
+    fault("a removable power is overwritten", "compiler.lower.removable:_repaired",
           "powers[b] = powers.get(b, Fraction(0)) + times * e  # there may be some already",
           "powers[b] = (Fraction(0) if b == left else powers.get(b, Fraction(0))) + times * e",
           "removable_twice"),
-    fault("the scale of a removable quotient is lost", "rewriting.removable:_repaired",
+    fault("the scale of a removable quotient is lost", "compiler.lower.removable:_repaired",
           "constant = ex.mul(constant, ex.power(scale, ex.number(times * order)))", "pass", "removable_scale"),
-    fault("a removable quotient keeps what it was divided by", "rewriting.removable:_repaired",
+    fault("a removable quotient keeps what it was divided by", "compiler.lower.removable:_repaired",
           "(b, order * e) for b, e in inside.items()", "(b, 2 * order * e) for b, e in inside.items()",
           "removable_scale"),
-    fault("a sine that is not there is removed", "rewriting.removable:_repaired", "powers[base] -= times", "pass",
+    fault("a sine that is not there is removed", "compiler.lower.removable:_repaired", "powers[base] -= times", "pass",
           "removable_scale"),
-    fault("a pole is removed", "rewriting.zeros:zeros_of", 'if g.op == "sin":', 'if g.op in ("sin", "exp"):', "pole"),
-    fault("a function's rest begins too late", "rewriting.zeros:_rest", "{name}_rest{order}", "{name}_rest{order + 1}",
+    fault("a pole is removed", "compiler.lower.zeros:zeros_of", 'if g.op == "sin":', 'if g.op in ("sin", "exp"):', "pole"),
+    fault("a function's rest begins too late", "compiler.lower.zeros:_rest", "{name}_rest{order}", "{name}_rest{order + 1}",
           "removable_rest"),
-    fault("a zero is counted twice", "rewriting.zeros:zeros_of", "yield w, order, _rest(g, at, order)",
+    fault("a zero is counted twice", "compiler.lower.zeros:zeros_of", "yield w, order, _rest(g, at, order)",
           "yield w, order + 1, _rest(g, at, order + 1)", "removable_rest"),
-    fault("a sum loses the scale of its functions", "rewriting.zeros:_checked", "ex.number(ratio**own), ", "",
+    fault("a sum loses the scale of its functions", "compiler.lower.zeros:_checked", "ex.number(ratio**own), ", "",
           "removable_sum"),
     fault("a step is not stored", _D + "extended_formula", "for step in steps\n", "for step in steps[1:]\n",
           "removable_two"),
-    fault("a step is looked at where the quotient is undefined", "rewriting.removable:_inside",
+    fault("a step is looked at where the quotient is undefined", "compiler.lower.removable:_inside",
           "return Fraction(int(mantissa))",
           "return 0 * Fraction(int(mantissa))", "removable_scale"),
-    fault("sums are compared as sets", "rewriting.parts:_with_sum",
+    fault("sums are compared as sets", "compiler.lower.repeated_parts:_with_sum",
           "rest = [done[a] for a in (own - terms).elements()]",
           "rest = [done[a] for a in own if a not in terms]", "repeated_term"),
-    fault("a part's negative passes for the part", "rewriting.parts:_with_sum",
+    fault("a part's negative passes for the part", "compiler.lower.repeated_parts:_with_sum",
           "ex.add(ex.mul(ex.number(sign), name), *rest)",
           "ex.add(name, *rest)", "negative_part"),
     # -- circuits: lowering.py
@@ -303,9 +303,9 @@ REWRITING = [
           "(ex.number(0), constant_of(shift))", "logs"),
     fault("a negative product has a logarithm", _L + "_function_of",
           "sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0", "sign = 1", "negative_logs"),
-    fault("factors of any sign have logarithms", "constructions.circuit_guide:PlanningGuide.in_logs",
+    fault("factors of any sign have logarithms", "compiler.circuit_guide:PlanningGuide.in_logs",
           "wanted and all(self.ranges.of(base)[0] > 0 for base in bases)", "wanted", "signed_logs"),
-    fault("any function is read at the size of its argument", "constructions.circuit_guide:PlanningGuide.at_size",
+    fault("any function is read at the size of its argument", "compiler.circuit_guide:PlanningGuide.at_size",
           "low < 0 < high and _is_even(function)", "low < 0 < high", "odd_size"),
     fault("the size of an argument is its positive part", _L + "_table",
           'self._bend(ex.call("abs", argument.meaning), argument)', "self.relu(argument)", "even_size"),
@@ -333,9 +333,9 @@ REWRITING = [
     fault("the constant of a combination is lost", _W + "combined",
           "constant = ex.add(constant, ex.mul(factor, part.constant))",
           "constant = part.constant", "product offset"),
-    fault("a root has no end of its domain", "rewriting.domains:_domain", "function = find(node.op)",
+    fault("a root has no end of its domain", "compiler.lower.domains:_domain", "function = find(node.op)",
           'function = find(node.op) if node.op != "sqrt" else None', "clamp"),
-    fault("the end of a domain is on the wrong side", "rewriting.domains:_inverse", "(end - shift) / slope",
+    fault("the end of a domain is on the wrong side", "compiler.lower.domains:_inverse", "(end - shift) / slope",
           "(end + shift) / slope", "shifted_root"),
     # -- what is stored: storing.py, derivation.py
     fault("a stored wire forgets its scale", _S + "_scaled", "held / scale**2", "held",
@@ -365,9 +365,13 @@ REWRITING = [
           "return []", "clamp"),
 ]  # fmt: skip
 
-_PIECES, _DEFINED = "searching.tables:PieceSearch.refine", "searching.definedness:find_defined"
-_SIGN = "searching.ranges:find_sign_tree"
-_SEARCH, _GRID, _CLAIMS = "searching.definedness:_search", "searching.grids:find_pieces", "searching.wires:WireSearch."
+_PIECES, _DEFINED = "compiler.evidence.table_pieces:PieceSearch.refine", "compiler.evidence.definedness:find_defined"
+_SIGN = "compiler.evidence.range_trees:find_sign_tree"
+_SEARCH, _GRID, _CLAIMS = (
+    "compiler.evidence.definedness:_search",
+    "compiler.evidence.grid_pieces:find_pieces",
+    "compiler.evidence.wire_claims:WireSearch.",
+)
 
 SEARCHING = [
     wrapped("any formula is defined", _DEFINED, lambda tree: [-1], "cut_to_be_defined"),
@@ -378,17 +382,17 @@ SEARCHING = [
     Fault("the search for definedness stops at its budget", _SEARCH,
           lambda original: lambda expr, region, defined, most: _told(original(expr, region, defined, most)),
           "undefined undefined_circuit"),
-    fault("a formula is not shown to be defined", "searching.ground:prepared",
+    fault("a formula is not shown to be defined", "compiler.prepare:prepared",
           "find_defined(expr, search.region, search.seen(expr))", "pass", "undefined"),
     fault("what is defined is not written down", _FIND + "evidence", 'return {**self.written, "tables": kept}',
           'return {**self.written, "tables": kept, "defined": []}', "one_table"),
     Fault("any sign is believed", _SIGN, lambda original: lambda *_, **__: [-1], "cut_for_a_sign", True),
     wrapped("a tree of a sign is cut short", _SIGN, _without_last_leaf, "cut_for_a_sign", True),
-    wrapped("a range's tree is a leaf", "searching.ranges:find_tree", lambda tree: [-1], "claimed_range", True),
-    wrapped("a range's tree is cut short", "searching.ranges:find_tree", _without_last_leaf, "claimed_range", True),
-    wrapped("ranges are too small", "searching.box_ranges:BoxRanges.of", _halved, "product clamp", True),
-    wrapped("ranges of functions are too small", "searching.box_ranges:function_range", _halved, "nested", True),
-    wrapped("the domain is not cut", "searching.box_ranges:inside_domain", lambda ends: (ends[0] - 1.0, ends[1]),
+    wrapped("a range's tree is a leaf", "compiler.evidence.range_trees:find_tree", lambda tree: [-1], "claimed_range", True),
+    wrapped("a range's tree is cut short", "compiler.evidence.range_trees:find_tree", _without_last_leaf, "claimed_range", True),
+    wrapped("ranges are too small", "compiler.evidence.planned_ranges:BoxRanges.of", _halved, "product clamp", True),
+    wrapped("ranges of functions are too small", "compiler.evidence.planned_ranges:function_range", _halved, "nested", True),
+    wrapped("the domain is not cut", "compiler.evidence.planned_ranges:inside_domain", lambda ends: (ends[0] - 1.0, ends[1]),
             "clamp"),
     fault("a quantity is half as wide", _CLAIMS + "_of", "low, high = self._quantities[name][1].ends",
           "low, high = (v / 2 for v in self._quantities[name][1].ends)", "repeated_term", True),
@@ -406,14 +410,14 @@ SEARCHING = [
     wrapped("an edge is not a number", _PIECES, lambda edges: [*edges[:2], math.nan, *edges[2:]], "one_table"),
     wrapped("edges are infinite", _PIECES, lambda edges: [-math.inf, *edges, math.inf], "one_table"),
     wrapped("edges go back", _PIECES, lambda edges: [*edges, edges[0], edges[-1]], "one_table"),
-    wrapped("the cells of a function are cut short", "searching.cells:find_cells",
+    wrapped("the cells of a function are cut short", "compiler.evidence.cell_edges:find_cells",
             lambda edges: edges[: len(edges) // 2],
             "circuit_table"),
-    wrapped("the cells of a function are not numbers", "searching.cells:find_cells",
+    wrapped("the cells of a function are not numbers", "compiler.evidence.cell_edges:find_cells",
             lambda edges: [*edges[:3], math.nan, *edges[3:]], "circuit_table"),
-    wrapped("the slopes' pieces are cut short", "searching.tables:find_slopes", lambda edges: edges[:-1],
+    wrapped("the slopes' pieces are cut short", "compiler.evidence.table_pieces:find_slopes", lambda edges: edges[:-1],
             "circuit_table"),
-    wrapped("the slopes have one piece", "searching.tables:find_slopes", lambda edges: [edges[0], edges[-1]],
+    wrapped("the slopes have one piece", "compiler.evidence.table_pieces:find_slopes", lambda edges: [edges[0], edges[-1]],
             "one_table", True),
     wrapped("a tree of a grid is cut short", _GRID, _first_tree(_without_last_leaf), "cut_grid"),
     wrapped("a tree of a grid is a leaf", _GRID, _first_tree(lambda tree: [-1]), "cut_grid", True),
@@ -427,22 +431,22 @@ SEARCHING = [
           "            halves = cut_boxes(lower, upper, axes)\n",
           "            if len(levels) > 1:\n                axes[:] = False\n                break\n"
           "            halves = cut_boxes(lower, upper, axes)\n", "cut_grid", True),
-    wrapped("an interval of a softmax is dropped", "searching.grids:find_softmax",
+    wrapped("an interval of a softmax is dropped", "compiler.evidence.grid_pieces:find_softmax",
             lambda edges: [e[:-1] for e in edges],
             "grid circuit_table"),
-    wrapped("the softmax has one interval", "searching.grids:find_softmax", lambda edges: [[e[0],
+    wrapped("the softmax has one interval", "compiler.evidence.grid_pieces:find_softmax", lambda edges: [[e[0],
             e[-1]] for e in edges],
             "one_table"),
-    wrapped("a cell of a partition is dropped", "searching.partition:find_cells", lambda trees: trees and trees[:-1],
+    wrapped("a cell of a partition is dropped", "compiler.evidence.partition_cells:find_cells", lambda trees: trees and trees[:-1],
             "cut_cells"),
-    wrapped("a cell of a partition is not cut", "searching.partition:find_cells", lambda trees: None, "cut_cells",
+    wrapped("a cell of a partition is not cut", "compiler.evidence.partition_cells:find_cells", lambda trees: None, "cut_cells",
             True),
     fault("far tokens are taken for farther", _FIND + "partition", "[self.far_bits, trees]",
           "[self.far_bits + 60, trees]",
           "cells", True),
     fault("far tokens are nearer than any", _FIND + "partition", "[self.far_bits, trees]", "[-5, trees]", "cells"),
-    wrapped("the parts of the box are cut short", "searching.parts:find_parts", _without_last_leaf, "followed"),
-    wrapped("the parts of the box have another axis", "searching.parts:find_parts",
+    wrapped("the parts of the box are cut short", "compiler.evidence.flow_parts:find_parts", _without_last_leaf, "followed"),
+    wrapped("the parts of the box have another axis", "compiler.evidence.flow_parts:find_parts",
             lambda tree: [7 if a >= 0 else a for a in tree], "followed"),
     fault("the first table's evidence serves all", _FIND + "_item_of", 'self.written["uses"][str(wire)] = index',
           'self.written["uses"][str(wire)] = 0', "two_tables", True),
@@ -466,12 +470,12 @@ CONSTRUCTIONS = [
           "held = fmpq(1)", "wide_product"),
     fault("a form forgets its constant", _LAYOUT + "_form", "midpoint(linear.constant) * factor", "fmpq(0)",
           "product offset"),
-    fault("constants have three digits", "constructions.parts:midpoint", "return midpoint_rational(enclose(constant))",
+    fault("constants have three digits", "compiler.one_layer_parts:midpoint", "return midpoint_rational(enclose(constant))",
           "return fmpq(round(1000 * float(enclose(constant))), 1000)", "constants", True),
-    fault("a square holds something else", "constructions.circuit_analysis:_square_scales", "return scale, scale**2",
+    fault("a square holds something else", "compiler.circuit_analysis:_square_scales", "return scale, scale**2",
           "return scale, scale",
           "wide_product"),
-    fault("a square's range is too small", "constructions.circuit_analysis:_square_scales",
+    fault("a square's range is too small", "compiler.circuit_analysis:_square_scales",
           "* Fraction(2) ** power", "* Fraction(2) ** (power + 20)", "product"),
     fault("a table's offsets are shifted", _LAYOUT + "_memory",
           "memory[rows, self.index[name]] = getattr(table, name + \"s\")",
@@ -494,55 +498,55 @@ CONSTRUCTIONS = [
     fault("a table's value is off", _ONE + "_Assembler._memory", "= table.values[:, column]",
           "= table.values[:, column] * 1.25",
           "one_table cells"),
-    fault("the slope beside a table is lost", "constructions.parts:one_layer_spec",
+    fault("the slope beside a table is lost", "compiler.one_layer_parts:one_layer_spec",
           "a + fmpq(*table.linear.as_integer_ratio()) * to_fmpq(b)",
           "a", "slope"),
-    fault("a ReLU counts once", "constructions.parts:one_layer_spec", "ReluSpec(output, 2 * c, ",
+    fault("a ReLU counts once", "compiler.one_layer_parts:one_layer_spec", "ReluSpec(output, 2 * c, ",
           "ReluSpec(output, c, ", "kinks"),
-    fault("the selector's limit is too small", "constructions.parts:one_layer_built",
+    fault("the selector's limit is too small", "compiler.one_layer_parts:one_layer_built",
           "limit, reaches = power_of_two(spec.reach), ",
           "spec = __import__('dataclasses').replace(spec, reach=0.25); limit, reaches = power_of_two(spec.reach), ",
               "sequence"),
-    fault("a sampled value is that of the next cell", "constructions.partition:fit_partition",
+    fault("a sampled value is that of the next cell", "compiler.partition:fit_partition",
           "sampled = evaluate(part.expr, names, centres).ravel()",
               "sampled = np.roll(evaluate(part.expr, names, centres).ravel(), 1)",
           "cells"),
-    fault("cells are blunt", "constructions.partition:sharp_scores", "gaps = far / (", "gaps = 0.1 * far / (",
+    fault("cells are blunt", "compiler.partition:sharp_scores", "gaps = far / (", "gaps = 0.1 * far / (",
           "cells", True),
-    fault("a threshold is off", "constructions.partition:sharp_scores", "np.cumsum(np.diff(slopes) * thresholds)",
+    fault("a threshold is off", "compiler.partition:sharp_scores", "np.cumsum(np.diff(slopes) * thresholds)",
           "np.cumsum(np.diff(slopes) * (thresholds + 0.05))", "cells"),
-    wrapped("anchors hold what the next one should", "constructions.attention_only:anchors",
+    wrapped("anchors hold what the next one should", "compiler.gallery.attention_only:anchors",
             lambda t: dataclasses.replace(t, values=np.roll(t.values, 1)), "anchors"),
-    fault("a line is read with another scale", "constructions.attention_only:_unscaled", "to_fmpq(scale[1])",
+    fault("a line is read with another scale", "compiler.gallery.attention_only:_unscaled", "to_fmpq(scale[1])",
           "2 * to_fmpq(scale[1])", "anchors"),
-    fault("cells do not know where lines begin", "constructions.attention_only:_line", "to_fmpq(-middle / radius)",
+    fault("cells do not know where lines begin", "compiler.gallery.attention_only:_line", "to_fmpq(-middle / radius)",
           "to_fmpq(middle / radius + 1)", "anchors"),
-    fault("a bend is somewhere else", "constructions.attention_only:_bend", 'ex.add(ex.variable("u1"), constant)',
+    fault("a bend is somewhere else", "compiler.gallery.attention_only:_bend", 'ex.add(ex.variable("u1"), constant)',
           'ex.variable("u1")', "bent_anchors"),
-    fault("a local model is that of the next cell", "constructions.local:_built", "cut.columns[:, cut.used]",
+    fault("a local model is that of the next cell", "compiler.gallery.local_polynomials:_built", "cut.columns[:, cut.used]",
           "__import__('numpy').roll(cut.columns[:, cut.used], 1, axis=0)", "local"),
-    fault("cells of local models are elsewhere", "constructions.local_layout:joined", "Tokens(slopes, offsets, columns",
+    fault("cells of local models are elsewhere", "compiler.gallery.local_layout:joined", "Tokens(slopes, offsets, columns",
           "Tokens(slopes, -offsets, columns", "local"),
-    fault("terms of local models change places", "constructions.local:_built", "for q in cut.terms(o)",
+    fault("terms of local models change places", "compiler.gallery.local_polynomials:_built", "for q in cut.terms(o)",
           "for q in cut.terms(o)[::-1]", "local"),
-    fault("a product is computed before its factors", "constructions.local_layout:joined", "dict.fromkeys(local, 1)",
+    fault("a product is computed before its factors", "compiler.gallery.local_layout:joined", "dict.fromkeys(local, 1)",
           "dict.fromkeys(local, 0)", "local"),
-    fault("a coefficient goes to another slot", "constructions.local_layout:joined", "reach, tuple(local)",
+    fault("a coefficient goes to another slot", "compiler.gallery.local_layout:joined", "reach, tuple(local)",
           "reach, tuple(local[::-1])", "local"),
-    fault("a polynomial's powers have the wrong sign", "constructions.polynomial:_Builder._power_slot",
+    fault("a polynomial's powers have the wrong sign", "compiler.polynomial:_Builder._power_slot",
           "fmpq((-1) ** s)", "fmpq(1)",
           "polynomial"),
-    wrapped("directions are too long", "constructions.polynomial:_binary_shift", lambda shift: shift + 3, "polynomial"),
-    wrapped("the offset of Lemma 3.1 is too small", "constructions.polynomial:OFFSET", lambda offset: 1, "polynomial"),
-    fault("a polynomial loses a direction", "constructions.polynomial:_Builder._readout",
+    wrapped("directions are too long", "compiler.polynomial:_binary_shift", lambda shift: shift + 3, "polynomial"),
+    wrapped("the offset of Lemma 3.1 is too small", "compiler.polynomial:OFFSET", lambda offset: 1, "polynomial"),
+    fault("a polynomial loses a direction", "compiler.polynomial:_Builder._readout",
           "for k, direction in enumerate(self.directions):",
           "for k, direction in enumerate(self.directions[:-1]):", "polynomial"),
-    fault("a polynomial's constant is lost", "constructions.polynomial:weights_from_terms", "terms.get(zero, fmpq(0))",
+    fault("a polynomial's constant is lost", "compiler.polynomial:weights_from_terms", "terms.get(zero, fmpq(0))",
           "fmpq(0)",
           "polynomial"),
-    fault("an approximation loses a term", "constructions.approximation:_Fit.monomials", "return dict(total.to_dict())",
+    fault("an approximation loses a term", "compiler.corollary:_Fit.monomials", "return dict(total.to_dict())",
           "return dict(list(total.to_dict().items())[1:])", "approximation"),
-    fault("an approximation may be off by more than its share", "constructions.approximation:construct_approximation",
+    fault("an approximation may be off by more than its share", "compiler.corollary:construct_approximation",
           "search.lowest(share * eps)", "search.lowest(20 * share * eps)", "approximation", True),
 ]  # fmt: skip
 

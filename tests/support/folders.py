@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from transformula.kernel.folder.files import Packed
+from transformula.kernel.folder.model_files import Packed
 
 
 @dataclass

@@ -12,19 +12,21 @@ from flint import arb
 
 import transformula as tf
 from support.judging import largest_error
-from transformula import attempting, compiling
+from transformula import api as compiling
+from transformula.compiler import search as attempting
+from transformula.compiler.certify import outlined, pack
+from transformula.compiler.evidence.finder import Finder
 from transformula.errors import NotProvenError
-from transformula.formulas.samples import Samples
+from transformula.formula.sample_target import Samples
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import prove, verify_files
-from transformula.kernel.enclosures.balls import enclose, precision
-from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.weights import Matrix, Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.kernel.syntax.boxes import Formula
-from transformula.packing import outlined, pack
-from transformula.searching.finder import Finder
-from transformula.transformers.matrices import dense_matrix
+from transformula.runtime.matrices import dense_matrix
 
 
 class _Stopped(Exception):

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.kernel.structures.lengths import Measure
-from transformula.rewriting.guides import Balance
+from transformula.compiler.lower.guides import Balance
+from transformula.kernel.structures.fold_lengths import Measure
 
 
 class RandomGuide:

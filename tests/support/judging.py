@@ -11,11 +11,11 @@ from support.folders import Opened
 from support.one_layer_models import points_of, truth
 from transformula.errors import RefutedError
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.files import unpack
+from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Weights
-from transformula.program.numpy_backend import run_numpy
-from transformula.program.reading import read_tables
-from transformula.transformers import reference
+from transformula.runtime import reference
+from transformula.runtime.program.numpy_backend import run_numpy
+from transformula.runtime.program.table_program import read_tables
 
 
 def runs(weights: Weights, x: np.ndarray) -> list[np.ndarray]:

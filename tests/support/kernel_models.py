@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.compiler.certify import pack
 from transformula.kernel.check import prove
-from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import Packed
+from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.kernel.rounding.formats import describe
-from transformula.packing import pack
-from transformula.transformers.matrices import dense_matrix, matrix_of
+from transformula.runtime.matrices import dense_matrix, matrix_of
 
 Terms = dict[tuple[int, int, int], Any]
 

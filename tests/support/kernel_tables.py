@@ -10,18 +10,19 @@ import numpy as np
 from flint import arb
 
 from support.prover import Floats, climb, numpy_function
-from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.syntax.expression import Expr, variables_of
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.table_error import SoftmaxTable
 
 
 def ends_of(box: Sequence[tuple[float, float]]) -> list[tuple[arb, arb]]:
     return [(arb(float(a)), arb(float(b))) for a, b in box]
 
 
-def one_axis(slopes: Floats, offsets: Floats, values: Floats) -> Table:
+def one_axis(slopes: Floats, offsets: Floats, values: Floats) -> SoftmaxTable:
     """A table of one axis."""
-    return Table((slopes,), (offsets,), values)
+    return SoftmaxTable((slopes,), (offsets,), values)
 
 
 def axis_of(low: float, high: float, tokens: int, beyond: int = 3, width: float = 4.0):
@@ -38,7 +39,7 @@ def softmax(slopes: Floats, offsets: Floats, x: Floats) -> Floats:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def fit_grid(expr: Expr, names: Sequence[str], box, tokens: Sequence[int], rcond: float = 1e-9) -> Table:
+def fit_grid(expr: Expr, names: Sequence[str], box, tokens: Sequence[int], rcond: float = 1e-9) -> SoftmaxTable:
     axes = [axis_of(*ends, m) for ends, m in zip(box, tokens, strict=True)]
     points = [
         (a + b) / 2 - (b - a) / 2 * np.cos(np.pi * np.arange(4 * m) / (4 * m - 1))
@@ -49,10 +50,10 @@ def fit_grid(expr: Expr, names: Sequence[str], box, tokens: Sequence[int], rcond
         inverse = np.linalg.pinv(softmax(*axis, x), rcond=rcond)
         values = np.moveaxis(np.tensordot(inverse, values, axes=([1], [k])), 0, k)
     slopes, offsets = zip(*axes, strict=True)
-    return Table(slopes, offsets, np.ascontiguousarray(values))
+    return SoftmaxTable(slopes, offsets, np.ascontiguousarray(values))
 
 
-def fit_table(expr: Expr, low: float, high: float, tokens: int) -> Table:
+def fit_table(expr: Expr, low: float, high: float, tokens: int) -> SoftmaxTable:
     """A least-squares table on equispaced centres, some beyond each end."""
     (name,) = variables_of(expr)
     slopes, offsets = axis_of(low, high, tokens)
@@ -61,7 +62,7 @@ def fit_table(expr: Expr, low: float, high: float, tokens: int) -> Table:
     return one_axis(slopes, offsets, values)
 
 
-def fit_geometric(expr: Expr, low: float, high: float, centres: Floats, kappa: float = 0.3) -> Table:
+def fit_geometric(expr: Expr, low: float, high: float, centres: Floats, kappa: float = 0.3) -> SoftmaxTable:
     """Slope gaps kappa / (gap of centres), transitions at the midpoints; reweighted fit."""
     (name,) = variables_of(expr)
     centres = np.sort(centres)
@@ -82,7 +83,7 @@ def fit_geometric(expr: Expr, low: float, high: float, centres: Floats, kappa: f
     return one_axis(slopes, offsets, values)
 
 
-def exact_error(expr: Expr | None, names: Sequence[str], table: Table, x: Sequence[Any]) -> arb:
+def exact_error(expr: Expr | None, names: Sequence[str], table: SoftmaxTable, x: Sequence[Any]) -> arb:
     """T(x) - f(x) at a point of floats or arbs, as a narrow ball; T(x) without a function."""
     with precision(300):
         point = [v if isinstance(v, arb) else arb(float(v)) for v in x]
@@ -98,7 +99,7 @@ def exact_error(expr: Expr | None, names: Sequence[str], table: Table, x: Sequen
         return result if expr is None else result - enclose(expr, dict(zip(names, point, strict=True)))
 
 
-def float_error(expr: Expr, names: Sequence[str], table: Table, points: Floats) -> Floats:
+def float_error(expr: Expr, names: Sequence[str], table: SoftmaxTable, points: Floats) -> Floats:
     """The same in floats at many points, shape (points, axes)."""
     weights = [softmax(a, b, points[:, k]) for k, (a, b) in enumerate(zip(table.slopes, table.offsets, strict=True))]
     result: Any = np.tensordot(weights[0], table.values, axes=1)
@@ -109,7 +110,7 @@ def float_error(expr: Expr, names: Sequence[str], table: Table, points: Floats) 
 
 
 def attack(
-    expr: Expr, names: Sequence[str], box, table: Table, seed: int = 0, points: int = 4000, keep: int = 8
+    expr: Expr, names: Sequence[str], box, table: SoftmaxTable, seed: int = 0, points: int = 4000, keep: int = 8
 ) -> float:
     """Largest abs(T - f) found, judged in 300 bits: a lattice, near ends and kinks, then ascent."""
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from transformula.compiler.certify import outlined, pack
+from transformula.compiler.evidence.finder import Finder
 from transformula.errors import TransformulaError
 from transformula.kernel.check import Verification, prove, verify_files
-from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.kernel.rounding.formats import describe
-from transformula.packing import outlined, pack
-from transformula.searching.finder import Finder
-from transformula.transformers import reference
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime import reference
+from transformula.runtime.matrices import matrix_of
 
 Entries = list[tuple[int, int, Any]]
 

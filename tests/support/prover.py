@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.syntax.expression import Expr, variables_of
 from transformula.kernel.syntax.parsing import parse
 

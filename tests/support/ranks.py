@@ -10,7 +10,7 @@ import numpy as np
 
 def estimators(folder, checkpoints=True):
     """What is trained, by name; each has its own checkpoint."""
-    from transformula.learning import OneLayerTransformerRegressor, PolynomialTransformerRegressor
+    from transformula.learn import OneLayerTransformerRegressor, PolynomialTransformerRegressor
 
     def at(name):
         return {"checkpoint": str(Path(folder) / name), "checkpoint_every": 2} if checkpoints else {}
@@ -32,9 +32,9 @@ def rows():
 
 def in_parts(workers):
     """A closed form from parts that the workers share, in so few rows of a sample that the table is a large one."""
-    from transformula.learning import PolynomialTransformerRegressor, states
-    from transformula.learning.parts import ArrayReader, ReadParts
-    from transformula.learning.streaming import survey_of
+    from transformula.learn import PolynomialTransformerRegressor, states
+    from transformula.learn.streaming import survey_of
+    from transformula.learn.table_parts import ArrayReader, ReadParts
 
     states._LEAST_SAMPLE = states._MOST_SAMPLE = 40
     X, y = rows()
@@ -45,8 +45,8 @@ def in_parts(workers):
 
 
 def main(folder):
-    from transformula.learning import training
-    from transformula.learning.ranks import joined
+    from transformula.learn import training
+    from transformula.learn.ranks import joined
 
     step, steps = training._step, []
     with joined() as ranks:

@@ -1,13 +1,17 @@
 """A slice of the forging (benchmarks/forging.py): changed folders, every hash made to fit."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 
+import attacks
 import forging
-from transformula.kernel.folder.files import Packed, unpack
-from transformula.transformers import reference
+import judge
+from transformula.kernel.check import Verification
+from transformula.kernel.folder.model_files import Packed, unpack
+from transformula.runtime import reference
 
 BASES = [
     "sine", "kinks", "cells", "anchors", "local", "product", "bent", "cubic32", "memory", "sinc", "words", "ridge32",
@@ -19,8 +23,9 @@ COUNT = 60
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
     where = tmp_path_factory.mktemp("bases")
-    forging.compile_bases(where, BASES)
-    return {name: forging.Folder.read(where / name) for name in BASES}
+    names = [*BASES, *(name for name in attacks.BASES if name != "step")]  # which takes long
+    forging.compile_bases(where, names)
+    return {name: forging.Folder.read(where / name) for name in names}
 
 
 def test_no_false_claim_verifies(bases):
@@ -30,7 +35,7 @@ def test_no_false_claim_verifies(bases):
     found = forging.summary({str(seed): result for seed, result in results.items()})
     assert found["true"] >= COUNT // 20 and found["refused"] >= COUNT // 2
     assert set(found["kinds"]) >= {"weights", "wires", "evidence", "formula", "derivation"}
-    assert found["slowest"] <= forging.SECONDS and found["megabytes"] <= forging.MEGABYTES
+    assert found["slowest"] <= judge.SECONDS and found["megabytes"] <= judge.MEGABYTES
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -89,3 +94,45 @@ def test_a_step_closes_no_larger_hole(bases, old, new, typed):
     folder.claim |= {"approximation": 1e300, "rounding": 1e300, "eps": 2e300}
     answer = forging.judge(folder.files())
     assert not answer["verified"] and "the check stopped" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("attack", "name", "reason"),
+    [
+        ("race", "fourteenth", "only 1 is proven"),
+        ("flat", "waves", "beyond float64's range"),
+        ("flat", "waves32", "beyond float32's range"),
+        ("scaled", "waves", "beyond float64's range"),
+        ("scaled", "waves32", "beyond float32's range"),
+        ("whole claim", "line", "no float equals"),
+    ],
+)
+def test_attacks_that_once_succeeded_are_refused(bases, attack, name, reason):
+    folder = bases[name].copy()
+    attacks.ATTACKS[attack][1](folder, random.Random(1))
+    answer = forging.judge(folder.files())
+    assert not answer["verified"] and reason in answer["reason"] and judge.problem(answer) is None
+
+
+def test_verdicts_of_many_threads_are_those_alone(bases):
+    few = {name: bases[name] for name in ("sine", "fourteenth", "cubic32", "line")}
+    found = forging.threaded(few, 16, 8)
+    assert found["different"] == [] and 4 <= found["verified"] < found["folders"] >= 18
+
+
+def test_a_verdict_of_threads_that_differs_is_told(bases, monkeypatch):
+    monkeypatch.setattr("transformula.checker.verify_files", lambda *_: Verification(True))
+    found = forging.threaded({"sine": bases["sine"]}, 8, 2)
+    assert found["different"] and "and alone" in found["different"][0]
+
+
+def test_processes_side_by_side_find_the_same(bases):
+    few = {name: bases[name] for name in ("sine", "line")}
+    assert dict(forging.forged(few, [1, 2, 3, 4], 2)).keys() == {1, 2, 3, 4}
+
+
+def test_a_judge_measures_the_check(bases):
+    answer = forging.judge(bases["sine"].files())
+    assert answer["verified"] and 0 < answer["seconds"] < judge.SECONDS and 10 < answer["megabytes"] < judge.MEGABYTES
+    wrong = {"reason": "the check stopped: KeyError"}, {"seconds": 11.0}, {"seconds": float("nan")}, {"megabytes": 1025}
+    assert [judge.problem(answer | change) for change in wrong] == ["traceback", "slow", "slow", "big"]

@@ -13,17 +13,17 @@ import pytest
 from flint import fmpq, fmpz
 
 from support.nets import Layer, Net, forge, linear
+from transformula.compiler.certify import outlined
 from transformula.errors import ModelFileError, RefutedError, TransformulaError
-from transformula.kernel.circuit.heads import as_table
+from transformula.kernel.circuit.head_proofs import as_table
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.kernel.structures.circuits import CircuitReader
 from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.wires import HeadTable
+from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.stored_circuit import CircuitReader
 from transformula.kernel.work import limited
-from transformula.packing import outlined
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime.matrices import matrix_of
 
 
 def assert_not_false(net, formulas, box, circuit, points, truth, **more):

@@ -12,21 +12,21 @@ from support.kernel_models import cubic, memory_weights, ridge_weights
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.description import MAX_BYTES, MAX_MEMORY, parse_json
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import _rationals
+from transformula.kernel.folder.model_files import _rationals
 from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
+from transformula.kernel.gallery.boxed_blocks import Runner
+from transformula.kernel.gallery.compact_rule import prove_compact
+from transformula.kernel.gallery.linear_attention_rule import _polynomials
+from transformula.kernel.gallery.memorize_rule import prove_memorize
 from transformula.kernel.rounding.formats import FORMATS, check_stored
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
-from transformula.kernel.rules.blocks import Runner
-from transformula.kernel.rules.compact import prove_compact
-from transformula.kernel.rules.corollary import prove_corollary
-from transformula.kernel.rules.linear_attention import _polynomials
-from transformula.kernel.rules.memorize import prove_memorize
-from transformula.kernel.rules.polynomial import checked_ridge, ridge_polynomial, ridge_rounding
-from transformula.kernel.structures.network import _Reader
+from transformula.kernel.rules.corollary_rule import prove_corollary
+from transformula.kernel.rules.polynomial_rule import checked_ridge, ridge_polynomial, ridge_rounding
+from transformula.kernel.structures.network import _NetworkReader
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import number
-from transformula.kernel.tables.grids import bounds_on
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.grid_error import bounds_on
+from transformula.kernel.tables.table_error import SoftmaxTable
 from transformula.kernel.work import limited
 
 
@@ -99,7 +99,7 @@ def silent(tokens):
 def test_the_rounding_of_many_tokens_on_many_intervals_is_bounded_part_by_part():
     """It took 2.7 GB for eleven thousand tokens on a thousand intervals."""
     slopes, offsets = silent(4000)
-    table, edges = Table((slopes,), (offsets,), np.ones(4000)), np.linspace(0, 1, 1501).tolist()
+    table, edges = SoftmaxTable((slopes,), (offsets,), np.ones(4000)), np.linspace(0, 1, 1501).tolist()
     tracemalloc.start()
     try:
         bound = rounding_bound(table, [(arb(0), arb(1))], [edges], Arithmetic(FORMATS["float64"]))
@@ -112,7 +112,7 @@ def test_the_rounding_of_many_tokens_on_many_intervals_is_bounded_part_by_part()
 def test_a_grid_of_many_tokens_on_many_intervals_is_refused():
     """Few boxes fit into a chunk, and each chunk went through all intervals: two minutes."""
     (a, b), edges = silent(11_000), np.linspace(0, 1, 601)
-    table = Table((a, np.zeros(1)), (b, np.zeros(1)), np.ones((11_000, 1)))
+    table = SoftmaxTable((a, np.zeros(1)), (b, np.zeros(1)), np.ones((11_000, 1)))
     lower, upper = (np.stack([e, np.full(600, v)]) for e, v in ((edges[:-1], 0.0), (edges[1:], 1.0)))
     with limited(), pytest.raises(RefutedError, match="too many"):
         bounds_on(table, number(1), ("u1", "u2"), lower, upper)
@@ -169,7 +169,7 @@ def test_sums_of_long_polynomials_are_counted(monkeypatch):
     with limited() as meter:
         terms = len(ridge_polynomial(ridge, 0, 100))
     assert meter[0] > 99 / 2 * terms * 100 / 1500
-    monkeypatch.setattr("transformula.kernel.rules.polynomial.MAX_NUMBERS", 100 * terms // 2)
+    monkeypatch.setattr("transformula.kernel.rules.polynomial_rule.MAX_NUMBERS", 100 * terms // 2)
     with limited() as half, pytest.raises(RefutedError, match="too many terms"):
         ridge_polynomial(ridge, 0, 100)
     assert half[0] < meter[0] / 2
@@ -224,7 +224,7 @@ def test_the_slots_that_a_loop_reads_are_collected_once():
 
     head = Head(None, SimpleNamespace(exact=None, cols=Columns()), _matrix((1, 1)))
     weights = _weights(1, 1, [head])
-    reader = _Reader(replace(weights, slots=("one",), blocks=weights.blocks * 1000))
+    reader = _NetworkReader(replace(weights, slots=("one",), blocks=weights.blocks * 1000))
     with pytest.raises(RefutedError, match="is written"):
         reader._check_constants()
     assert len(looked) == 1

@@ -14,12 +14,12 @@ from transformula.kernel.derivations.facts import Facts
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.coverings import check_defined
-from transformula.kernel.errors import FormulaError, NotProvenError, RefutedError
+from transformula.kernel.exceptions import FormulaError, NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import Table, table_error
+from transformula.kernel.tables.table_error import SoftmaxTable, table_error
 from transformula.kernel.work import limited
 
 
@@ -57,12 +57,12 @@ import numpy as np
 from flint import arb
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import Table, table_error
+from transformula.kernel.tables.table_error import SoftmaxTable, table_error
 resource.setrlimit(resource.RLIMIT_AS, (3_000_000_000, 3_000_000_000))
 end, zero = enclose(parse("exp(-26000000000)", ())), np.zeros(1)
 for names, pieces in ((["x"], [0.0, 1.0]), (["x", "y"], {"edges": [[0.0, 1.0]] * 2, "trees": [[-1]]})):
     d = len(names)
-    table = Table((zero,) * d, (zero,) * d, np.zeros((1,) * d))
+    table = SoftmaxTable((zero,) * d, (zero,) * d, np.zeros((1,) * d))
     assert table_error(table, parse("sqrt(x)", names), names, [(end, arb(1))] * d, pieces) < 1.001
 """
 
@@ -159,7 +159,9 @@ def test_large_exponents_are_counted(exponent):
     zero, spent = np.zeros(1), []
     for by in (3, exponent):
         with limited() as meter:
-            table_error(Table((zero,), (zero,), zero), parse(f"(x/2)**{by}"), ["x"], [(arb(0), arb(1))], [0.0, 1.0])
+            table_error(
+                SoftmaxTable((zero,), (zero,), zero), parse(f"(x/2)**{by}"), ["x"], [(arb(0), arb(1))], [0.0, 1.0]
+            )
         spent.append(meter[0])
     assert spent[1] > spent[0] + 80 * exponent.bit_length() ** 2 / 128
 

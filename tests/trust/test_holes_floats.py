@@ -7,12 +7,12 @@ import numpy as np
 from flint import arb, fmpq
 
 from support.nets import Layer, Net, linear, refused
-from transformula.kernel.enclosures.modelling import enclose_ranges
+from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.gallery.compact_rule import SampleValues, _Points
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.rules.compact import Known, _Points
-from transformula.kernel.structures.wires import Form, Term
+from transformula.kernel.structures.network_wires import Term, WireForm
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import Table, TablePieces
+from transformula.kernel.tables.table_error import SoftmaxTable, TablePieces
 from transformula.kernel.work import limited
 
 #: Next to underflow times 2^203, where the products of the middles are rounded down by half a unit each.
@@ -46,7 +46,7 @@ def test_a_sign_of_products_of_the_tiny_and_the_huge():
 
 def _error(slope, offset, values):
     """Of a table of two tokens against 0; floats do not see the offset beside the slope."""
-    table = Table((np.array([slope, slope]),), (np.array([0.0, offset]),), np.array(values))
+    table = SoftmaxTable((np.array([slope, slope]),), (np.array([0.0, offset]),), np.array(values))
     with limited():
         return TablePieces(table, parse("0*u", ["u"]), "u", fmpq(1), fmpq(2)).on(1.0, 1 + 2.0**-50).error
 
@@ -65,7 +65,7 @@ def test_a_coefficient_that_underflows_counts_beside_large_numbers():
     """1e-330 times 1e300."""
     coefficient = fmpq(1, 10**330)
     with limited():
-        points = _Points(FORMATS["float64"], [Known(np.array([1e300]), arb(0))], 1)
-        found = points.near(Form({0: Term(coefficient, coefficient, 2)}))
+        points = _Points(FORMATS["float64"], [SampleValues(np.array([1e300]), arb(0))], 1)
+        found = points.near(WireForm({0: Term(coefficient, coefficient, 2)}))
     assert abs(arb(float(found.values[0])) - arb(fmpq(1, 10**30))) <= found.real
     assert math.isfinite(float(found.real))

@@ -10,8 +10,8 @@ from support.attention_models import attention_model
 from support.folders import open_model
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.files import unpack
-from transformula.transformers import reference
+from transformula.kernel.folder.model_files import unpack
+from transformula.runtime import reference
 
 CASES = {
     "polynomial": lambda: tf.compile("x*x", on="x=0..1, y=0..1", dtype="float32"),

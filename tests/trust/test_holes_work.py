@@ -10,17 +10,17 @@ from flint import fmpq
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures import intervals
 from transformula.kernel.enclosures.intervals import try_range
-from transformula.kernel.errors import ModelFileError, RefutedError
+from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.description import Description
-from transformula.kernel.folder.files import _Unpacker
+from transformula.kernel.folder.model_files import _Unpacker
 from transformula.kernel.folder.weights import Attention, Block, Head, Weights
-from transformula.kernel.rules import local
+from transformula.kernel.gallery import local_rule as local
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import lattice
+from transformula.kernel.tables.table_error import lattice
 from transformula.kernel.work import limited
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime.matrices import matrix_of
 
 #: FLINT takes 0.4 s to factor this, and 6 s for degrees 45 and 30.
 SPARSE = "x**28*y**15 + x**23*y**21 - x**21*y**30 - x**16*y**36 + x**12 + x**7*y**6 - x**5*y**15 - y**21"

@@ -15,12 +15,14 @@ import pytest
 
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
-from transformula import attempting
-from transformula.constructions import attention_only, circuit, local, lookup, partition
-from transformula.constructions.circuit_guide import Mode
+from transformula.compiler import circuit, lookup, partition
+from transformula.compiler import search as attempting
+from transformula.compiler.circuit_guide import Mode
+from transformula.compiler.gallery import attention_only
+from transformula.compiler.gallery import local_polynomials as local
 from transformula.errors import NotProvenError, TransformulaError
-from transformula.kernel.structures.lengths import Measure
-from transformula.transformers import reference
+from transformula.kernel.structures.fold_lengths import Measure
+from transformula.runtime import reference
 from truth import Domain, Truth
 
 POINTS = 80

@@ -11,20 +11,20 @@ from typing import Annotated, Optional
 
 import typer
 
-from transformula.cli.batch import batch_command
-from transformula.cli.compare import compare_command
-from transformula.cli.explore import explore_command
-from transformula.cli.export import export_command
-from transformula.cli.fit import fit_command
-from transformula.cli.in_context import in_context_command
+from transformula.cli.batch_verb import batch_command
+from transformula.cli.compare_verb import compare_command
+from transformula.cli.explore_verb import explore_command
+from transformula.cli.export_verb import export_command
+from transformula.cli.fit_verb import fit_command
+from transformula.cli.in_context_verb import in_context_command
 from transformula.cli.loading import loaded
 from transformula.cli.output import Output, check_stdout
-from transformula.cli.report import report_command
-from transformula.cli.reproduce import reproduce_command
-from transformula.cli.working import Jobs, Scheduler, lent_workers
-from transformula.constructions.registry import OFFERED
+from transformula.cli.report_verb import report_command
+from transformula.cli.reproduce_verb import reproduce_command
+from transformula.cli.working import Force, Jobs, Scheduler, lent_workers
+from transformula.compiler.constructions import OFFERED
 from transformula.errors import InputError
-from transformula.saving import STDOUT, check_folder, write_file
+from transformula.files import STDOUT, write_file
 
 app = typer.Typer(
     name="transformula",
@@ -111,6 +111,7 @@ def compile_command(
         Optional[float], typer.Option(help="Seconds after which the search ends, with the best result proven by then.")
     ] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
+    force: Force = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     json: Json = False,
@@ -119,25 +120,29 @@ def compile_command(
     from transformula.cli.formula_files import given_formulas
 
     given = given_formulas(formulas or [], file)
+    from transformula.api import compile, parsed
     from transformula.cli.interrupting import interruptible
     from transformula.cli.progress_bar import progress_bar
-    from transformula.compiling import compile
-    from transformula.viewing.describe import summary
+    from transformula.compiler.package import stated
+    from transformula.model_folder import check_folder
+    from transformula.show.describe import summary
 
     start = time.perf_counter()
-    if out is not None:
-        check_folder(out)
     if latex:
-        from transformula.formulas.latex import from_latex
+        from transformula.formula.given_box import box_of
+        from transformula.formula.latex import texts_of
 
-        given = [from_latex(one) for one in given]
+        given = texts_of(given, box_of(on).variables)
     text = given[0] if len(given) == 1 else given
     shaped = parse_shape(shape)
+    if out is not None:
+        check_folder(out, stated(parsed(text, on, shaped), shaped), force)
     with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
     if out is not None:
-        model.save(out)
-    facts = summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
+        model.save(out, force)
+    read = {"read_as": given if latex else None}
+    facts = read | summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
     facts["out"] = None if out is None else str(out)
     Output(json).facts(facts, title="compiled", hint="" if out else "give --out FOLDER to keep it")
 
@@ -152,13 +157,13 @@ def verify(
 ) -> None:
     """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
     from transformula.cli.progress_bar import progress_bar
-    from transformula.proofs import stated, verify_folder
+    from transformula.proven import stated, verify_folder
 
     start = time.perf_counter()
     with lent_workers(jobs, scheduler), progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
-        from transformula.exporting.onnx_files import onnx_differences
+        from transformula.export.onnx_files import onnx_differences
 
         reasons = onnx_differences(folder, onnx)
         result = replace(result, verified=not reasons, reasons=reasons)
@@ -184,8 +189,8 @@ def eval_command(
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
-    from transformula.learning.columns import read_columns
-    from transformula.proofs import stated
+    from transformula.learn.columns import read_columns
+    from transformula.proven import stated
 
     if (at is None) == (csv is None):
         raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
@@ -199,7 +204,7 @@ def eval_command(
 
             Output(json).values(evaluate_point(model, at, exact, names))
             return
-        from transformula.cli.tables import evaluate_csv
+        from transformula.cli.csv_evaluation import evaluate_csv
 
         assert csv is not None and out is not None
         rows = evaluate_csv(model, csv, out, exact, json, names)
@@ -215,11 +220,11 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables computes."""
-    from transformula.viewing.describe import describe
+    from transformula.show.describe import describe
 
     with loaded(folder) as model:
         if svg is not None:
-            from transformula.viewing.circuit_drawing import circuit_svg
+            from transformula.show.circuit_drawing import circuit_svg
 
             check_stdout(svg, json, "--svg")
             write_file(svg, circuit_svg(model))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def loaded(folder: Path) -> Iterator[Model]:
     """Load a model to work with it: weights that break the code and do not verify are a refusal, not a fault."""
     from transformula.model import Model
-    from transformula.proofs import verify_folder
+    from transformula.proven import verify_folder
 
     try:
         yield Model.load(folder)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from transformula.errors import NotProvenError, SavingError, TransformulaError
+from transformula.files import STDOUT
 from transformula.kernel.digits import at_most
-from transformula.saving import STDOUT
 
 #: Columns of text in a pipe or a file, where nothing is cut off.
 _WIDE = 250

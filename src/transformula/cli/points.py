@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 
 from transformula.errors import BoxError, PointError
-from transformula.formulas.boxes import exact_number
-from transformula.formulas.samples import Samples
-from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
+from transformula.formula.given_box import exact_number
+from transformula.formula.sample_target import Samples
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax.boxes import Box, split_commas
@@ -74,7 +75,7 @@ def evaluate_point(model: Model, text: str, exact: bool, names: Mapping[str, str
     with precision(_BITS):
         balls = [check_inside(v, model.box, k) for k, v in enumerate(point)]
     if exact:
-        values = model.exact([as_rational(v) for v in point])
+        values = model.exact(point)
         return {"values": [str(v) for v in values], "exact": True, "bound": None, "status": model.status}
     row = [float(b) for b in balls]
     result = np.atleast_1d(model([row])).ravel()
@@ -95,10 +96,3 @@ def _outside_seams(model: Model, point: list[arb]) -> bool:
     evidence = Evidence(parse_json(model.packed.evidence, EVIDENCE_FILE))
     sides = zip(point, model.box.variables, strict=True)
     return all(any(edges[0] <= x <= edges[-1] for edges in evidence.grid(name)) for x, name in sides)
-
-
-def as_rational(value: Expr) -> fmpq:
-    """The rational an exact evaluation needs."""
-    if value.number is None:
-        raise PointError(f"--exact needs rational inputs, and {value} is not a rational number")
-    return to_fmpq(value.number)

@@ -20,9 +20,9 @@ from transformula.errors import PointError
 from transformula.optional import require
 
 if TYPE_CHECKING:
-    from transformula.learning.parts import Reader
-    from transformula.learning.rows import Floats
-    from transformula.learning.streaming import Chunk
+    from transformula.learn.distinct_rows import Floats
+    from transformula.learn.streaming import Chunk
+    from transformula.learn.table_parts import Reader
 
 _PARQUET = (".parquet", ".pq")
 _SUFFIXES = (*_PARQUET, ".csv", ".tsv")
@@ -64,7 +64,7 @@ class ParquetPart:
         """Rows of numbers, some at a time."""
         import numpy as np
 
-        from transformula.learning.parts import chunk_rows
+        from transformula.learn.table_parts import chunk_rows
 
         names, row = [*self.names, self.target], self.first
         with _Parquet(self.path) as file:
@@ -109,7 +109,7 @@ def _standard_input(target: str, drop: list[str]) -> FoundTable:
     """A table that can be read only once is kept."""
     import numpy as np
 
-    from transformula.learning.parts import ArrayReader
+    from transformula.learn.table_parts import ArrayReader
 
     with open_csv(STDIN) as file:
         names = _inputs(file.name, file.header, target, drop)
@@ -151,7 +151,7 @@ def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[
 def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[Chunk]:
     import numpy as np
 
-    from transformula.learning.parts import chunk_rows
+    from transformula.learn.table_parts import chunk_rows
 
     columns, done = file.columns([*names, target]), 0
     step = chunk_rows(len(columns))

@@ -1,4 +1,4 @@
-"""The options that say who does the work."""
+"""Options that several verbs share: who does the work, and what may be replaced."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Scheduler = Annotated[
     Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
 ]
 
+Force = Annotated[bool, typer.Option("--force", help="Replace the model of another formula in that folder.")]
+
 
 @contextmanager
 def lent_workers(jobs: int | None, scheduler: str | None) -> Iterator[None]:
@@ -20,7 +22,7 @@ def lent_workers(jobs: int | None, scheduler: str | None) -> Iterator[None]:
     if jobs is None and scheduler is None:
         yield
         return
-    from transformula.scaling.proofs import workers
+    from transformula.cluster.lent_workers import workers
 
     with workers(jobs, scheduler):
         yield

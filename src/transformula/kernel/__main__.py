@@ -1,7 +1,8 @@
 """``python -m transformula.kernel FOLDER [--json]``: check a model folder with the kernel alone.
 
 One line says whether the claim holds, with the bounds that were proven. The exit status is 0 if it does,
-1 if it does not, and 2 if there is no whole model folder to check.
+1 if it does not, and 2 if there is no whole model folder to check. ``--serve`` checks contents that arrive on stdin,
+for `transformula.checker`.
 """
 
 from __future__ import annotations
@@ -11,29 +12,28 @@ import math
 import sys
 from dataclasses import asdict
 
-import numpy as np
-
 from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.digits import at_most
-from transformula.kernel.errors import ModelFileError
+from transformula.kernel.exceptions import ModelFileError
+from transformula.kernel.isolation import serve, verify_isolated
 
 USAGE = "usage: python -m transformula.kernel FOLDER [--json]"
 
 
 def main(arguments: list[str]) -> int:
     """Check one folder and say so."""
+    if arguments == ["--serve"]:
+        serve()
+        return 0
     folders = [a for a in arguments if a != "--json"]
     if len(folders) != 1 or folders[0].startswith("-"):
         print(USAGE, file=sys.stderr)
         return 2
     status = None
     try:
-        with np.errstate(all="ignore"):
-            result = verify_folder(folders[0])
+        result = verify_folder(folders[0], verify_isolated)
     except ModelFileError as error:
         result, status = Verification(False, reasons=(str(error),)), 2
-    except Exception as error:  # out of memory while reading: `verify_files` turns all others into reasons
-        result = Verification(False, reasons=(f"the check stopped: {type(error).__name__}",))
     if "--json" in arguments:
         print(json.dumps({k: None if v in (math.inf, -math.inf) else v for k, v in asdict(result).items()}))
     else:

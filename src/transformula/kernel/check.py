@@ -7,19 +7,22 @@ nothing: the same files get the same answer everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.errors import ModelFileError, TransformulaError
-from transformula.kernel.folder.claim import Certificate, Mean, Proof
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.exceptions import ModelFileError, TransformulaError
+from transformula.kernel.folder.certificate import Certificate, Mean, Proof
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import Packed, read_packed, read_text, unpack
+from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.kernel.work import limited
 
+#: The reason where a check was stopped at a limit of its process (`isolation`).
+OUT_OF_RESOURCES = "out of resources: the check needs more processor time or memory than it may use"
 #: Working precision on entry; rules that need more ask for it. So nobody's own setting changes the answer.
 BITS = 128
 
@@ -44,8 +47,11 @@ class Verification:
         return self.verified
 
 
-def verify_folder(folder: Path | str) -> Verification:
-    """Check a model folder. Raises `ModelFileError` only where there is no whole folder to check."""
+def verify_folder(folder: Path | str, verify: Callable[[Packed, str], Verification] | None = None) -> Verification:
+    """Check a model folder, in this process unless ``verify`` checks its contents elsewhere (`isolation`).
+
+    Raises `ModelFileError` only where there is no whole folder to check.
+    """
     folder = Path(folder)
     try:
         packed, claim = read_packed(folder), read_text(folder, CERTIFICATE_FILE)
@@ -53,7 +59,7 @@ def verify_folder(folder: Path | str) -> Verification:
         if not all((folder / name).is_file() for name in MAX_BYTES):
             raise
         return Verification(False, reasons=(str(error),))
-    return verify_files(packed, claim)
+    return (verify or verify_files)(packed, claim)
 
 
 def verify_files(packed: Packed, certificate_text: str) -> Verification:
@@ -101,6 +107,8 @@ def _reason(error: Exception) -> str:
     """Why a check ended; a hostile folder may exhaust memory or depth, and that is a refusal as well."""
     if isinstance(error, TransformulaError):
         return str(error)
+    if isinstance(error, MemoryError):
+        return OUT_OF_RESOURCES
     if isinstance(error, RecursionError):
         return "a file of the folder is nested too deeply"
     return f"the check stopped: {type(error).__name__}: {error}"[:300]
@@ -108,7 +116,7 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
-    from transformula.kernel.rules.registry import RULES
+    from transformula.kernel.rules.rule_table import RULES
 
     with precision(BITS), limited(evidence.most_work):
         return RULES[description.construction](weights, description, evidence)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from flint import ctx
 
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.enclosures.models import Floats
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.work import left, limited, spend
 
 #: For `in_parts` it ends with the lower and upper ends of its boxes, shape (d, boxes).

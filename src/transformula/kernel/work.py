@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 
 #: Some eight seconds, so that ten are enough on a slower or busy machine.
 MAX_WORK = 8_000_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from transformula.optional import require
-from transformula.studies.report import Report, Run
+from transformula.studies.study_report import Report, Run
 
 __all__ = ["STUDIES", "Report", "Run", "run_study"]
 
@@ -26,12 +26,21 @@ STUDIES = {
     "memorization": ("memorization", "Gumaan VI-A: any finite map, proven against trained"),
     "distillation": ("distillation", "Gumaan VI-B: a deep Transformer into one wide layer"),
     "rates": ("rates", "Gumaan, Theorem 1: error against tokens in 1 to 3 dimensions, with slopes"),
-    "attention-only": ("attention_only", "Hu et al.: two softmax layers alone, error against tokens, with slopes"),
-    "local-polynomials": ("local_polynomials", "Shi and Liao: local polynomials, error against cells, with slopes"),
-    "in-context": ("in_context", "ridge regression inside a Transformer: layers against accuracy"),
-    "compact-memory": ("compact_memory", "labels as bits of words: parameters against samples"),
-    "yun": ("yun", "Yun's stages beside Fang's blocks and Gumaan's layer: counts for one formula and tolerance"),
-    "linear-attention": ("linear_attention", "linear attention by least squares, beside training it by gradients"),
+    "attention-only": (
+        "attention_only_study",
+        "Hu et al.: two softmax layers alone, error against tokens, with slopes",
+    ),
+    "local-polynomials": (
+        "local_polynomials_study",
+        "Shi and Liao: local polynomials, error against cells",
+    ),
+    "in-context": ("in_context_study", "ridge regression inside a Transformer: layers against accuracy"),
+    "compact-memory": ("compact_memory_study", "labels as bits of words: parameters against samples"),
+    "yun": ("yun_study", "Yun's stages beside Fang's blocks and Gumaan's layer: counts for one formula and tolerance"),
+    "linear-attention": (
+        "linear_attention_study",
+        "linear attention by least squares, beside gradient training",
+    ),
     "prune": ("prune", "numbers taken out of compiled models, proven again: error against non-zeros"),
     "coupling-rank": ("coupling_rank", "error against the dimension of a head, from singular values"),
 }

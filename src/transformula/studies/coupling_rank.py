@@ -24,12 +24,12 @@ import numpy as np
 from flint import fmpq
 from scipy.fft import dct
 
-from transformula.formulas.prompts import Prompts
+from transformula.compiler.gallery.prompt_models import in_context
+from transformula.formula.prompt_target import Prompts
 from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import to_fmpq
-from transformula.learning.rows import Floats
-from transformula.prompting import in_context
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.learn.distinct_rows import Floats
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 #: Name → coupling of times in [0, 1], and the power p of its singular values, None where they fall faster than any.
 COUPLINGS: dict[str, tuple[Any, int | None]] = {

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformula.learning import OneLayerTransformerRegressor
-from transformula.learning.training import AS_IN_PAPERS, Batchable, Plan, squared_error, train
-from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
-from transformula.transformers.matrices import nonzeros
+from transformula.learn import OneLayerTransformerRegressor
+from transformula.learn.training import AS_IN_PAPERS, Batchable, Plan, squared_error, train
+from transformula.runtime.matrices import nonzeros
+from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
 
 INPUTS = 4
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiling import compile
-from transformula.learning import OneLayerTransformerRegressor
-from transformula.learning.training import AS_IN_PAPERS
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.api import compile
+from transformula.learn import OneLayerTransformerRegressor
+from transformula.learn.training import AS_IN_PAPERS
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 FORMULA, BOX = "sin(x1) + sin(x2)", "x1..x2=0..2*pi"
 

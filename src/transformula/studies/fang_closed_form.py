@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from transformula.learning import PolynomialTransformerRegressor
+from transformula.learn import PolynomialTransformerRegressor
 from transformula.studies.fang_data import Sample, f1_sample, f2_sample
-from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
+from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
 
 TERMS = {"x1**5", "x2**4", "x3**3", "x3*x4", "x5**2", "x6*x7*x8", "x9"}
 PAPER = 0.109

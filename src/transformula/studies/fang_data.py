@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformula.learning.training import Batchable, History, Plan, squared_error, train
+from transformula.learn.training import Batchable, History, Plan, squared_error, train
 
 Floats = NDArray[np.float64]
 

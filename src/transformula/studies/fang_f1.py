@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from transformula.learning import PolynomialTransformerRegressor
-from transformula.learning.fang_module import FangModule, paper_directions
+from transformula.learn import PolynomialTransformerRegressor
+from transformula.learn.fang_module import FangModule, paper_directions
 from transformula.studies.fang_data import (
     Floats,
     Sample,
@@ -22,7 +22,7 @@ from transformula.studies.fang_data import (
     relu_network,
     train_model,
 )
-from transformula.studies.report import Report, Run, Table
+from transformula.studies.study_report import Report, Run, Table
 
 PAPER = {"attention": 0.02, "NN_depth": 134.23, "NN_width": 10237.27}
 NETWORKS = {"NN_depth": (2, 4, 4, 4, 1), "NN_width": (2, 10, 1)}

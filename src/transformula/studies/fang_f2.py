@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from transformula.errors import InputError
-from transformula.learning.fang_module import FangModule, paper_directions
+from transformula.learn.fang_module import FangModule, paper_directions
 from transformula.studies.fang_data import Trained, f2_sample, paper_plan, relu_network, train_model
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 #: Training and test error, epochs to convergence and minutes on an A100, as far as the text is legible.
 PAPER_TEST = {"attention": 0.109, "NN_width": 35.662}

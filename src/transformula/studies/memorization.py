@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiling import memorize
-from transformula.learning import OneLayerTransformerRegressor
-from transformula.learning.training import AS_IN_PAPERS
-from transformula.studies.report import Report, Run, Table, name_ticks, new_figure
+from transformula.api import memorize
+from transformula.learn import OneLayerTransformerRegressor
+from transformula.learn.training import AS_IN_PAPERS
+from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
 
 
 def study(run: Run) -> Report:

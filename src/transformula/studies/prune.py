@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiling import compile
-from transformula.constructions.attempts import Built
-from transformula.constructions.lookup import fit_part
-from transformula.constructions.options import Options
-from transformula.constructions.parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.constructions.polynomial import ridge_weights, weights_from_terms
-from transformula.constructions.registry import LOOKUP, POLYNOMIAL
-from transformula.constructions.ridge_sum import RidgeSum
-from transformula.formulas.numeric import evaluate_accurately
+from transformula.api import compile
+from transformula.compiler.attempts import Built
+from transformula.compiler.constructions import LOOKUP, POLYNOMIAL
+from transformula.compiler.lookup import fit_part
+from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
+from transformula.compiler.options import Options
+from transformula.compiler.package import package
+from transformula.compiler.polynomial import ridge_weights, weights_from_terms
+from transformula.compiler.prepare import prepared
+from transformula.compiler.ridge_sum import RidgeSum
+from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import named_matrices
 from transformula.kernel.syntax.boxes import Formula
-from transformula.learning.rows import Floats
-from transformula.learning.writing import decimal_text
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.writing import decimal_text
 from transformula.model import Model
-from transformula.packaging import package
-from transformula.searching.ground import prepared
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 _LOOKUP, _ON, _EPS = "sin(x)", "x=0..2*pi", 1e-6
 _DIRECTION_BITS = 20

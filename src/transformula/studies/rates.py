@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiling import compile
+from transformula.api import compile
 from transformula.errors import NotProvenError
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 TARGETS = {
     1: ("sin(3*x1)", "x1=-1..1"),

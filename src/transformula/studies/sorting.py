@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiling import compile, memorize
-from transformula.learning import OneLayerTransformerRegressor
-from transformula.learning.training import AS_IN_PAPERS
-from transformula.studies.report import Report, Run, Table, new_figure
+from transformula.api import compile, memorize
+from transformula.learn import OneLayerTransformerRegressor
+from transformula.learn.training import AS_IN_PAPERS
+from transformula.studies.study_report import Report, Run, Table, new_figure
 
 
 def study(run: Run) -> Report:

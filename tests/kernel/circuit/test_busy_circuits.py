@@ -4,11 +4,11 @@ import numpy as np
 
 from support.nets import Layer, Net, linear
 from support.watching import ends
+from transformula.compiler.certify import pack
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.claim import Certificate
+from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import Description
 from transformula.kernel.rounding.formats import describe
-from transformula.packing import pack
 
 INPUTS, DIGITS, UNITS = 60, 4_000, 40
 LONG = "to prove what this folder claims takes too much work"

@@ -12,8 +12,8 @@ from support.circuit_models import SMALL
 from support.claims import holds_under_attack
 from support.one_layer_models import points_of, truth
 from support.prover import attack_model, random_formula
+from transformula.compiler.lower.additive import without_cancelled
 from transformula.errors import NotProvenError
-from transformula.rewriting.additive import without_cancelled
 
 #: From the far end of the list in tests/constructions, so that two workers do not compile the same at once
 CASES = ("otl_circuit", "friedman1", "test_5", "I.50.26", "I.27.6", "I.18.4", "I.12.2", "I.6.2b", "I.9.18")

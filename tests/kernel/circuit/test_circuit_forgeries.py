@@ -14,11 +14,11 @@ import transformula as tf
 from support.balls import BallTransformer
 from support.forging import tried, with_values
 from support.judging import largest_error
-from transformula.constructions import circuit_tables as circuits_made
+from transformula.compiler import circuit_tables as circuits_made
+from transformula.compiler.evidence.finder import Finder
 from transformula.errors import TransformulaError
 from transformula.kernel.syntax.boxes import Formula
-from transformula.searching.finder import Finder
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime.matrices import matrix_of
 
 # -- tables that go wrong where only computed arguments come ------------------------------------------------
 

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, stored_values
 from support.guides import RandomGuide
 from support.prover import random_formula
-from transformula.formulas.numeric import evaluate
-from transformula.kernel.circuit.flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.enclosures.cells import FunctionCells, SquareCells
-from transformula.kernel.structures.circuits import SQUARE, CircuitReader
+from transformula.compiler.evidence.cell_edges import find_cells
+from transformula.compiler.evidence.flow_parts import cut_parts
+from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges
+from transformula.compiler.lower.guides import PlainGuide
+from transformula.compiler.lower.lowering import build_circuit
+from transformula.compiler.lower.store_circuit import numbering, store_circuit
+from transformula.formula.evaluation import evaluate
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
+from transformula.kernel.enclosures.function_cells import FunctionCells, SquareCells
+from transformula.kernel.structures.stored_circuit import SQUARE, CircuitReader
 from transformula.kernel.syntax.boxes import Formula
-from transformula.rewriting.guides import PlainGuide
-from transformula.rewriting.lowering import build_circuit
-from transformula.rewriting.storing import numbering, store_circuit
-from transformula.searching.box_ranges import BoxRanges, WireRanges
-from transformula.searching.cells import find_cells
-from transformula.searching.parts import cut_parts
 
 SLACK = 1e-10
 

@@ -7,12 +7,12 @@ import pytest
 import transformula as tf
 from transformula.errors import TransformulaError
 from transformula.kernel.check import unpack
-from transformula.kernel.circuit import carrying
-from transformula.kernel.circuit.softmax_rule import prove_softmax
+from transformula.kernel.circuit import carried_errors as carrying
 from transformula.kernel.folder.description import EVIDENCE_FILE
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import parse_json
+from transformula.kernel.folder.model_files import parse_json
 from transformula.kernel.parts import helped
+from transformula.kernel.rules.softmax_rule import prove_softmax
 from transformula.kernel.work import limited
 
 MODELS = {

@@ -2,11 +2,11 @@
 
 import pytest
 
+from transformula.kernel.derivations.derivation_steps import check_equal, defined_nodes, extended, is_analytic
 from transformula.kernel.derivations.facts import Facts
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.steps import check_equal, defined_nodes, extended, is_analytic
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse

@@ -7,9 +7,10 @@ import pytest
 from flint import arb
 
 from support.watching import ends
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.enclosures.balls import enclose, precision, to_fmpq
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.parsing import parse
 

@@ -8,7 +8,8 @@ from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformula.kernel.enclosures.balls import enclose, precision, round_up
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose, round_up
 from transformula.kernel.syntax.parsing import parse
 
 DOMAINS = {

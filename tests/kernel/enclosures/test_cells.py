@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.prover import numpy_function, random_formula
-from transformula.kernel.enclosures.balls import enclose, precision
-from transformula.kernel.enclosures.cells import FunctionCells, SquareCells
-from transformula.kernel.errors import RefutedError
+from transformula.compiler.evidence.cell_edges import find_cells
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.function_cells import FunctionCells, SquareCells
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.parsing import parse
-from transformula.searching.cells import find_cells
 
 #: function, interval, whether f' is bounded there
 FUNCTIONS = [

@@ -8,10 +8,11 @@ import pytest
 from flint import arb, ctx, fmpq
 
 from support.watching import ends
-from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.intervals import UndefinedError, corner_range, range_of
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import NotProvenError
+from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.parsing import parse
 

@@ -7,12 +7,13 @@ import pytest
 from flint import arb
 
 from support.prover import random_formula
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures import bernstein
-from transformula.kernel.enclosures.balls import enclose, precision
-from transformula.kernel.enclosures.modelling import model_of, to_tensor
-from transformula.kernel.enclosures.models import layout
-from transformula.kernel.errors import NotProvenError, RefutedError
-from transformula.kernel.functions.registry import FUNCTIONS, RESERVED
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.expression_models import model_of, to_tensor
+from transformula.kernel.enclosures.taylor_models import layout
+from transformula.kernel.exceptions import NotProvenError, RefutedError
+from transformula.kernel.functions.function_table import FUNCTIONS, RESERVED
 from transformula.kernel.syntax.expression import Expr, variable
 from transformula.kernel.syntax.parsing import parse
 

@@ -7,8 +7,8 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.enclosures.pairs import direction, length, plus, size, squared, times, widen
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.float_intervals import direction, length, plus, size, squared, times, widen
 
 
 @given(

@@ -10,14 +10,15 @@ import pytest
 from flint import arb, fmpq
 
 from support.prover import random_formula
-from transformula.kernel.enclosures.balls import enclose, from_float, precision
-from transformula.kernel.enclosures.modelling import enclose_ranges
-from transformula.kernel.enclosures.ranges import check_defined, each_once, range_on, sign_on
+from transformula.compiler.evidence.range_trees import Tree, find_sign_tree, find_tree, sub_region
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose, from_float
+from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.enclosures.expression_ranges import check_defined, each_once, range_on, sign_on
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.parsing import parse
-from transformula.searching.ranges import Tree, find_sign_tree, find_tree, sub_region
 
 
 def region_of(text):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from flint import arb, fmpq
 
+from transformula.compiler.evidence.range_trees import sub_region
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures import regions
-from transformula.kernel.enclosures.balls import float_above, float_below, from_float, precision
+from transformula.kernel.enclosures.balls import float_above, float_below, from_float
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.boxes import Box
-from transformula.searching.ranges import sub_region
 
 
 def region_of(text):

@@ -13,15 +13,15 @@ import pytest
 from safetensors.numpy import load, save
 
 from support.kernel_models import certified, claim_for, cubic, memory_weights, ridge_weights
+from transformula.compiler.certify import certify, pack
 from transformula.kernel import check
 from transformula.kernel.__main__ import main
-from transformula.kernel.check import prove, verify_files, verify_folder
-from transformula.kernel.errors import ModelFileError, NotProvenError
-from transformula.kernel.folder.claim import Certificate, Proof, add_up
+from transformula.kernel.check import OUT_OF_RESOURCES, prove, verify_files, verify_folder
+from transformula.kernel.exceptions import ModelFileError, NotProvenError
+from transformula.kernel.folder.certificate import Certificate, Proof, add_up
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import Packed, unpack
-from transformula.packing import certify, pack
+from transformula.kernel.folder.model_files import Packed, unpack
 
 SINE = {"defined": [[-1]], "corollary": [np.linspace(0, 1, 9).tolist()]}
 
@@ -85,7 +85,10 @@ def test_an_honest_folder_verifies(index, tmp_path):
         ({"approximation": -1.0}, "not a number >= 0"),
         ({"rounding": float("nan")}, "not a finite number"),
         ({"eps": float("inf")}, "not a finite number"),
-        ({"eps": 10**400}, "not a number >= 0"),
+        ({"eps": 10**400}, "10000000000000000000 is not a finite number"),
+        ({"eps": 2**1024 - 1}, "17976931348623159077 is not a finite number"),
+        ({"eps": 2**53 + 1}, "no float equals the whole number 9007199254740993"),
+        ({"eps": 2**1023 + 2**971}, "not a number >= 0"),
         ({"eps": "1"}, "not a number >= 0"),
         ({"eps": None}, "not a number >= 0"),
         ({"eps": True}, "not a number >= 0"),
@@ -113,6 +116,19 @@ def test_a_claim_a_hair_too_tight_is_refused_and_a_looser_one_holds(honest):
     assert "only" in _refused(packed, _forged(claim, rounding=less)).reasons[0]
     assert verify_files(packed, _forged(claim, rounding=2 * certificate.rounding)).verified
     _refused(packed, _forged(claim, rounding=4 * certificate.rounding), "above eps")
+
+
+def test_a_whole_number_is_not_rounded_before_it_is_compared():
+    """The weights compute x and the formula is x + 2**53 + 4: off by 2**53 + 4, whatever float is nearest to a claim."""
+    identity, off = ridge_weights(("x",), [{0: 1}], {(0, 0, 1): 1}, [0]), 2**53 + 4
+    packed, claim = certified(identity, Description("polynomial", [f"x + {off}"], "x=0..1"), {})
+    body = json.loads(claim)
+    assert Certificate.from_json(claim).approximation == off
+    assert verify_files(packed, _forged(claim, approximation=off, eps=off + 2**20)).verified
+    for less in (off - 1, off - 3):
+        assert less != float(less)
+        _refused(packed, _forged(claim, approximation=less, eps=body["eps"]), "no float equals the whole number")
+    _refused(packed, _forged(claim, approximation=off - 2), "only 9.0072e+15 is proven")
 
 
 def test_a_missing_field_or_an_edited_claim_is_refused(honest):
@@ -192,7 +208,8 @@ def test_whatever_happens_is_a_refusal(honest, monkeypatch, error):
         raise error("far too much")
 
     packed, claim = honest
-    said = "nested too deeply" if error is RecursionError else f"the check stopped: {error.__name__}"
+    own = {RecursionError: "nested too deeply", MemoryError: OUT_OF_RESOURCES}
+    said = own.get(error, f"the check stopped: {error.__name__}")
     monkeypatch.setattr(check, "prove", fail)
     _refused(packed, claim, said)
     monkeypatch.setattr(check, "unpack", fail)

@@ -15,12 +15,12 @@ from safetensors.numpy import load, save
 
 from support.kernel_models import cubic, memory_weights
 from support.watching import ends
-from transformula.kernel.errors import ModelFileError, RefutedError
+from transformula.compiler.certify import pack
+from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.description import Description, parse_json
-from transformula.kernel.folder.files import Packed, read_arrays, read_packed, unpack
+from transformula.kernel.folder.model_files import Packed, read_arrays, read_packed, unpack
 from transformula.kernel.folder.weights import Matrix, named_matrices, to_rational
 from transformula.kernel.rounding.formats import FORMATS, check_stored
-from transformula.packing import pack
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,8 @@ def test_a_damaged_file_is_refused_or_read_as_numbers(data):
 
 _LIMITED = """
 import resource, sys
-from transformula.kernel.folder.files import Packed, read_arrays, unpack
-from transformula.kernel.errors import ModelFileError
+from transformula.kernel.folder.model_files import Packed, read_arrays, unpack
+from transformula.kernel.exceptions import ModelFileError
 data = open(sys.argv[1], "rb").read()
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

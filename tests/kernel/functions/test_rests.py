@@ -7,12 +7,12 @@ import pytest
 from flint import arb, arb_series, fmpq
 
 import transformula as tf
-from transformula.kernel.derivations.algebra import Form
+from transformula.kernel.arithmetic import series_length
+from transformula.kernel.derivations.algebra import QuotientForm
+from transformula.kernel.derivations.derivation_steps import extended
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.steps import extended
-from transformula.kernel.errors import FormulaError, RefutedError, SingularError
-from transformula.kernel.functions.power_series import series_length
-from transformula.kernel.functions.registry import find
+from transformula.kernel.exceptions import FormulaError, RefutedError, SingularError
+from transformula.kernel.functions.function_table import find
 from transformula.kernel.syntax.parsing import parse
 
 #: Name, the same by mpmath away from the zero, the zero, and points inside the domain.
@@ -111,7 +111,7 @@ def test_sines_of_right_angles_are_whole_numbers():
     for text, value in (("sin(3*pi)", 0), ("cos(-5*pi)", -1), ("sin(-pi/2)", -1), ("cos(pi/2)", 0), ("sinc(2*pi)", 0)):
         assert algebra.same(algebra.of(parse(text)), algebra.constant(value)), text
     for text in ("sin(pi/3)", "cos(1)", "sin(pi*x)"):
-        form: Form = algebra.of(parse(text))
+        form: QuotientForm = algebra.of(parse(text))
         assert not form.num.is_constant(), text
 
 

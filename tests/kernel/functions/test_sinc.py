@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from flint import acb, arb, arb_series, ctx
 
-from transformula.kernel.enclosures.balls import from_float, precision
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import from_float
+from transformula.kernel.enclosures.expression_models import enclose_ranges
 from transformula.kernel.enclosures.intervals import range_of
-from transformula.kernel.enclosures.modelling import enclose_ranges
-from transformula.kernel.functions.special import sinc_series
+from transformula.kernel.functions.special_functions import sinc_series
 from transformula.kernel.syntax.parsing import parse
 
 LENGTH = 10

@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 from flint import arb, arb_series, fmpq
 
+from transformula.kernel.arithmetic import precision, series_length
+from transformula.kernel.derivations.derivation_steps import defined_nodes
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.steps import defined_nodes
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.enclosures.modelling import model_of
-from transformula.kernel.enclosures.models import boxes_of
-from transformula.kernel.errors import RefutedError, SingularError
-from transformula.kernel.functions import special
-from transformula.kernel.functions.ends import dyadic_below
-from transformula.kernel.functions.power_series import series_length
-from transformula.kernel.functions.registry import FUNCTIONS, domain_of, find, function_of, is_open
-from transformula.kernel.functions.smooth import from_taylor, of_series
+from transformula.kernel.enclosures.expression_models import model_of
+from transformula.kernel.enclosures.taylor_models import boxes_of
+from transformula.kernel.exceptions import RefutedError, SingularError
+from transformula.kernel.functions import special_functions as special
+from transformula.kernel.functions.elementary_ranges import dyadic_below
+from transformula.kernel.functions.function_table import FUNCTIONS, domain_of, find, function_of, is_open
+from transformula.kernel.functions.smooth_functions import from_taylor, of_series
 from transformula.kernel.syntax.expression import call, variable
 from truth import SPECIAL
 

@@ -9,12 +9,12 @@ import pytest
 from flint import arb
 
 from support.kernel_tables import ends_of, exact_error, fit_geometric, fit_grid, fit_table
-from transformula.kernel.errors import RefutedError
+from transformula.compiler.evidence.grid_pieces import find_softmax
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import Table
-from transformula.searching.grids import find_softmax
+from transformula.kernel.tables.table_error import SoftmaxTable
 
 LOG = np.concatenate([[0.0], np.logspace(-7, 0.1, 19)])
 
@@ -28,7 +28,7 @@ def stored(table, dtype):
     """The table in the dtype, as arrays of it and as a Table."""
     arrays = [[a.astype(dtype) for a in part] for part in (table.slopes, table.offsets, [table.values])]
     wide = [tuple(a.astype(float) for a in part) for part in arrays]
-    return arrays, Table(wide[0], wide[1], wide[2][0])
+    return arrays, SoftmaxTable(wide[0], wide[1], wide[2][0])
 
 
 def example(case):
@@ -41,7 +41,7 @@ def example(case):
         return fit_table(expr, low, high, tokens), low, high
     if tokens == 0:
         return fit_geometric(expr, low, high, LOG), low, high
-    return Table((np.array([50.0, -50.0]),), (np.zeros(2),), np.array([1.0, -1.0])), low, high
+    return SoftmaxTable((np.array([50.0, -50.0]),), (np.zeros(2),), np.array([1.0, -1.0])), low, high
 
 
 #: What was proven of the examples in float32 and float64 when these tests were written.
@@ -69,7 +69,9 @@ def test_rounding_stays_below_its_bound(dtype, case):
 def test_scores_that_grow_very_steeply_are_cut_finely_enough():
     """A root at 1e-10 has slopes like these next to zero."""
     slopes = np.concatenate([[0.0], -np.geomspace(1.0, 1e20, 40)])
-    table = Table((slopes,), (np.concatenate([[0.0], np.full(40, -20.0)]),), np.concatenate([[1.0], np.full(40, -1e5)]))
+    table = SoftmaxTable(
+        (slopes,), (np.concatenate([[0.0], np.full(40, -20.0)]),), np.concatenate([[1.0], np.full(40, -1e5)])
+    )
     assert bound_of(table, [(0.0, 1.0)], "float64") < 1e-12
 
 
@@ -104,7 +106,7 @@ def test_rounding_of_random_tables_summed_in_random_orders(seed):
     centres = rng.uniform(-1, 1, count)
     offsets = (-slopes * centres * rng.uniform(0, 1)).astype(np.float32)
     values = (rng.normal(size=count) * 10 ** rng.uniform(-2, 4) + rng.normal()).astype(np.float32)
-    table = Table((slopes.astype(float),), (offsets.astype(float),), values.astype(float))
+    table = SoftmaxTable((slopes.astype(float),), (offsets.astype(float),), values.astype(float))
     bound = bound_of(table, [(-1.0, 1.0)], "float32")
     for x in rng.uniform(-1, 1, 25):
         order = rng.permutation(count)
@@ -136,12 +138,21 @@ def test_an_argument_that_is_off_moves_the_result_within_the_bound(seed):
         assert abs(arb(float(result)) - exact_error(None, ["x"], table, [x])) <= bound
 
 
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_values_whose_sum_is_too_large_for_the_dtype(dtype):
+    """Each is far from overflow, but they may be added up before they are divided."""
+    most = float(FORMATS[dtype].largest)
+    for share, finite in ((0.05, False), (0.01, True)):
+        table = SoftmaxTable((np.zeros(12),), (np.zeros(12),), np.full(12, share * most))
+        assert math.isfinite(bound_of(table, [(0.0, 1.0)], dtype)) == finite
+
+
 def test_scores_too_large_for_the_dtype():
-    table = Table((np.array([0.0, 1e9]),), (np.array([0.0, -1e9 / 3]),), np.array([0.0, 1.0]))
+    table = SoftmaxTable((np.array([0.0, 1e9]),), (np.array([0.0, -1e9 / 3]),), np.array([0.0, 1.0]))
     assert bound_of(table, [(0.0, 1.0)], "float32") == math.inf
     assert bound_of(table, [(0.0, 1.0)], "float64") < 1e-5
     for slope, value in ((1e39, 1.0), (1.0, 2e38)):
-        huge = Table((np.array([0.0, slope]),), (np.zeros(2),), np.array([0.0, value]))
+        huge = SoftmaxTable((np.array([0.0, slope]),), (np.zeros(2),), np.array([0.0, value]))
         assert bound_of(huge, [(0.0, 1.0)], "float32") == math.inf
 
 

@@ -8,14 +8,14 @@ import pytest
 
 import transformula as tf
 from support.folders import open_model
-from transformula.constructions import compact
+from transformula.compiler.gallery import compact_memory as compact
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.files import unpack
-from transformula.kernel.rules.compact import prove_compact
+from transformula.kernel.folder.model_files import unpack
+from transformula.kernel.gallery.compact_rule import prove_compact
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.work import limited
-from transformula.transformers import reference
+from transformula.runtime import reference
 
 
 def _samples(count, inputs=3, dtype="float64", seed=0):
@@ -42,7 +42,7 @@ def test_a_thousand_labels_in_fewer_than_a_thousand_parameters():
 def test_all_executors_give_the_labels(count, inputs, dtype):
     torch = pytest.importorskip("torch")
     runtime = pytest.importorskip("onnxruntime")
-    from transformula.exporting.onnx_files import onnx_bytes
+    from transformula.export.onnx_files import onnx_bytes
 
     x, y = _samples(count, inputs, dtype, seed=count)
     y = 3.0 * y - 1.0  # any two values

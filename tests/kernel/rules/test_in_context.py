@@ -11,15 +11,15 @@ import transformula as tf
 from support.claims import refuses_a_hair_less
 from support.folders import open_model
 from support.in_context_models import MODELS, RATIONAL, exact_answer, fractions, learner, prompts
-from transformula.constructions.in_context import _written
+from transformula.blas_threads import one_thread
+from transformula.compiler.gallery.in_context_weights import _written
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.files import unpack
-from transformula.kernel.rules.in_context import prove_in_context
-from transformula.kernel.rules.in_context_plan import plan_of
-from transformula.kernel.rules.prompts import Task
-from transformula.threads import one_thread
-from transformula.transformers import reference
+from transformula.kernel.folder.model_files import unpack
+from transformula.kernel.gallery.in_context_blocks import plan_of
+from transformula.kernel.gallery.in_context_rule import prove_in_context
+from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.runtime import reference
 
 DTYPES = ("float64", "float32")
 BOTH = [(name, dtype) for name in MODELS for dtype in DTYPES if (name, dtype) != ("sixteen pairs", "float32")]
@@ -319,7 +319,7 @@ def test_numbers_beyond_the_format_are_refused():
 
 def test_penalties_that_overflow_a_score_are_refused():
     """Constant tokens answer with the penalty: the query's score there is infinite, and infinity times 0 no number."""
-    task = Task("ridge", pairs=1, features=1, penalty=3 * fmpq(10) ** 38, x=fmpq(1), y=fmpq(10) ** -38)
+    task = PromptTask("ridge", pairs=1, features=1, penalty=3 * fmpq(10) ** 38, x=fmpq(1), y=fmpq(10) ** -38)
     weights = _written(task, plan_of(task, fmpq(2), 0), "float32")
     with np.errstate(all="ignore"):
         assert np.isnan(reference.run(weights, np.array([[1, 1e-38, 1]]))).all()

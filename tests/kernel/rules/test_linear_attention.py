@@ -17,12 +17,12 @@ from support.folders import open_model
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.kernel.check import verify_files
 from transformula.kernel.derivations.polynomials import as_polynomial
-from transformula.kernel.rules.linear_attention import _polynomials, prove_linear_attention
+from transformula.kernel.gallery.linear_attention_rule import _polynomials, prove_linear_attention
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.work import limited
-from transformula.transformers import reference
-from transformula.transformers.exact import run_exact
+from transformula.runtime import reference
+from transformula.runtime.exact import run_exact
 
 DTYPES = ("float64", "float32")
 

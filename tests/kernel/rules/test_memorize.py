@@ -8,15 +8,15 @@ import pytest
 from flint import arb
 
 from support.kernel_models import memory_weights
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import prove
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.errors import ModelFileError, RefutedError, TransformulaError
+from transformula.kernel.exceptions import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.gallery.memorize_rule import Memory, prove_memory, read_memory
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.rules.memorize import Memory, prove_memory, read_memory
-from transformula.transformers.matrices import matrix_of
-from transformula.transformers.reference import run
+from transformula.runtime.matrices import matrix_of
+from transformula.runtime.reference import run
 
 NONE = Evidence({})
 

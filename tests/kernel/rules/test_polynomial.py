@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from support.kernel_models import cubic, ridge_weights
 from support.watching import ends
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import prove
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.enclosures.balls import precision
-from transformula.kernel.errors import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError
+from transformula.kernel.exceptions import FormulaError, InputError, NotProvenError, RefutedError, TransformulaError
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.structures.ridge import read_ridge
+from transformula.kernel.structures.ridge_blocks import read_ridge
 from transformula.kernel.syntax.parsing import parse
-from transformula.program.numpy_backend import run_numpy
-from transformula.program.ridges import ridge_program
-from transformula.transformers.reference import run
+from transformula.runtime.program.numpy_backend import run_numpy
+from transformula.runtime.program.ridge_program import ridge_program
+from transformula.runtime.reference import run
 
 NONE = Evidence({})
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import transformula as tf
 from support.polynomials import dense, polynomials, text_of, value_of
 from transformula.errors import InputError
-from transformula.kernel.enclosures.balls import precision
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.program.numpy_backend import run_numpy
-from transformula.transformers.reference import run
+from transformula.runtime.program.numpy_backend import run_numpy
+from transformula.runtime.reference import run
 
 
 def _paths(model):

@@ -15,16 +15,16 @@ from support.faults import active, fault
 from support.folders import open_model
 from support.table import hand_made, random_block
 from transformula.errors import NotProvenError, RefutedError
-from transformula.formulas.numeric import evaluate
+from transformula.formula.evaluation import evaluate
 from transformula.kernel.check import verify_files
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.folder.files import unpack
+from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights
-from transformula.kernel.rules.blocks import Runner
-from transformula.kernel.rules.yun import prove_yun
+from transformula.kernel.gallery.boxed_blocks import Runner
+from transformula.kernel.gallery.yun_rule import prove_yun
 from transformula.kernel.work import limited
-from transformula.transformers import reference
-from transformula.transformers.matrices import matrix_of
+from transformula.runtime import reference
+from transformula.runtime.matrices import matrix_of
 
 CASES = {
     "one variable": ("sin(x)", "x=0..2*pi", 0.1),
@@ -197,7 +197,7 @@ def test_every_place_matters_or_does_no_harm(part):
         _judge(model, changed)
 
 
-LAYOUT = "constructions.yun_layout:"
+LAYOUT = "compiler.gallery.yun_layout:"
 FAULTS = [
     fault("no shift down", LAYOUT + "_Builder._shift", "(-1.0, stop)", "(1.0, stop)", ""),
     fault("half the lead", LAYOUT + "_Builder._shift", "math.log2(2 * lead)", "math.log2(lead / 8)", ""),
@@ -207,9 +207,15 @@ FAULTS = [
     fault("other thresholds", LAYOUT + "Plan.thresholds", "k / count", "k / count / 2", ""),
     fault("limits that are too narrow", LAYOUT + "_Builder._blocks", "high - low, {", "(high - low) / 4, {", ""),
     fault(
-        "cells over the seams", "constructions.yun:_grid", "k / count - (1 + _APART)", "k / count + (1 + _APART)", ""
+        "cells over the seams",
+        "compiler.gallery.yun_stages:_grid",
+        "k / count - (1 + _APART)",
+        "k / count + (1 + _APART)",
+        "",
     ),
-    fault("cells that overlap", "constructions.yun:_grid", "k / count + _APART", "k / count / 2 + _APART", ""),
+    fault(
+        "cells that overlap", "compiler.gallery.yun_stages:_grid", "k / count + _APART", "k / count / 2 + _APART", ""
+    ),
 ]
 
 

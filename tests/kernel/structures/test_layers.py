@@ -13,7 +13,7 @@ from support.one_layer_models import points_of, truth
 from support.prover import attack_model, random_formula
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
-from transformula.kernel.circuit.softmax_rule import Walk
+from transformula.kernel.rules.softmax_rule import Walk
 
 LOCAL = [name for name in FORMULAS if name.startswith("local")]
 
@@ -152,11 +152,11 @@ def test_a_feed_forward_layer_is_refused(name):
     from dataclasses import replace
 
     from transformula.kernel.check import prove
-    from transformula.kernel.errors import RefutedError
+    from transformula.kernel.exceptions import RefutedError
     from transformula.kernel.folder.description import Description, parse_json
     from transformula.kernel.folder.evidence import Evidence
     from transformula.kernel.folder.weights import FeedForward
-    from transformula.transformers.matrices import matrix_of
+    from transformula.runtime.matrices import matrix_of
 
     model = layered(name)
     width = model.weights.width

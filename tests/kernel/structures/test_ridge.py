@@ -8,9 +8,9 @@ from flint import fmpq
 
 from support.kernel_models import cubic, ridge_weights
 from transformula.kernel.folder.weights import Attention, block_matrices, named_matrices
-from transformula.kernel.structures.ridge import MAX_DEGREE, NotRidgeError, read_ridge
-from transformula.transformers.exact import run_exact
-from transformula.transformers.matrices import matrix_of
+from transformula.kernel.structures.ridge_blocks import MAX_DEGREE, NotRidgeError, read_ridge
+from transformula.runtime.exact import run_exact
+from transformula.runtime.matrices import matrix_of
 
 
 def _value(ridge, output, point):

@@ -15,11 +15,11 @@ from support.folders import open_model
 from support.judging import Judge
 from support.one_layer_models import model_named
 from support.prover import attack_model
+from transformula.compiler.evidence.finder import Finder
 from transformula.errors import TransformulaError
 from transformula.kernel.check import prove, verify_files
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
-from transformula.searching.finder import Finder
 
 CIRCUITS = {
     "kinks": "float64",

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from transformula.formulas.boxes import box_of
-from transformula.kernel.errors import BoxError
+from transformula.formula.given_box import box_of
+from transformula.kernel.exceptions import BoxError
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
 

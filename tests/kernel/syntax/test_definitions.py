@@ -7,9 +7,10 @@ import pytest
 from flint import arb, fmpq
 
 import transformula as tf
-from transformula.formulas.typed import shown
-from transformula.kernel.enclosures.balls import enclose, precision
-from transformula.kernel.errors import FormulaError, NotProvenError
+from transformula.formula.shown_text import shown
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.exceptions import FormulaError, NotProvenError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, POLYNOMIALS, known

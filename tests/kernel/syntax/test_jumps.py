@@ -8,9 +8,9 @@ import sympy
 
 import transformula as tf
 from functions import attacked
-from transformula.formulas.notations import as_texts
-from transformula.formulas.numeric import evaluate
-from transformula.kernel.errors import FormulaError
+from transformula.formula.evaluation import evaluate
+from transformula.formula.notations import as_texts
+from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax.boxes import Formula
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.watching import ends
-from transformula.kernel.errors import FormulaError
+from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import variables_of
 from transformula.kernel.syntax.parsing import parse
@@ -222,7 +222,7 @@ def test_wires_are_names_only_where_they_are_declared():
 
 
 def test_functions_come_from_the_registry():
-    from transformula.kernel.functions.registry import FUNCTIONS
+    from transformula.kernel.functions.function_table import FUNCTIONS
 
     assert tuple(FUNCTIONS) == tuple(ex.FUNCTIONS)
     for name in FUNCTIONS:

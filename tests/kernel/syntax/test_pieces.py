@@ -8,9 +8,9 @@ from flint import arb
 
 import transformula as tf
 from transformula.errors import NotProvenError, TransformulaError
-from transformula.formulas.numeric import evaluate
+from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.errors import FormulaError
+from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
 

@@ -12,13 +12,13 @@ from flint import arb
 
 from support.kernel_tables import attack, ends_of, exact_error, fit_grid
 from support.prover import random_formula
+from transformula.compiler.evidence.grid_pieces import find_pieces
 from transformula.kernel.enclosures.coverings import checked_edges, leaves
-from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.grids import bounds_on, grid_error
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.grid_error import bounds_on, grid_error
+from transformula.kernel.tables.table_error import SoftmaxTable
 from transformula.progress import listening
-from transformula.searching.grids import find_pieces
 
 NAMES = ["x", "y", "z", "w"]
 CASES = [
@@ -28,7 +28,7 @@ CASES = [
     ("sin(x*y*z)", [(0.0, 1.0)] * 3, (9, 9, 9)),
     ("x*y*z*w", [(0.0, 1.0)] * 4, (8, 8, 8, 8)),
 ]
-FLAT = Table((np.zeros(1),) * 2, (np.zeros(1),) * 2, np.zeros((1, 1)))
+FLAT = SoftmaxTable((np.zeros(1),) * 2, (np.zeros(1),) * 2, np.zeros((1, 1)))
 SQUARE = ends_of([(-1.0, 1.0)] * 2)
 
 
@@ -73,7 +73,7 @@ def test_attack_on_random_formulas_and_spoilt_grids(seed):
         slopes, offsets = (
             tuple(v * (1 + size * (rng.random(len(v)) < 0.3)) for v in part) for part in (table.slopes, table.offsets)
         )
-        table = Table(slopes, offsets, table.values * (1 + size * rng.normal(size=table.values.shape)))
+        table = SoftmaxTable(slopes, offsets, table.values * (1 + size * rng.normal(size=table.values.shape)))
     bound = grid_error(table, expr, names, ends_of(box), find_pieces(table, expr, names, ends_of(box)))
     found = attack(expr, names, box, table, seed, 6000)
     assert found <= bound <= 3 * found + 1e-8, str(expr)
@@ -84,7 +84,7 @@ def test_every_leaf_counts():
     expr, names, box, table = fitted(0)
     values = table.values.copy()
     values[7, 7] += 1.0
-    worse = Table(table.slopes, table.offsets, values)
+    worse = SoftmaxTable(table.slopes, table.offsets, values)
     pieces = find_pieces(worse, expr, names, ends_of(box))
     edges = checked_edges(pieces["edges"], ends_of(box), 10**6)
     at = (

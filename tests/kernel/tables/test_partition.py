@@ -8,12 +8,12 @@ from flint import arb
 
 from support.kernel_tables import ends_of, exact_error
 from support.prover import numpy_function
-from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.compiler.evidence.partition_cells import find_cells
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.partition import cell_error, far_of, partition_bound, sum_error, used_cells
-from transformula.kernel.tables.tables import Table
-from transformula.searching.partition import find_cells
+from transformula.kernel.tables.cell_error import cell_error, far_of, partition_bound, sum_error, used_cells
+from transformula.kernel.tables.table_error import SoftmaxTable
 
 BITS = {"float64": 40, "float32": 16}
 NAMES = ["x", "y"]
@@ -39,7 +39,7 @@ def sharp(text, box, cells, dtype, widening=0.05):
         middles.append((edges[1:] + edges[:-1]) / 2)
     expr = parse(text, names)
     values = numpy_function(expr, names)(*np.meshgrid(*middles, indexing="ij")).astype(dtype).astype(float)
-    return expr, names, Table(tuple(slopes), tuple(offsets), values)
+    return expr, names, SoftmaxTable(tuple(slopes), tuple(offsets), values)
 
 
 def score_error(table, box, form):
@@ -116,7 +116,7 @@ def test_a_wrong_value_anywhere_is_seen():
     for token in (0, 17, cells - 1):
         values = table.values.copy()
         values[token] += 1.0
-        wrong = Table(table.slopes, table.offsets, values)
+        wrong = SoftmaxTable(table.slopes, table.offsets, values)
         near, _ = cell_error(wrong, expr, names, ends_of(box), far_of(cells, 40), None)
         assert near >= 0.9
 
@@ -127,7 +127,7 @@ def test_every_token_within_the_cut_is_in_its_cell():
     for _ in range(40):
         slopes, offsets = np.sort(rng.normal(size=12) * 50), rng.normal(size=12) * 5
         order = rng.permutation(12)
-        table = Table((slopes[order],), (offsets[order],), np.arange(12.0))
+        table = SoftmaxTable((slopes[order],), (offsets[order],), np.arange(12.0))
         far = far_of(12, 4)
         lower, upper, values = used_cells(table, ends_of([(-1.0, 1.0)]), far)
         for x in rng.uniform(-1, 1, 60):
@@ -140,7 +140,7 @@ def test_every_token_within_the_cut_is_in_its_cell():
 
 def test_equal_slopes_blurred_scores_and_undefined_functions_are_refused():
     box = ends_of([(-1.0, 1.0)])
-    same = Table((np.array([1.0, 1.0]),), (np.array([0.0, 1.0]),), np.zeros(2))
+    same = SoftmaxTable((np.array([1.0, 1.0]),), (np.array([0.0, 1.0]),), np.zeros(2))
     with pytest.raises(RefutedError, match="same slope"):
         cell_error(same, parse("x"), ["x"], box, far_of(2, 40), None)
     expr, names, table = sharp("sin(x)", [(-1.0, 1.0)], 8, "float64")

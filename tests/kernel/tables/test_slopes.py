@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from support.kernel_tables import exact_error, fit_geometric, fit_table, one_axis
 from support.prover import random_formula
-from transformula.kernel.enclosures.balls import enclose, precision
-from transformula.kernel.enclosures.cells import own_edges
-from transformula.kernel.errors import RefutedError
+from transformula.compiler.evidence.table_pieces import find_slopes
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.function_cells import own_edges
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.slopes import SlopePieces, oscillation
-from transformula.kernel.tables.tables import MAX_PIECES, Table
-from transformula.searching.tables import find_slopes
+from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable
+from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
 
 #: function, interval, tokens
 TABLES = [
@@ -154,7 +155,7 @@ def test_other_tables_and_functions_are_refused():
     with pytest.raises(RefutedError):
         slope_gap(table, parse("x"), [0.0, 1.0])
     with pytest.raises(RefutedError):
-        slope_gap(Table((np.zeros(2),) * 2, (np.zeros(2),) * 2, np.zeros((2, 2))), None, [0.0, 1.0])
+        slope_gap(SoftmaxTable((np.zeros(2),) * 2, (np.zeros(2),) * 2, np.zeros((2, 2))), None, [0.0, 1.0])
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (0.3, 0.30001), (0.3, math.nextafter(0.3, 1)), (-9.0, 9.0)])

@@ -11,12 +11,12 @@ from flint import arb
 from support.kernel_tables import attack as attack_table
 from support.kernel_tables import fit_geometric, fit_table, one_axis
 from support.prover import random_formula
+from transformula.compiler.evidence.table_pieces import find_pieces
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.errors import NotProvenError, RefutedError
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.syntax.expression import add, mul, number, variable
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.tables import Table, TablePieces, table_error
-from transformula.searching.tables import find_pieces
+from transformula.kernel.tables.table_error import SoftmaxTable, TablePieces, table_error
 
 LOG = np.logspace(-7, 0.1, 19)
 UNIT = [(arb(0), arb(1))]
@@ -175,7 +175,7 @@ def test_shapes_that_do_not_fit_are_no_table():
         ((three,), (three,), np.zeros(3, dtype=np.float32)), ((three,), (), three),
     ):  # fmt: skip
         with pytest.raises(RefutedError):
-            Table(slopes, offsets, values)
+            SoftmaxTable(slopes, offsets, values)
 
 
 @pytest.mark.parametrize(("text", "low"), [

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from flint import arb
 
-from transformula.kernel.enclosures.cells import Cells
-from transformula.kernel.errors import NotProvenError
+from transformula.kernel.enclosures.function_cells import Cells
+from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.folder.evidence import Meant
 from transformula.kernel.rounding.formats import FloatFormat
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.table_error import SoftmaxTable
 
 Interval = tuple[float, float]
 
@@ -25,7 +25,7 @@ class Question(NamedTuple):
     """
 
     wire: int
-    table: Table
+    table: SoftmaxTable
     function: Expr
     reach: Interval
     meant: Meant

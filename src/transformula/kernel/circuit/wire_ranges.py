@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.kernel.circuit.flow import Ends
+from transformula.kernel.circuit.error_flow import FormEnds
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
-from transformula.kernel.enclosures.pairs import Pair, length, squared, times
-from transformula.kernel.enclosures.ranges import range_on
+from transformula.kernel.enclosures.expression_ranges import range_on
+from transformula.kernel.enclosures.float_intervals import Pair, length, squared, times
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import FormulaError, RefutedError
+from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
-from transformula.kernel.structures.circuits import Circuit, Linear, Wire
+from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire
 from transformula.kernel.syntax.expression import Expr, variables_of
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.work import spend
@@ -39,7 +39,7 @@ class WireRanges:
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
         #: How large the lengths are that folds measure, by their sides.
-        self.lengths: dict[tuple[Linear, Linear], float] = {}
+        self.lengths: dict[tuple[LinearForm, LinearForm], float] = {}
         #: Ends of every name an expression of the evidence may use.
         self.names: dict[str, tuple[fmpq, fmpq]] = {}
         region = meanings.region
@@ -79,7 +79,7 @@ class WireRanges:
             return Meant(self.arguments[k])
         return Meant(self.arguments[k], (exact, self.meanings.defined_nodes(k)))
 
-    def _exact(self, linear: Linear) -> tuple[fmpq, fmpq] | None:
+    def _exact(self, linear: LinearForm) -> tuple[fmpq, fmpq] | None:
         """The range that a rational form of inputs has if these have rational ends."""
         box = self.meanings.formula.box
         if linear.constant.number is None:
@@ -99,11 +99,11 @@ class WireRanges:
         if math.isfinite(high - low):
             self.names[f"#w{k}"] = to_fmpq(Fraction(low)), to_fmpq(Fraction(high))
 
-    def _sum(self, linear: Linear) -> Interval:
+    def _sum(self, linear: LinearForm) -> Interval:
         exact = self._exact(linear)
         if exact is not None:
             return float_below(exact[0]), float_above(exact[1])
-        low, high = Ends(linear).of({k: _pair(self.values[k]) for k, _ in linear.terms})
+        low, high = FormEnds(linear).of({k: _pair(self.values[k]) for k, _ in linear.terms})
         factors = [linear.constant.number, *(c.number for _, c in linear.terms)]
         whole = all(f is not None and f >= 0 for f in factors) and all(self.values[k][0] >= 0 for k, _ in linear.terms)
         return (max(float(low), 0.0) if whole else float(low)), float(high)  # a sum of nonnegative terms is one

@@ -27,7 +27,7 @@ from typing import Any
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.derivations.effort import Effort
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.work import spend
 
 MAX_ATOMS = 4_000
@@ -39,7 +39,7 @@ class ZeroDivisorError(RefutedError):
     """A denominator is zero identically."""
 
 
-class Form:
+class QuotientForm:
     """N/D without a common factor, D with leading coefficient 1. Equal keys mean equal forms."""
 
     __slots__ = ("_key", "den", "num", "ring")
@@ -58,26 +58,26 @@ class Form:
         """Whether it is a polynomial."""
         return bool(self.den.is_constant())
 
-    def __add__(self, other: Form) -> Form:
+    def __add__(self, other: QuotientForm) -> QuotientForm:
         return self.ring.sum([self, other])
 
-    def __sub__(self, other: Form) -> Form:
+    def __sub__(self, other: QuotientForm) -> QuotientForm:
         return self.ring.sum([self, -other])
 
-    def __neg__(self) -> Form:
-        return Form(self.ring, -self.num, self.den)
+    def __neg__(self) -> QuotientForm:
+        return QuotientForm(self.ring, -self.num, self.den)
 
-    def __mul__(self, other: Form) -> Form:
+    def __mul__(self, other: QuotientForm) -> QuotientForm:
         r = self.ring
         r.renew(self, other)
         num = r.times(self.num, other.num)
-        return Form(r, num) if self.whole and other.whole else r.form(num, r.times(self.den, other.den))
+        return QuotientForm(r, num) if self.whole and other.whole else r.form(num, r.times(self.den, other.den))
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self.ring is other.ring and self.key == other.key
+        return isinstance(other, QuotientForm) and self.ring is other.ring and self.key == other.key
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Atom:
     """A function on the box, of ``args``; ``by`` is a root's degree. atom**power = equals where power > 0."""
 
     kind: str
-    args: tuple[Form, ...]
+    args: tuple[QuotientForm, ...]
     by: int
     power: int
     equals: Any
@@ -116,8 +116,8 @@ class Ring(Effort):
         """Set an atom's sign, and whether it is defined on the whole box."""
         raise NotImplementedError
 
-    def atom(self, kind: str, args: tuple[Form, ...] = (), by: int = 1, power: int = 0,
-             equals: Any = None) -> Form:  # fmt: skip
+    def atom(self, kind: str, args: tuple[QuotientForm, ...] = (), by: int = 1, power: int = 0,
+             equals: Any = None) -> QuotientForm:  # fmt: skip
         """The atom, made if it is new: equal kinds of equal forms are equal functions."""
         key = (kind, by, *(a.key for a in args))
         if key not in self._known:
@@ -130,7 +130,7 @@ class Ring(Effort):
             if len(self.atoms) > len(self.gens):
                 self.extend(2 * len(self.gens))
             self.judge(self.atoms[-1])
-        return Form(self, self.gens[self._known[key]])
+        return QuotientForm(self, self.gens[self._known[key]])
 
     def lift(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial in today's context, which may have more atoms than the one it was made in."""
@@ -140,14 +140,14 @@ class Ring(Effort):
         pad = (0,) * (len(self.gens) - p.context().nvars())
         return self.ctx.from_dict({(*m, *pad): c for m, c in p.to_dict().items()})
 
-    def renew(self, *forms: Form) -> None:
+    def renew(self, *forms: QuotientForm) -> None:
         """Lift forms once and for all."""
         for f in forms:
             f.num, f.den = self.lift(f.num), self.lift(f.den)
 
-    def constant(self, value: fmpq | int) -> Form:
+    def constant(self, value: fmpq | int) -> QuotientForm:
         """An exact number."""
-        return Form(self, self.checked(self.ctx.constant(value)))
+        return QuotientForm(self, self.checked(self.ctx.constant(value)))
 
     def times(self, a: fmpq_mpoly, b: fmpq_mpoly) -> fmpq_mpoly:
         """The product, reduced."""
@@ -182,7 +182,7 @@ class Ring(Effort):
             degrees = p.degrees()
         return p
 
-    def form(self, num: fmpq_mpoly, den: fmpq_mpoly) -> Form:
+    def form(self, num: fmpq_mpoly, den: fmpq_mpoly) -> QuotientForm:
         """The canonical form of a quotient of reduced polynomials."""
         num, den = self.lift(num), self.lift(den)
         for k in reversed(self.used(den)):
@@ -205,15 +205,15 @@ class Ring(Effort):
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact
         lead = den.leading_coefficient()
-        return Form(self, num / lead, den / lead)
+        return QuotientForm(self, num / lead, den / lead)
 
-    def sum(self, forms: list[Form]) -> Form:
+    def sum(self, forms: list[QuotientForm]) -> QuotientForm:
         """The sum; polynomials are added at once."""
         self.renew(*forms)
         parts = [f.num for f in forms if f.whole] or [0 * self.one]
         while len(parts) > 1:
             parts = [sum(parts[k : k + 2], 0 * self.one) for k in range(0, len(parts), 2)]
-        result = Form(self, self.checked(parts[0]))
+        result = QuotientForm(self, self.checked(parts[0]))
         for f in (f for f in forms if not f.whole):
             if f.den == result.den:
                 result = self.form(self.checked(f.num + result.num), f.den)
@@ -227,7 +227,7 @@ class Ring(Effort):
         self.charge(len(self.gens) * (8 + len(p)) // 64)
         return [] if p.is_constant() else list(compress(range(len(self.gens)), p.degrees()))
 
-    def steps(self, form: Form) -> list[int]:
+    def steps(self, form: QuotientForm) -> list[int]:
         """The H in a form."""
         return [k for k in self.used(form.num) if self.atoms[k].kind == "step"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import fmpq_mpoly, fmpz
 
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.work import spend
 
 MAX_TERMS, MAX_DEGREE, MAX_BITS = 20_000, 1_000, 40_000

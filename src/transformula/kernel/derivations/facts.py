@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformula.kernel.derivations.derivation_steps import defined_nodes, extended, parsed
 from transformula.kernel.derivations.node_signs import NodeSigns
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.steps import defined_nodes, extended, parsed
-from transformula.kernel.enclosures.ranges import check_defined, open_nodes, sign_on
+from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula

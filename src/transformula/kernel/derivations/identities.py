@@ -21,9 +21,9 @@ from collections.abc import Callable
 
 from flint import fmpq
 
-from transformula.kernel.derivations.algebra import Form
-from transformula.kernel.derivations.powers import Powers, leading, prime_powers
-from transformula.kernel.functions.registry import function_of
+from transformula.kernel.derivations.algebra import QuotientForm
+from transformula.kernel.derivations.powers import PowerRing, leading, prime_powers
+from transformula.kernel.functions.function_table import function_of
 
 #: exp(c t) is a power of exp(t/k) for c = p/k up to this; beyond, c stays inside.
 MAX_RATIO = 64
@@ -31,14 +31,14 @@ MAX_RATIO = 64
 MAX_ANGLE = 30
 
 
-class Identities(Powers):
+class Identities(PowerRing):
     """Functions of forms."""
 
-    def call(self, name: str, form: Form) -> Form:
+    def call(self, name: str, form: QuotientForm) -> QuotientForm:
         """A function of a form."""
         return self.magnitude(form) if name == "abs" else self._split(name, form, _RULES.get(name) or _opaque(name))
 
-    def raised(self, base: Form, exponent: Form) -> Form:
+    def raised(self, base: QuotientForm, exponent: QuotientForm) -> QuotientForm:
         """base**exponent."""
         if exponent.num.is_constant() and exponent.whole:
             return self.power(base, leading(exponent))
@@ -46,7 +46,7 @@ class Identities(Powers):
             return self.call("exp", exponent * self.call("log", base))
         return self.atom("opaque:pow", (base, exponent))
 
-    def exp(self, form: Form) -> Form:
+    def exp(self, form: QuotientForm) -> QuotientForm:
         """exp of a form without H."""
         out = self.unit
         terms = [(self.ctx.from_dict({m: 1}), c) for m, c in self.lift(form.num).to_dict().items()]
@@ -61,7 +61,7 @@ class Identities(Powers):
                 out = out * self.power(self.exp_atom(t * self.constant(abs(c)), 1), fmpq(1 if c > 0 else -1))
         return out
 
-    def log(self, form: Form) -> Form:
+    def log(self, form: QuotientForm) -> QuotientForm:
         """Log of a form without H."""
         if form.num.is_zero():
             return self.atom("opaque:log", (form,))
@@ -73,21 +73,21 @@ class Identities(Powers):
             if known < 0:
                 f, sign = -f, -sign if e % 2 else sign
             if known:
-                parts.append(self.constant(e) * self._log_atom(Form(self, f)))
+                parts.append(self.constant(e) * self._log_atom(QuotientForm(self, f)))
             else:
                 rest.append((f, e))
         if len(rest) == 1 and rest[0][1] % 2:
-            parts.append(self.constant(rest[0][1]) * self._log_atom(Form(self, sign * rest[0][0])))
+            parts.append(self.constant(rest[0][1]) * self._log_atom(QuotientForm(self, sign * rest[0][0])))
         elif rest:
             whole = self.constant(sign)
             for f, e in rest:
-                whole = whole * self.power(Form(self, f), fmpq(e))
+                whole = whole * self.power(QuotientForm(self, f), fmpq(e))
             parts.append(self.atom("log", (whole,)))
         elif sign < 0:
             return self.atom("opaque:log", (form,))  # defined nowhere
         return self.sum(parts)
 
-    def _log_atom(self, form: Form) -> Form:
+    def _log_atom(self, form: QuotientForm) -> QuotientForm:
         for kind in ("exp", "root"):
             inner = self.sole(form, kind)
             if inner is not None:
@@ -95,41 +95,41 @@ class Identities(Powers):
                 return (a.args[0] if kind == "exp" else self.log(a.args[0])) * self.constant(fmpq(1, a.by))
         return self.atom("log", (form,))
 
-    def _angle(self, form: Form) -> tuple[int, Form, Form]:
+    def _angle(self, form: QuotientForm) -> tuple[int, QuotientForm, QuotientForm]:
         """A sign, the argument with a positive leading coefficient, and the atom sinc(p)/d."""
         sign = -1 if leading(form) < 0 else 1
         form = form if sign > 0 else -form
         k = self._right_angles(form)
         if k:
-            return sign, form, self.constant((0, 1, 0, -1)[k % 4]) * self.inverse(Form(self, form.num))
+            return sign, form, self.constant((0, 1, 0, -1)[k % 4]) * self.inverse(QuotientForm(self, form.num))
         return sign, form, self.unit if k == 0 else self.atom("sinc", (form,))
 
-    def _right_angles(self, form: Form) -> int | None:
+    def _right_angles(self, form: QuotientForm) -> int | None:
         """k, if the form is k pi/2."""
         k = 2 * leading(form)
         return int(k.p) if k.q == 1 and form == self.pi * self.constant(k / 2) else None
 
-    def sin(self, form: Form) -> Form:
+    def sin(self, form: QuotientForm) -> QuotientForm:
         """Sine of a form without H."""
         sign, p, s = self._angle(form)
-        return Form(self, sign * p.num) * s
+        return QuotientForm(self, sign * p.num) * s
 
-    def sinc(self, form: Form) -> Form:
+    def sinc(self, form: QuotientForm) -> QuotientForm:
         """sin(p)/p of a form without H."""
         _, p, s = self._angle(form)
-        return Form(self, p.den) * s
+        return QuotientForm(self, p.den) * s
 
-    def cos(self, form: Form) -> Form:
+    def cos(self, form: QuotientForm) -> QuotientForm:
         """Cosine of a form without H."""
         if (k := self._right_angles(form)) is not None:
             return self.constant((1, 0, -1, 0)[k % 4])
         _, p, s = self._angle(form)
         if len(p.num) > MAX_ANGLE:
             return self.atom("cos", (p,))
-        sine = Form(self, p.num) * s
+        sine = QuotientForm(self, p.num) * s
         return self.atom("cos", (p,), 1, 2, (self.unit - sine * sine).num)
 
-    def tan(self, form: Form) -> Form:
+    def tan(self, form: QuotientForm) -> QuotientForm:
         """Tangent of a form without H."""
         twice = (form - self.pi * self.constant(fmpq(1, 4))) * self.two
         for sign in (self.unit, -self.unit):
@@ -139,26 +139,26 @@ class Identities(Powers):
                 return self.root(self.unit + t * t) + t * sign
         return self.sin(form) * self.inverse(self.cos(form))
 
-    def odd(self, name: str, form: Form) -> Form:
+    def odd(self, name: str, form: QuotientForm) -> QuotientForm:
         """An odd function that vanishes at zero."""
         sign = leading(form)
         if sign == 0:
             return form
         return self.atom(name, (form,)) if sign > 0 else -self.atom(name, (-form,))
 
-    def hyperbolic(self, form: Form, sign: int, tangent: bool) -> Form:
+    def hyperbolic(self, form: QuotientForm, sign: int, tangent: bool) -> QuotientForm:
         """(e**2 + sign)/2e, or over e**2 + 1, with e = exp(p)."""
         e = self.exp(form)
         below = e * e + self.unit if tangent else e * self.two
         return (e * e + self.constant(sign)) * self.inverse(below)
 
 
-def _opaque(name: str) -> Callable[[Identities, Form], Form]:
+def _opaque(name: str) -> Callable[[Identities, QuotientForm], QuotientForm]:
     odd = function_of(name).odd
     return lambda a, p: a.odd(name, p) if odd else a.atom(name, (p,))
 
 
-_RULES: dict[str, Callable[[Identities, Form], Form]] = {
+_RULES: dict[str, Callable[[Identities, QuotientForm], QuotientForm]] = {
     "exp": Identities.exp,
     "log": Identities.log,
     "sqrt": Identities.root,

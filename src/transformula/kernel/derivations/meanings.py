@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformula.kernel.derivations.algebra import Form
+from transformula.kernel.derivations.algebra import QuotientForm
+from transformula.kernel.derivations.derivation_steps import check_equal, defined_nodes
 from transformula.kernel.derivations.facts import Facts
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.steps import check_equal, defined_nodes
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.structures.circuits import SQUARE, Circuit, Linear
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
@@ -32,8 +32,8 @@ class Meanings:
         self.facts = Facts(formula, data, evidence)
         self.formula, self.region, self.known = self.facts.formula, self.facts.region, self.facts.known
         self.algebra, self.circuit = self.facts.algebra, circuit
-        self.names: dict[str, Form] = {}
-        self.wires: dict[int, Form] = {}
+        self.names: dict[str, QuotientForm] = {}
+        self.wires: dict[int, QuotientForm] = {}
         units = {k for wire in circuit.wires if wire.is_norm for k, _ in wire.parts}
         for k in range(len(circuit.wires)):
             if k not in units:  # the ReLUs of a length are read through it only
@@ -41,7 +41,7 @@ class Meanings:
         for o, (linear, expr) in enumerate(zip(circuit.outputs, self.formula.outputs, strict=True)):
             check_equal(o, expr, self.linear(linear), self.algebra)
 
-    def linear(self, linear: Linear) -> Form:
+    def linear(self, linear: LinearForm) -> QuotientForm:
         """The form of a linear form of wires."""
         forms = [self.algebra.of(linear.constant)]
         for k, c in linear.terms:
@@ -50,7 +50,7 @@ class Meanings:
             forms.append(self.wires[k] * self.algebra.of(c))
         return self.algebra.sum(forms)
 
-    def _wire(self, k: int) -> Form:
+    def _wire(self, k: int) -> QuotientForm:
         wire, algebra = self.circuit.wires[k], self.algebra
         if not wire.arguments:
             return algebra.of(ex.variable(self.circuit.variables[k]))
@@ -85,7 +85,7 @@ class Meanings:
         spend(100 + 20 * len(read))
         algebra = Algebra([f"#w{i}" for i in sorted(read)])
 
-        def form(linear: Linear, names: dict[int, Form]) -> Form:
+        def form(linear: LinearForm, names: dict[int, QuotientForm]) -> QuotientForm:
             parts = [names[i] * algebra.of(c) for i, c in linear.terms]
             return algebra.sum([algebra.of(linear.constant), *parts])
 

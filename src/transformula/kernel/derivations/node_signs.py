@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from transformula.kernel.derivations.algebra import Form
+from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.signs import direction, product
-from transformula.kernel.errors import RefutedError
-from transformula.kernel.functions.registry import find
+from transformula.kernel.derivations.polynomial_signs import direction, product
+from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.functions.function_table import find
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.work import spend
 
@@ -23,9 +23,9 @@ from transformula.kernel.work import spend
 class NodeSigns:
     """Signs of nodes under what an algebra knows; ``names`` gives the forms of further variables."""
 
-    def __init__(self, algebra: Algebra, names: Mapping[str, Form] | None = None) -> None:
+    def __init__(self, algebra: Algebra, names: Mapping[str, QuotientForm] | None = None) -> None:
         self.algebra, self.names = algebra, names
-        self.forms: dict[Expr, Form] = {}
+        self.forms: dict[Expr, QuotientForm] = {}
         self.known: dict[Expr, int] = {}
 
     def of(self, expr: Expr) -> int:

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from flint.utils.flint_exceptions import FlintError
 
-from transformula.kernel.derivations.algebra import Form
+from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.identities import Identities
 from transformula.kernel.enclosures.balls import to_fmpq
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.expression import Expr, walk
 
 _Result = TypeVar("_Result")
@@ -48,7 +48,9 @@ class Algebra(Identities):
         self.start(max(16, 2 * len(variables)))
         self.named = {name: self.atom(f"variable:{name}") for name in variables}
 
-    def of(self, expr: Expr, names: Mapping[str, Form] | None = None, done: dict[Expr, Form] | None = None) -> Form:
+    def of(
+        self, expr: Expr, names: Mapping[str, QuotientForm] | None = None, done: dict[Expr, QuotientForm] | None = None
+    ) -> QuotientForm:
         """The form of an expression; ``names`` gives the forms of further variables.
 
         ``done`` keeps the forms of nodes for the next call with the same names and signs.
@@ -56,7 +58,7 @@ class Algebra(Identities):
         known = {**self.named, **(names or {})}
         forms = {} if done is None else done
 
-        def action() -> Form:
+        def action() -> QuotientForm:
             for node in walk(expr):
                 if node not in forms:
                     forms[node] = self._node(node, [forms[a] for a in node.args], known)
@@ -64,7 +66,7 @@ class Algebra(Identities):
 
         return _guarded(action)
 
-    def _node(self, node: Expr, args: list[Form], known: Mapping[str, Form]) -> Form:
+    def _node(self, node: Expr, args: list[QuotientForm], known: Mapping[str, QuotientForm]) -> QuotientForm:
         op = node.op
         if op == "number":
             return self.constant(to_fmpq(node.number or Fraction(0)))
@@ -87,7 +89,7 @@ class Algebra(Identities):
             return self.raised(args[0], args[1])
         return self._extreme(op, args) if op in ("min", "max") else self.call(op, args[0])
 
-    def _extreme(self, op: str, args: list[Form]) -> Form:
+    def _extreme(self, op: str, args: list[QuotientForm]) -> QuotientForm:
         """Of several, in a balanced tree in the order written."""
         if len(args) == 1:
             return args[0]
@@ -95,19 +97,19 @@ class Algebra(Identities):
         bent = (a - b) * self.step(a - b)
         return b + bent if op == "max" else a - bent
 
-    def relu(self, form: Form) -> Form:
+    def relu(self, form: QuotientForm) -> QuotientForm:
         """max(p, 0)."""
         return _guarded(lambda: form * self.step(form))
 
-    def root(self, form: Form, q: int = 2) -> Form:
+    def root(self, form: QuotientForm, q: int = 2) -> QuotientForm:
         """The q-th root of a form, where it is not negative."""
         return _guarded(lambda: super(Algebra, self).root(form, q))
 
-    def learn(self, form: Form, sign: int) -> None:
+    def learn(self, form: QuotientForm, sign: int) -> None:
         """Record a sign proven on the whole box: 2 (> 0), 1 (>= 0), -1, -2."""
         _guarded(lambda: super(Algebra, self).learn(form, sign))
 
-    def same(self, a: Form, b: Form) -> bool:
+    def same(self, a: QuotientForm, b: QuotientForm) -> bool:
         """Whether the forms are seen to be equal; then so are the functions, wherever both are defined."""
         if a.key == b.key:
             return True

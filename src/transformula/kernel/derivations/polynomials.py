@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
+from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx, fmpz
 
 from transformula.kernel.enclosures.balls import enclose, integer_power, to_fmpq
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
-from transformula.kernel.errors import FormulaError
+from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text
@@ -91,7 +91,7 @@ def as_polynomial(expr: Expr, variables: tuple[str, ...]) -> Polynomial:
         except UndefinedError as error:
             raise FormulaError(f"a constant in the formula is not a finite real number: {error}") from None
     names = [f"x{k}" for k in range(len(variables))] + [f"c{k}" for k in range(len(irrationals))]
-    work = _Expansion(fmpq_mpoly_ctx.get(names, Ordering.degrevlex))
+    work = _PolynomialExpansion(fmpq_mpoly_ctx.get(names, Ordering.degrevlex))
     leaves = [ex.variable(name) for name in variables] + list(irrationals)
     known: dict[Expr, fmpq_mpoly] = dict(zip(leaves, work.context.gens(), strict=True))
     for node in walk(expr):
@@ -126,7 +126,7 @@ def _inverse(divisor: Expr) -> Expr:
     return ex.div(ex.number(1), divisor)
 
 
-class _Expansion:
+class _PolynomialExpansion:
     """Sums, products and powers, each charged for before it is made."""
 
     def __init__(self, context: fmpq_mpoly_ctx) -> None:
@@ -197,5 +197,9 @@ def _degree(polynomial: fmpq_mpoly) -> int:
 
 def _bits(coefficients: list[fmpq]) -> int:
     """Bits of the longest coefficient, as FLINT holds it: a whole number over the common denominator."""
-    common = sum(q.bit_length() for q in {c.q for c in coefficients})
-    return max((int(c.height_bits()) for c in coefficients), default=0) + int(common)
+    common = fmpz(1)
+    for q in {c.q for c in coefficients}:
+        common = common.lcm(q)
+        if common.bit_length() > MAX_HEIGHT:
+            break
+    return max((int(c.height_bits()) for c in coefficients), default=0) + int(common.bit_length())

@@ -28,15 +28,15 @@ from typing import Any
 
 from flint import fmpq, fmpq_mpoly, fmpz
 
-from transformula.kernel.derivations.algebra import Form, ZeroDivisorError
-from transformula.kernel.derivations.signs import MAX_SPLIT, SignedRing, primitive
+from transformula.kernel.derivations.algebra import QuotientForm, ZeroDivisorError
+from transformula.kernel.derivations.polynomial_signs import MAX_SPLIT, SignedRing, primitive
 
 #: Larger exponents and degrees of roots make an atom. Primes below this are taken out of numbers.
 MAX_POWER, MAX_ROOT, MAX_PRIME = 200, 100, 1_000
 _PRIMES = [p for p in range(2, MAX_PRIME) if all(p % q for q in range(2, int(p**0.5) + 1))]
 
 
-class Powers(SignedRing):
+class PowerRing(SignedRing):
     """Quotients, powers and roots of forms."""
 
     def start(self, places: int) -> None:
@@ -45,7 +45,7 @@ class Powers(SignedRing):
         self.unit, self.two = self.constant(1), self.constant(2)
         self.pi = self.atom("pi")
 
-    def _split(self, name: str, form: Form, rule: Callable[[Any, Form], Form]) -> Form:
+    def _split(self, name: str, form: QuotientForm, rule: Callable[[Any, QuotientForm], QuotientForm]) -> QuotientForm:
         steps = self.steps(form)
         if not steps:
             return rule(self, form)
@@ -58,7 +58,7 @@ class Powers(SignedRing):
             if not self.never_zero(value.den):
                 break
             for k, b in zip(steps, bits, strict=True):
-                h = Form(self, self.gens[k])
+                h = QuotientForm(self, self.gens[k])
                 value = value * (h if b else self.unit - h)
             total.append(value)
         whole = len(total) == 2 ** len(steps)
@@ -66,13 +66,13 @@ class Powers(SignedRing):
 
     # H, absolute values, quotients
 
-    def step(self, form: Form) -> Form:
+    def step(self, form: QuotientForm) -> QuotientForm:
         """S with values 0 and 1 and p*S = max(p, 0)."""
         known, steps = self.sign(form), self.steps(form)
         if known:
             return self.constant(1 if known > 0 else 0)
         if 0 < len(steps) <= MAX_SPLIT:
-            return self._split("step", form, Powers.step)
+            return self._split("step", form, PowerRing.step)
         if steps:  # too many cases: H of the whole
             lead = primitive(form.num)
             h = self.atom("step", (form * self.constant(1 / lead),))
@@ -84,35 +84,35 @@ class Powers(SignedRing):
             sign = -sign if known < 0 else sign
             unknown += [] if known else [f]
         for f in unknown if len(unknown) < MAX_SPLIT else [reduce(self.times, unknown)]:
-            sign = sign * (self.two * self.atom("step", (Form(self, f),)) - self.unit)
+            sign = sign * (self.two * self.atom("step", (QuotientForm(self, f),)) - self.unit)
         return (sign + self.unit) * self.constant(fmpq(1, 2))
 
-    def magnitude(self, form: Form) -> Form:
+    def magnitude(self, form: QuotientForm) -> QuotientForm:
         """abs(p)."""
         return form * (self.two * self.step(form) - self.unit)
 
-    def inverse(self, form: Form) -> Form:
+    def inverse(self, form: QuotientForm) -> QuotientForm:
         """1/p."""
         if not self.steps(form):
             return self.form(form.den, form.num)
         c, found = self.factors(form.num)
         result, rest = self.form(form.den / c, self.one), self.unit
         for f, e in found:
-            part = self.power(Form(self, f), fmpq(e))
+            part = self.power(QuotientForm(self, f), fmpq(e))
             if self.steps(part):
                 rest = rest * part
             else:
                 result = result * self.inverse(part)
-        return result * self._split("inverse", rest, Powers.inverse)
+        return result * self._split("inverse", rest, PowerRing.inverse)
 
-    def factored(self, form: Form) -> tuple[fmpq, list[tuple[fmpq_mpoly, int]]]:
+    def factored(self, form: QuotientForm) -> tuple[fmpq, list[tuple[fmpq_mpoly, int]]]:
         """c and (f, e) with N/D = c * product of f**e; negative e are D's."""
         above, below = self.factors(form.num), self.factors(form.den)
         return above[0] / below[0], [*above[1], *((f, -e) for f, e in below[1])]
 
     # powers and roots
 
-    def power(self, base: Form, by: fmpq) -> Form:
+    def power(self, base: QuotientForm, by: fmpq) -> QuotientForm:
         """base**(p/q); with q > 1 only where base >= 0."""
         p, q = int(by.p), int(by.q)
         if abs(p) > MAX_POWER or q > MAX_ROOT:
@@ -124,14 +124,14 @@ class Powers(SignedRing):
             result = result * base if bit == "1" else result
         return result
 
-    def root(self, form: Form, q: int = 2) -> Form:
+    def root(self, form: QuotientForm, q: int = 2) -> QuotientForm:
         """The q-th root of a form, where it is not negative."""
         for prime in _PRIMES:
             while q % prime == 0:
                 form, q = self._split(f"root{prime}", form, _ROOTS[prime]), q // prime
         return form
 
-    def prime_root(self, form: Form, q: int) -> Form:
+    def prime_root(self, form: QuotientForm, q: int) -> QuotientForm:
         """The q-th root for prime q, of a form without H."""
         if form.num.is_zero():
             return form
@@ -157,25 +157,25 @@ class Powers(SignedRing):
                 out = out * self.power(self._root_atom(f, q), fmpq(e))
                 continue
             times = e // period if whole or e < 0 else 0
-            radicand = radicand * self.power(Form(self, f), fmpq(e - times * period))
-            out = out * self.power(Form(self, f), fmpq(times * period // q))
+            radicand = radicand * self.power(QuotientForm(self, f), fmpq(e - times * period))
+            out = out * self.power(QuotientForm(self, f), fmpq(times * period // q))
             if q == 2 and times % 2:
-                out = out * (self.two * self.step(Form(self, f)) - self.unit)
+                out = out * (self.two * self.step(QuotientForm(self, f)) - self.unit)
         return out if whole else out * self._root_atom(radicand.num, q)
 
-    def _root_atom(self, g: fmpq_mpoly, q: int) -> Form:
-        inner = self.sole(Form(self, g), "exp")
+    def _root_atom(self, g: fmpq_mpoly, q: int) -> QuotientForm:
+        inner = self.sole(QuotientForm(self, g), "exp")
         if inner is not None:
             return self.exp_atom(self.atoms[inner].args[0], self.atoms[inner].by * q)
-        return self.atom("root", (Form(self, g),), q, q, g)
+        return self.atom("root", (QuotientForm(self, g),), q, q, g)
 
-    def sole(self, form: Form, kind: str) -> int | None:
+    def sole(self, form: QuotientForm, kind: str) -> int | None:
         """The atom of that kind, if the form is just one."""
         used = self.used(form.num)
         found = len(used) == 1 and form.whole and self.lift(form.num) == self.gens[used[0]]
         return used[0] if found and self.atoms[used[0]].kind == kind else None
 
-    def _number_root(self, c: fmpq, q: int) -> Form:
+    def _number_root(self, c: fmpq, q: int) -> QuotientForm:
         out = self.unit
         for p, e in prime_powers(c):
             exact = int(fmpz(p).root(q))
@@ -183,13 +183,13 @@ class Powers(SignedRing):
             out = out * self.power(base, fmpq(e))
         return out
 
-    def exp_atom(self, t: Form, k: int) -> Form:
+    def exp_atom(self, t: QuotientForm, k: int) -> QuotientForm:
         """exp(t/k)."""
         prime = next((p for p in _PRIMES if k % p == 0), 0)
         return self.atom("exp", (t,), k, prime, self.exp_atom(t, k // prime).num if prime else None)
 
 
-def leading(form: Form) -> fmpq:
+def leading(form: QuotientForm) -> fmpq:
     """The leading coefficient, 0 for zero."""
     return form.num.leading_coefficient() if len(form.num) else fmpq(0)
 
@@ -207,7 +207,7 @@ def prime_powers(c: fmpq) -> list[tuple[int, int]]:
     return [(p, e) for p, e in found if e and p > 1]
 
 
-def _prime_root(q: int) -> Callable[[Powers, Form], Form]:
+def _prime_root(q: int) -> Callable[[PowerRing, QuotientForm], QuotientForm]:
     return lambda algebra, form: algebra.prime_root(form, q)
 
 

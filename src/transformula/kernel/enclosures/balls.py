@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -17,15 +16,10 @@ from typing import Generic, TypeVar
 
 from flint import arb, ctx, fmpq
 
-from transformula.kernel.functions.registry import function_of
+from transformula.kernel.functions.function_table import function_of
 from transformula.kernel.syntax.expression import Expr, fold
 
 T = TypeVar("T")
-
-
-def precision(bits: int) -> AbstractContextManager[None]:
-    """Work at a given binary precision, and put the old one back."""
-    return ctx.workprec(bits)  # type: ignore[no-any-return]
 
 
 def to_fmpq(value: Fraction) -> fmpq:

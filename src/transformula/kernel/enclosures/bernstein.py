@@ -20,8 +20,8 @@ import numpy as np
 from flint import arb
 
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.models import Floats
-from transformula.kernel.errors import NotProvenError
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import NotProvenError
 
 #: 256 u.
 ROUNDING = 2.0**-45

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from transformula.kernel.enclosures.balls import from_float
 from transformula.kernel.enclosures.intervals import try_range
-from transformula.kernel.enclosures.models import Floats
-from transformula.kernel.errors import NotProvenError, RefutedError
-from transformula.kernel.functions.ends import dyadic_above, dyadic_below
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import NotProvenError, RefutedError
+from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
 from transformula.kernel.work import spend

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 from flint import arb, fmpq
 
-from transformula.kernel.enclosures.balls import precision, to_fmpq
-from transformula.kernel.enclosures.series import lowest_part
-from transformula.kernel.errors import NotProvenError, SingularError
-from transformula.kernel.functions.ends import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
-from transformula.kernel.functions.registry import FUNCTIONS, Domain, domain_of, function_of
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.expression_series import lowest_part
+from transformula.kernel.exceptions import NotProvenError, SingularError
+from transformula.kernel.functions.elementary_ranges import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
+from transformula.kernel.functions.function_table import FUNCTIONS, Domain, domain_of, function_of
 from transformula.kernel.syntax.expression import Expr, walk, weight
 from transformula.kernel.syntax.printing import short_text
 from transformula.kernel.work import spend

@@ -12,8 +12,8 @@ from flint import fmpq
 from transformula.kernel.enclosures.balls import float_above, float_below, from_float
 from transformula.kernel.enclosures.coverings import halfway, leaves
 from transformula.kernel.enclosures.intervals import Ends, range_of
-from transformula.kernel.enclosures.models import Floats
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.work import spend
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from transformula.kernel.errors import ModelFileError
+from transformula.kernel.exceptions import ModelFileError
 from transformula.kernel.folder.weights import DTYPES
 
 VERSION = 3
@@ -50,12 +50,13 @@ def is_count(value: object, most: int, least: int = 0) -> bool:
 
 
 def parse_json(text: str, name: str) -> dict[str, Any]:
-    """A JSON object without repeated keys and without numbers that are not finite, or `ModelFileError`."""
+    """A JSON object of finite numbers, all of them floats, without repeated keys, or `ModelFileError`."""
     memory = sum(size * text.count(mark) for mark, size in _MEMORY.items())
     memory += 0 if text.isascii() and "\\u" not in text else 8 * len(text)  # four bytes a character, here and there
     require(len(text) <= MAX_BYTES[name] and memory <= MAX_MEMORY, f"{name} is too large")
     try:
-        body = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+        numbers: Any = {"parse_float": _finite, "parse_int": _whole, "parse_constant": _finite}
+        body = json.loads(text, object_pairs_hook=_object, **numbers)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{name} cannot be read as JSON: {error}") from None
     require(isinstance(body, dict), f"{name} is not a JSON object")
@@ -75,16 +76,14 @@ def _finite(text: str) -> float:
     return float(text)
 
 
+def _whole(text: str) -> int:
+    if len(text) > 15 and int(_finite(text)) != int(text):  # a float equals each of up to 15 digits
+        raise ValueError(f"no float equals the whole number {text[:20]}")
+    return int(text)
+
+
 def _texts(value: object) -> bool:
     return isinstance(value, list) and 0 < len(value) <= MAX_NAMES and all(isinstance(v, str) for v in value)
-
-
-def _pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(is_count(v, MAX_NAMES, 1) for v in value)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,9 @@ class Description:
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("formulas", "inputs", "slots"), (_texts, "a list of texts")),
-    **dict.fromkeys(("samples", "task", "circuit", "shapes", "exact"), (_is_object, "an object")),
+    **dict.fromkeys(("samples", "task", "circuit", "shapes", "exact"), (lambda v: isinstance(v, dict), "an object")),
     "box": (lambda v: isinstance(v, str), "a text"),
-    "shape": (_pair, "[positions, features]"),
+    "shape": (lambda v: isinstance(v, list) and [is_count(n, MAX_NAMES, 1) for n in v] == [True, True], "[n, d]"),
     "tokens": (lambda v: is_count(v, MAX_DENSE, 1), "a number of tokens"),
     "dtype": (lambda v: isinstance(v, str) and v in DTYPES, f"one of {DTYPES}"),
     "blocks": (lambda v: isinstance(v, list) and len(v) <= MAX_BLOCKS, f"a list of at most {MAX_BLOCKS} blocks"),

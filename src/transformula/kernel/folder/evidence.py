@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from flint import arb
 
 from transformula.kernel.enclosures.intervals import Ends
-from transformula.kernel.enclosures.models import Floats
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.errors import RefutedError
-from transformula.kernel.structures.circuits import Linear
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.structures.stored_circuit import LinearForm
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.table_error import SoftmaxTable
 from transformula.kernel.work import MAX_WORK
 
 Tree = Sequence[int]
@@ -73,7 +73,7 @@ class Evidence:
     def pieces(
         self,
         wire: int,
-        table: Table,
+        table: SoftmaxTable,
         function: Expr,
         names: Sequence[str],
         ends: Sequence[tuple[arb, arb]],
@@ -86,21 +86,23 @@ class Evidence:
         """Edges of cells on which a function's values and slopes are bounded."""
         return self._table(wire, "cells")
 
-    def slopes(self, wire: int, table: Table, function: Expr | None, low: float, high: float, enough: float) -> Any:
+    def slopes(
+        self, wire: int, table: SoftmaxTable, function: Expr | None, low: float, high: float, enough: float
+    ) -> Any:
         """Edges of pieces on which |T' − f'| is bounded, or |T'| if there is no function."""
         return self._table(wire, "slopes")
 
-    def softmax(self, wire: int, table: Table, ends: Sequence[tuple[arb, arb]]) -> Any:
+    def softmax(self, wire: int, table: SoftmaxTable, ends: Sequence[tuple[arb, arb]]) -> Any:
         """For each axis, edges of intervals on which the rounding of softmax is bounded."""
         return self._table(wire, "softmax")
 
     def partition(
-        self, wire: int, table: Table, function: Expr, ends: Sequence[tuple[arb, arb]], shifts: Sequence[float]
+        self, wire: int, table: SoftmaxTable, function: Expr, ends: Sequence[tuple[arb, arb]], shifts: Sequence[float]
     ) -> Any:
         """[bits by which far tokens are below the largest, trees of the cells]."""
         return self._table(wire, "partition")
 
-    def parts(self, name: str, linear: Linear, bound: Bound, lower: Floats, upper: Floats) -> Any:
+    def parts(self, name: str, linear: LinearForm, bound: Bound, lower: Floats, upper: Floats) -> Any:
         """Parts of the box for the flow of errors to an output or argument; None to do without."""
         return self._item("parts", name, None)
 

@@ -4,8 +4,13 @@ For +, −, × and ÷: fl(a ∘ b) = (a ∘ b)(1 + δ) + η with |δ| ≤ u and 
 where the result underflows), as IEEE 754 guarantees with rounding to nearest; a fused multiply-add
 only drops errors. A sum or dot product of n terms, in any order, has relative error at most
 γ_n = n·u / (1 − n·u) of the sum of absolute values (Higham, *Accuracy and Stability of Numerical
-Algorithms*, section 3.1). exp is within `EXP_ULPS` units in the last place. Inputs may be given in
-any precision: rounding them to the format once is part of the bound.
+Algorithms*, section 3.1). exp is within `EXP_ULPS` units in the last place, or else the exact and the computed number
+are both at most `faint`: executors flush what underflows, or raise it to a normal number, which is faster. Inputs may
+be given in any precision: rounding them to the format once is part of the bound.
+
+*Overflow.* For each number that an executor computes, a rule bounds the sum of the absolute values of all that is added
+up for it, and refuses what is not below half of `largest`: no partial sum overflows, in any order. Exports to torch
+multiply queries, and so scores, by at most `QUERY_FACTOR`, a power of two.
 
 A float that stands for a rational is within u(1 + 2⁻²⁰) of it, relatively (`check_stored`): nearest rounding
 gives u, and rounding to float64 before float32 adds 2⁻⁵³ = 2⁻²⁹u.
@@ -19,12 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.errors import InputError, RefutedError
+from transformula.kernel.exceptions import InputError, RefutedError
 from transformula.kernel.folder.weights import Weights, named_matrices, to_rational
 from transformula.kernel.work import spend
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
+#: √D for heads of up to 4096 coordinates (`transformers.stock_packing`).
+QUERY_FACTOR = 64
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,19 @@ class FloatFormat:
         return arb(2) ** (2 - self.largest_exponent - self.digits)
 
     @property
+    def normal(self) -> arb:
+        """The smallest normal number η: results below it may be flushed to zero."""
+        return arb(2) ** (2 - self.largest_exponent)
+
+    @property
     def lost(self) -> arb:
-        """What an operation may lose that underflows, or is flushed to zero: twice the smallest normal number."""
-        return arb(2) ** (3 - self.largest_exponent)
+        """What an operation may lose that underflows, or is flushed to zero: 2η."""
+        return 2 * self.normal
+
+    @property
+    def faint(self) -> arb:
+        """An exponential that is meant to be this small may come out as anything from 0 to it: 3η."""
+        return 3 * self.normal
 
     @property
     def largest(self) -> arb:

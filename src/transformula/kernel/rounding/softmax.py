@@ -1,9 +1,9 @@
 """How far softmax attention computed in floats can be from the real function of its weights.
 
 *Model* (`formats`). fl(a op b) = (a op b)(1 + d), abs(d) <= u, for + - * /; exp within `EXP_ULPS` units in
-the last place, at most 2 u each, so within a relative theta = 2 u EXP_ULPS; results below the smallest normal
-number eta may be flushed to zero; sums in any order; x is a real number rounded once. gamma_n = n u / (1 - n
-u) bounds n factors (1 + d) or 1 / (1 + d) (Higham, Lemma 3.1).
+the last place, at most 2 u each, so within a relative theta = 2 u EXP_ULPS, unless it is and should be at most 3 eta;
+results below the smallest normal number eta may be flushed to zero; sums in any order; x is a real number rounded once.
+gamma_n = n u / (1 - n u) bounds n factors (1 + d) or 1 / (1 + d) (Higham, Lemma 3.1).
 
 *Theorem.* Tokens j with scores s_j = a_j.x + b_j, values y_j, weights w_j = e^{s_j} / sum e^{s_i}, T = sum
 w_j y_j.
@@ -15,13 +15,22 @@ w_j y_j.
 2. Subtracting the computed maximum m^ adds u abs(s^_j - m^) <= u (m - s_j + E_j + max E), m = max s. (Which
    number is subtracted does not matter: it cancels between numerator and denominator.)
 3. So the computed exponential is e_j (1 + p_j), e_j = e^{s_j - m^}, abs(p_j) <= P_j = (1 + theta) e^{D_j} -
-   1, D_j = E_j + u (m - s_j + E_j + max E), or is flushed, an error of at most eta.
+   1, D_j = E_j + u (m - s_j + E_j + max E), or off by at most 3 eta.
 4. With exact sums and quotient, T' - T = sum e_j p_j (y_j - T) / sum e_j (1 + p_j): *the common part of the
    errors cancels*, and abs(T' - T) <= A = sum w_j P_j abs(y_j - T) / (1 - sum w_j P_j).
 5. The sum of the exponentials carries n roundings (n = M - 1 in any order), common to all tokens: gamma_n
    abs(T'). Dividing, multiplying by y_j and adding: (1 + gamma_n) gamma_{n+2} sum w'_j abs(y_j), where sum
    w'_j abs(y_j) <= sum w_j abs(y_j) (1 + P_j) / (1 - sum w_j P_j). For flushing see `flushed`.
 6. Adding the result to a residual stream: gamma_{d+3} abs(O), for d + 3 sums of at most that size.
+
+*Orders that are covered.* (a) Weights first, e_j / sum e_i, then their sum with the values, as the blocks are written.
+(b) The quotient last, sum e_j y_j / sum e_j: in step 5 each e_j y_j meets a product, n sums and a quotient, n + 2
+roundings as before, and eta each for what underflows. With n = M, as the rules count, a product with the reciprocal may
+take the place of the quotient. (c) Any number subtracted instead of m^ if the exponentials, their products with values
+and all sums stay in range and one exponential is at least 1 (`program.bounds`). (d) Grids axis by axis.
+The largest numbers are scores and, in (b), the sum of M products: no exponential is above 1, so that it is at most
+M Y (1 + gamma_{n+1}) with abs(values) <= Y. `rounding_bound` keeps both below `largest`, and `overflow` the values of
+all N tokens of a model, for kernels that add up foreign tokens before they meet the head's own.
 
 *Over the box*, cut into small boxes. On each, `Sheets` gives a number mu and a bound of abs(T - mu), and
 abs(y_j - T) <= abs(y_j - mu) + abs(T - mu). Along an axis each weight has the bound W_j <= 1 (Bernstein
@@ -42,14 +51,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import arb
 
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures import bernstein
-from transformula.kernel.enclosures.balls import precision, round_up
+from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.coverings import Ends, checked_edges, edge_boxes
-from transformula.kernel.enclosures.models import TINY, UP, Floats, U
+from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, U
 from transformula.kernel.rounding.formats import EXP_ULPS, FloatFormat
-from transformula.kernel.tables.axes import Axis
-from transformula.kernel.tables.grids import Sheets
-from transformula.kernel.tables.tables import Table
+from transformula.kernel.tables.grid_error import Sheets
+from transformula.kernel.tables.table_axis import TableAxis
+from transformula.kernel.tables.table_error import SoftmaxTable
 from transformula.kernel.work import spend
 
 BITS = 80
@@ -91,21 +101,16 @@ class _Factors(NamedTuple):
     both: Floats
 
 
-def smallest_normal(form: FloatFormat) -> float:
-    """Results below this may be flushed to zero: 2**-1022 or 2**-126."""
-    return round_up(arb(2) ** (2 - form.largest_exponent))
-
-
 def flushed(form: FloatFormat, tokens: int, largest: float, axes: int = 1) -> float:
     """What flushing changes: at most 4 axes M eta (1 + 2 Y), M tokens with abs(values) <= Y.
 
-    An exponential: eta 2 Y / S with a sum S >= 1 - theta, as the leading token has e^0; a quotient: eta Y; a
-    product and an addition: eta each. That is 2 + 3 Y a token and axis; later roundings do not double it.
+    An exponential: 3 eta 2 Y / S with a sum S >= 1 - theta, as the leading token has e^0; a quotient: eta Y; a
+    product and an addition: eta each. That is 2 + 7.1 Y a token and axis, and later roundings add less than the rest.
     """
-    return 4 * axes * tokens * smallest_normal(form) * (1 + 2 * largest) * UP
+    return 4 * axes * tokens * round_up(form.normal) * (1 + 2 * largest) * UP
 
 
-def rounding_bound(table: Table, ends: Sequence[Ends], edges: Any, arithmetic: Arithmetic) -> float:
+def rounding_bound(table: SoftmaxTable, ends: Sequence[Ends], edges: Any, arithmetic: Arithmetic) -> float:
     """Prove a bound of abs(computed - T(x)) over the box of the ends, with one list of edges for each axis."""
     d, form = len(table.slopes), arithmetic.form
     wrong = arithmetic.argument_errors or (0.0,) * d
@@ -117,11 +122,11 @@ def rounding_bound(table: Table, ends: Sequence[Ends], edges: Any, arithmetic: A
             return max(rounding_bound(table, [(arb(p[0]), arb(p[-1]))], [p], arithmetic) for p in parts)
         lower, upper = edge_boxes(edges)
         sheets = Sheets(table, lower, upper, ORDERS[d], _CUT)
-        axes = [Axis(a, b) for a, b in zip(table.slopes, table.offsets, strict=True)]
+        axes = [TableAxis(a, b) for a, b in zip(table.slopes, table.offsets, strict=True)]
         sizes = [float(np.max(np.abs(a.slopes)) * np.max(np.abs(e)) + np.max(np.abs(a.offsets)))
                  for a, e in zip(axes, edges, strict=True)]  # fmt: skip
-        # scores, and sums of values with weights that add up to 1, stay a factor 4 below overflow
-        if not 4 * max(sum(sizes), float(np.max(np.abs(sheets.values)))) < float(form.largest):
+        # scores, and sums of values before they are divided
+        if not 4 * max(sum(sizes), table.values.size * float(np.max(np.abs(sheets.values)))) < float(form.largest):
             return math.inf
         factors = [_axis_factors(axes[k], edges[k], sheets, k, arithmetic, wrong[k]) for k in range(d)]
         spend(0.1 * lower.shape[1] * sheets.values.size)
@@ -168,7 +173,9 @@ def _bound(sheets: Sheets, factors: Sequence[_Factors], part: slice, arithmetic:
     return float((error + arithmetic.gamma(d + 3) * (result + error)).max()) * UP
 
 
-def _axis_factors(axis: Axis, edges: Floats, sheets: Sheets, k: int, arithmetic: Arithmetic, wrong: float) -> _Factors:
+def _axis_factors(
+    axis: TableAxis, edges: Floats, sheets: Sheets, k: int, arithmetic: Arithmetic, wrong: float
+) -> _Factors:
     """Steps 1 to 3 on the intervals of axis k; the argument is off by ``wrong``."""
     low, high, d = edges[:-1], edges[1:], len(sheets.terms)
     terms, rest, norms = (of[k] for of in (sheets.terms, sheets.rests, sheets.norms))
@@ -179,7 +186,7 @@ def _axis_factors(axis: Axis, edges: Floats, sheets: Sheets, k: int, arithmetic:
     peaks[used] = np.abs(terms.swapaxes(1, 2)[used] @ flat.T).max(axis=1)
     weights = np.minimum((peaks + (rest + norms * bernstein.ROUNDING)[:, 0]) * UP + TINY, 1.0)
     reach = np.maximum(np.abs(low), np.abs(high))[:, None]
-    sizes, eta = np.abs(axis.slopes), smallest_normal(arithmetic.form)
+    sizes, eta = np.abs(axis.slopes), round_up(arithmetic.form.normal)
     roundings = 2 * d if arithmetic.score_roundings is None else arithmetic.score_roundings
     error = arithmetic.gamma(roundings + arithmetic.input_roundings) * (sizes * reach)  # one may be next to underflow
     error = error + arithmetic.gamma(roundings - 1) * np.abs(axis.offsets)
@@ -196,7 +203,7 @@ def _axis_factors(axis: Axis, edges: Floats, sheets: Sheets, k: int, arithmetic:
     return _Factors(weights, moved, (weights + moved) * UP)
 
 
-def _far(axis: Axis, j: int, low: float, high: float, shift: float) -> float:
+def _far(axis: TableAxis, j: int, low: float, high: float, shift: float) -> float:
     """Upper bound of w_j e^{shift} on an interval, against the token that leads at its middle."""
     top = int(np.argmax(axis.slopes * ((low + high) / 2) + axis.offsets))
     slope = arb(float(axis.slopes[j])) - arb(float(axis.slopes[top]))
@@ -205,7 +212,7 @@ def _far(axis: Axis, j: int, low: float, high: float, shift: float) -> float:
     return round_up((score + shift).exp())
 
 
-def _gaps(axis: Axis, x: Floats) -> Floats:
+def _gaps(axis: TableAxis, x: Floats) -> Floats:
     """Upper bounds of max_i s_i - s_j at points, shape (points, M)."""
     parts = axis.slopes * x[:, None]
     scores = parts + axis.offsets

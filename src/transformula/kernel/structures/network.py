@@ -22,11 +22,11 @@ from collections.abc import Sequence
 import numpy as np
 from flint import fmpq
 
-from transformula.kernel.errors import RefutedError
+from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.weights import Block, Head, Weights
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.structures import wires
-from transformula.kernel.structures.wires import ONE, ZERO, Form, HeadTable, Network, NetworkWire, Term
+from transformula.kernel.structures import network_wires as wires
+from transformula.kernel.structures.network_wires import ONE, ZERO, HeadTable, Network, NetworkWire, Term, WireForm
 from transformula.kernel.work import spend
 
 #: tokens × width of the dense constants: at most 160 MB.
@@ -37,7 +37,7 @@ MAX_UNITS = 100_000
 
 def read_network(weights: Weights) -> Network:
     """Read the wires, or raise `RefutedError` naming what is out of place."""
-    return _Reader(weights).read()
+    return _NetworkReader(weights).read()
 
 
 def _require(condition: object, message: str) -> None:
@@ -45,7 +45,7 @@ def _require(condition: object, message: str) -> None:
         raise RefutedError(f"the weights are not a table Transformer: {message}")
 
 
-class _Reader:
+class _NetworkReader:
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self.form = FORMATS[weights.dtype]
@@ -59,8 +59,8 @@ class _Reader:
         self.constants = weights.memory.dense(np.float64)
         self.wires: list[NetworkWire] = []
         self.tables: dict[object, dict[int, HeadTable]] = {}
-        self.units: dict[tuple[int, int], list[tuple[Form, int]]] = {}
-        self.held: list[Form] = []
+        self.units: dict[tuple[int, int], list[tuple[WireForm, int]]] = {}
+        self.held: list[WireForm] = []
         self.stored = 0
 
     def read(self) -> Network:
@@ -114,7 +114,7 @@ class _Reader:
         self.carried = first
         return len(first), repeated
 
-    def _stream(self, position: int) -> list[Form]:
+    def _stream(self, position: int) -> list[WireForm]:
         spend(2 * self.weights.width + 20 * int(np.count_nonzero(self.constants[position])))
         stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
         for slot, column in self.carried.items():
@@ -122,13 +122,13 @@ class _Reader:
             stream[slot] = wires.wire_form(column)
         return stream
 
-    def _number(self, value: fmpq) -> Form:
-        return Form({ONE: Term(value, abs(value), 0)}) if value != 0 else ZERO
+    def _number(self, value: fmpq) -> WireForm:
+        return WireForm({ONE: Term(value, abs(value), 0)}) if value != 0 else ZERO
 
-    def _dot(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> Form:
+    def _dot(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> WireForm:
         return wires.total(self._products(row, stream, bias))
 
-    def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[Form], bias: fmpq) -> list[Form]:
+    def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> list[WireForm]:
         """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
         spend(8 + 5 * len(row))
         products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
@@ -136,7 +136,7 @@ class _Reader:
             products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))
         return products
 
-    def _attended(self, b: int, block: Block, streams: list[list[Form]]) -> list[list[Form]]:
+    def _attended(self, b: int, block: Block, streams: list[list[WireForm]]) -> list[list[WireForm]]:
         written: dict[int, list[int]] = {}
         for h, head in enumerate(block.attention.heads):
             rows = head.query.shape[0]
@@ -194,7 +194,7 @@ class _Reader:
             found.append((slot, tables[source]))
         return found
 
-    def _bent(self, b: int, block: Block, position: int, stream: list[Form]) -> list[Form]:
+    def _bent(self, b: int, block: Block, position: int, stream: list[WireForm]) -> list[WireForm]:
         if (layer := block.feed_forward) is None:
             return stream
         bias, added = wires.column_of(layer.hidden_bias), wires.column_of(layer.output_bias)
@@ -209,7 +209,7 @@ class _Reader:
                 units.append(inside)
             else:  # zero, but the computed argument may be off
                 off = inside.terms[ONE]
-                units.append(Form({ONE: Term(fmpq(0), off.size, off.roundings)}, inside.underflow))
+                units.append(WireForm({ONE: Term(fmpq(0), off.size, off.roundings)}, inside.underflow))
         result = list(stream)
         for slot, row in enumerate(wires.rows_of(layer.output)):
             if row or slot in added:
@@ -217,7 +217,7 @@ class _Reader:
                 self.held.append(result[slot])
         return result
 
-    def _unit(self, b: int, unit: int, position: int, inside: Form) -> int:
+    def _unit(self, b: int, unit: int, position: int, inside: WireForm) -> int:
         """A hidden unit that makes the same of all positions is one wire, placed at the first."""
         for form, wire in self.units.setdefault((b, unit), []):
             spend(1 + 0.2 * len(inside.terms))
@@ -226,7 +226,7 @@ class _Reader:
         self.units[b, unit].append((inside, self._add(NetworkWire((b, unit, position), (inside,)))))
         return self.units[b, unit][-1][1]
 
-    def _readout(self, streams: list[list[Form]], repeated: bool) -> tuple[Form, ...]:
+    def _readout(self, streams: list[list[WireForm]], repeated: bool) -> tuple[WireForm, ...]:
         weights = self.weights
         rows: list[list[tuple[int, int, fmpq]]] = [[] for _ in range(weights.outputs)]
         for row, column, value in weights.readout.entries():

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from flint import arb
 
-from transformula.kernel.enclosures.balls import enclose, precision
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.intervals import range_of
-from transformula.kernel.errors import BoxError, FormulaError
+from transformula.kernel.exceptions import BoxError, FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import JUMPS
 from transformula.kernel.syntax.expression import Expr
@@ -87,6 +88,8 @@ class Box:
 def _check_interval(name: object, low: Expr, high: Expr) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BoxError(f"{name!r} is not a variable name: use letters, digits and _")
+    if not (isinstance(low, Expr) and isinstance(high, Expr)):
+        raise BoxError(f"the ends of {name} must be expressions: make the box from text, with Box.of")
     if name in ex.RESERVED:
         raise BoxError(f"{name} is a function: give the variable another name")
     with precision(_COMPARE_BITS):

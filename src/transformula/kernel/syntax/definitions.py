@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from transformula.kernel.errors import FormulaError
-from transformula.kernel.functions.registry import find
-from transformula.kernel.functions.rests import rest_named
-from transformula.kernel.functions.special import FAMILIES, MAX_ORDER
+from transformula.kernel.exceptions import FormulaError
+from transformula.kernel.functions.function_table import find
+from transformula.kernel.functions.special_functions import FAMILIES, MAX_ORDER
+from transformula.kernel.functions.taylor_rests import rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 

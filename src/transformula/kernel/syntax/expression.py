@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from flint import fmpq
 
-from transformula.kernel.errors import FormulaError
-from transformula.kernel.functions.registry import FUNCTIONS, RESERVED
+from transformula.kernel.exceptions import FormulaError
+from transformula.kernel.functions.function_table import FUNCTIONS, RESERVED
 from transformula.kernel.work import spend
 
 __all__ = ["FUNCTIONS", "RESERVED"]  # from here, too

@@ -26,9 +26,9 @@ from itertools import pairwise
 
 from transformula.kernel.enclosures.balls import enclose, to_fraction
 from transformula.kernel.enclosures.intervals import try_range
-from transformula.kernel.errors import FormulaError
-from transformula.kernel.functions.ends import Ends
-from transformula.kernel.functions.registry import is_open
+from transformula.kernel.exceptions import FormulaError
+from transformula.kernel.functions.elementary_ranges import Ends
+from transformula.kernel.functions.function_table import is_open
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import JUMPS
 from transformula.kernel.syntax.expression import Expr, walk

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from fractions import Fraction
 from functools import lru_cache
 
-from transformula.kernel.errors import FormulaError
+from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.syntax.expression import Expr, fold

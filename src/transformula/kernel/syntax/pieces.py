@@ -16,8 +16,8 @@ from flint import arb
 
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.errors import FormulaError, RefutedError
-from transformula.kernel.functions.registry import is_open
+from transformula.kernel.exceptions import FormulaError, RefutedError
+from transformula.kernel.functions.function_table import is_open
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text

@@ -1,0 +1,111 @@
+"""The verb batch: a table of formulas, one model folder each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from transformula.cli.output import Output
+from transformula.cli.working import Force, Scheduler
+from transformula.kernel.digits import at_most
+
+if TYPE_CHECKING:
+    from transformula.batches.batch_summary import Row, Summary
+
+#: Rows that are printed; the files have all.
+_SHOWN = 60
+_PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
+_COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
+
+
+class BatchVerb(str, Enum):
+    """What to do with each formula."""
+
+    compile = "compile"
+    verify = "verify"
+    export = "export"
+    report = "report"
+
+
+def batch_command(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file with the columns name, formula, box (or on), and optionally eps or rel, dtype and "
+            "construction; - for stdin."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model folders and the summary.")],
+    jobs: Annotated[
+        Optional[int], typer.Option(help="Processes of this machine; by default one for each core.")
+    ] = None,
+    scheduler: Scheduler = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Keep what an earlier run finished, where the row has not changed."),
+    ] = False,
+    force: Force = False,
+    verb: Annotated[
+        BatchVerb, typer.Option(help="All verbs but compile use existing folders and compile only what is missing.")
+    ] = BatchVerb.compile,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Compile, verify, export or report many formulas.
+
+    Exit code 0 if all are proven, 1 if some are not (they are listed, the others go on), 2 if the table cannot be used.
+    """
+    from transformula.batches.batch_run import batch
+    from transformula.cli.progress_bar import sweep_progress
+
+    rows, places = _read(table)
+    with sweep_progress(quiet=json):
+        summary = batch(rows, out, jobs, scheduler, resume, verb.value, places, force)
+    if json:
+        Output(True).facts({**summary.facts, "rows": [asdict(row) for row in summary.rows]}, title="")
+    else:
+        _print(summary)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows as mappings, and where each stands."""
+    from transformula.batches.batch_requests import check_columns
+    from transformula.cli.csv_files import open_csv
+
+    rows, places = [], []
+    with open_csv(table) as file:
+        check_columns(file.header, file.name)
+        for line, cells in file.rows:
+            rows.append(dict(zip(file.header, cells, strict=True)))
+            places.append(f"{file.name}, line {line}")
+    return rows, places
+
+
+def _print(summary: Summary) -> None:
+    proven = [row for row in summary.rows if row.proven]
+    if proven:
+        cells = [[_cell(row, name) for name in _COLUMNS] for row in proven[:_SHOWN]]
+        Output(False).table(_COLUMNS, cells, left=2)
+    _print_rest(len(proven), summary)
+    for row in summary.failed[:_SHOWN]:
+        print(f"not proven: {row.name}: {row.error}")
+    _print_rest(len(summary.failed), summary)
+    facts = {key: value for key, value in summary.facts.items() if key != "verb" and value != 0}
+    Output(False).facts(facts, title=_PAST[summary.verb])
+
+
+def _print_rest(count: int, summary: Summary) -> None:
+    if count > _SHOWN:
+        print(f"and {count - _SHOWN:,} more in {summary.out / 'summary.csv'}")
+
+
+def _cell(row: Row, name: str) -> str:
+    value = getattr(row, name)
+    if isinstance(value, float):
+        return at_most(value) + (" (mean)" if row.norm == "mean" else "") if name == "bound" else f"{value:.3g}"
+    return "" if value is None else str(value)

@@ -1,0 +1,257 @@
+"""``transformula export``: a model in the formats of other tools, with the difference measured."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+import warnings
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from transformula.cli.loading import loaded
+from transformula.cli.output import Output, check_stdout
+from transformula.errors import ExportError, NotProvenError
+from transformula.files import STDOUT
+from transformula.kernel.digits import at_most
+from transformula.optional import require
+
+if TYPE_CHECKING:
+    import torch
+
+    from transformula.export.stock_torch import Transformer
+    from transformula.model import Model
+
+SESSION_OPTIONS = (
+    "the default session options are safe, and so is every lower optimisation level and any number of "
+    "threads; not covered by the proof: float16 or int8 conversion, and TF32 (use_tf32) on GPUs"
+)
+
+
+class Format(str, Enum):
+    """What a model can be exported to."""
+
+    onnx = "onnx"
+    torch = "torch"
+
+
+def export_command(
+    folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
+    to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
+    out: Annotated[
+        Optional[Path],
+        typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
+    ] = None,
+    layer_norm: Annotated[
+        bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
+    ] = False,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not prove the claim first; the export then says so.")
+    ] = False,
+    blocks: Annotated[
+        bool,
+        typer.Option(
+            "--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="torch: replace the export of another model in that folder.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Prove a model's claim, write the model for other tools, and measure how far they are from the reference.
+
+    Exit code 1 if the model does not verify; then nothing is written.
+    """
+    from transformula import proven
+    from transformula.cli.progress_bar import progress_bar
+    from transformula.export.onnx_files import status_entry
+
+    if layer_norm and to is not Format.torch:
+        raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
+    if blocks and to is not Format.onnx:
+        raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
+    if out == STDOUT and to is Format.torch:
+        raise ExportError("--to torch writes a folder, which cannot go to stdout")
+    check_stdout(out, json)
+    start = time.perf_counter()
+    with loaded(folder) as model:
+        if not unverified:
+            with progress_bar(quiet=json):
+                proven.require_proof(model.packed, model.certificate)
+        if to is Format.onnx:
+            facts = _onnx(model, folder, out, blocks)
+        else:
+            facts = _torch(model, folder, out, layer_norm, force)
+        facts["claim"] = status_entry(model.proven)
+    facts["seconds"] = round(time.perf_counter() - start, 4)
+    Output(json).facts(facts, title="exported", aside=out == STDOUT)
+
+
+def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
+    """Measure first: a file that a runtime gets wrong is not written."""
+    from transformula import model_folder
+    from transformula.export.onnx_files import BLOCKS, PROGRAM, onnx_bytes
+    from transformula.runtime.onnx_blocks import OPSET, import_onnx, onnx_executor
+
+    runtime = import_onnx(runtime=True)
+    data = onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=model.proven)
+    shape, run = model.sequence, onnx_executor(data)
+
+    def run_rows(rows: Any) -> Any:
+        return run(rows if shape is None else rows.reshape(-1, *shape))
+
+    parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
+    where = folder / model_folder.ONNX_FILE if out is None else out
+    path = model.to_onnx(where, blocks, unverified=True)  # or proven above
+    inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
+    ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
+    return {
+        "out": str(path),
+        "format": "onnx",
+        "graph": BLOCKS if blocks or model.family.program is None else PROGRAM,
+        "opset": OPSET,
+        "dtype": model.weights.dtype,
+        "bytes": len(data),
+        "input": ends[0],
+        "output": ends[1],
+        **parity,
+        "session_options": SESSION_OPTIONS,
+    }
+
+
+def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool, force: bool) -> dict[str, Any]:
+    require("export --to torch", "torch")
+    import torch
+
+    from transformula import model_folder
+    from transformula.export.onnx_files import claim_entries
+    from transformula.export.stock_packing import stock_files, stock_module
+    from transformula.kernel.folder.certificate import add_up
+    from transformula.kernel.folder.description import WEIGHTS_FILE
+    from transformula.proven import named
+
+    path = folder / model_folder.TORCH_FOLDER if out is None else out
+    pad, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
+    module = stock_module(model.weights, model.sequence, pad)
+    asking = model.tokens if layer_norm else None
+    runtime = f"torch {torch.__version__.partition('+')[0]}"
+    parity = _parity(model, _runner(module), runtime, rounding, asking)
+    bound = add_up(model.certificate.approximation, rounding)
+    claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
+        named(model.certificate, "rounding"): repr(rounding),
+        named(model.certificate, "bound"): repr(bound),
+    }
+    contents = stock_files(model.weights, model.sequence, pad, claim)
+    model_folder.write_folder(path, contents, force)
+    return {
+        "out": str(path),
+        "format": "torch",
+        "dtype": model.weights.dtype,
+        "bytes": len(contents[WEIGHTS_FILE]),
+        "attention": _attention(module),
+        "layer_norm": "in place, proven harmless" if layer_norm else "none, which is what the weights are made for",
+        "use": f"python {shlex.quote(str(path / model_folder.LOADER_FILE))} {_centre(model)}",
+        **parity,
+        named(model.certificate, "bound"): bound,
+        **_losses(model, module, asking),
+    }
+
+
+def _centre(model: Model) -> str:
+    """A point to try: the centre of the box, as arguments."""
+    return " ".join(f"{(low + high) / 2:.6g}" for low, high in model.box.floats())
+
+
+def _normed(model: Model) -> tuple[float, float]:
+    """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
+    from transformula.export.layer_norm import prove_normed
+    from transformula.kernel.folder.certificate import add_up
+
+    proof, certificate = prove_normed(model.weights, model.box), model.certificate
+    bound = add_up(certificate.approximation, proof.rounding)
+    if not bound <= certificate.eps:
+        raise NotProvenError(
+            f"eps = {certificate.eps:g} is not proven in a layer with LayerNorm: the best bound is {at_most(bound)} "
+            f"(approximation {at_most(certificate.approximation)} + rounding {at_most(proof.rounding)})",
+            best_bound=bound,
+        )
+    return proof.pad, proof.rounding
+
+
+def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None) -> dict[str, Any]:
+    """The measured difference beside the proven bound; more than two executors may differ by is refused."""
+    from transformula.export.parity import largest_difference, sample_points
+    from transformula.proven import named
+
+    x = sample_points(model.formula, model.weights)
+    parity = largest_difference(model.weights, x, run, asking)
+    most = rounding + model.certificate.rounding
+    if not parity <= most:
+        raise NotProvenError(
+            f"{runtime} differs from the reference by {parity:.3g}, where two correct executors differ by "
+            f"at most {most:.3g}: nothing was written"
+        )
+    return {
+        "runtime": runtime,
+        "points": len(x),
+        "parity": parity,
+        named(model.certificate, "rounding"): rounding,
+        "within_rounding": parity <= rounding,
+    }
+
+
+def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:
+    import torch
+
+    def run(rows: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of oneDNN's switches, which it prints when they are touched
+            # oneDNN's kernels for narrow formats end the process on machines that hide AMX from it
+            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=dtype is None):
+                return module(torch.from_numpy(rows).to(dtype)).double().numpy()
+
+    return run
+
+
+def _attention(module: Transformer) -> str:
+    import torch
+
+    from transformula.export.stock_torch import Scored
+
+    attention = [block.self_attn for block in module.blocks]
+    stock = [a for a in attention if isinstance(a, torch.nn.MultiheadAttention)]
+    layers = sum(isinstance(block, torch.nn.TransformerEncoderLayer) for block in module.blocks)
+    parts = []
+    if stock:
+        name = "TransformerEncoderLayer" if layers else "MultiheadAttention"
+        ending = ", norm_first=True), unmodified" if layers else ")"
+        parts.append(f"{len(stock)} x torch.nn.{name}({stock[0].embed_dim}, {stock[0].num_heads}{ending}")
+    if len(stock) < len(attention):
+        plain = [a for a in attention if isinstance(a, Scored)]
+        kind = "hardmax" if plain[0].hard else "linear attention"
+        parts.append(f"{len(plain)} x {kind}, written out in load.py: torch.nn has no such attention")
+    return ", ".join(parts) or "none"
+
+
+def _losses(model: Model, module: torch.nn.Module, asking: int | None) -> dict[str, Any]:
+    """What narrower formats cost here, measured; no bound is proven for them."""
+    import copy
+
+    import torch
+
+    from transformula.export.parity import largest_difference, sample_points
+
+    x = sample_points(model.formula, model.weights)
+    x = x[:: max(1, len(x) // 250)]  # narrow formats are slow on CPUs
+    losses: dict[str, Any] = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        narrow = copy.deepcopy(module).to(dtype)
+        loss = largest_difference(model.weights, x, _runner(narrow, dtype), asking)
+        losses[f"{str(dtype).removeprefix('torch.')}_loss"] = loss if math.isfinite(loss) else None
+    overflow = [name.removesuffix("_loss") for name, loss in losses.items() if loss is None]
+    losses["narrow_formats"] = "measured, not proven" + "".join(f"; {name} overflows" for name in overflow)
+    return losses

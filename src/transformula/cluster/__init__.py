@@ -1,0 +1,5 @@
+"""Workers for large amounts of work: processes of this machine, or a Dask cluster."""
+
+from transformula.cluster.engines import Engine, EngineError, Outcome, WorkerLostError, opened_engine
+
+__all__ = ["Engine", "EngineError", "Outcome", "WorkerLostError", "opened_engine"]

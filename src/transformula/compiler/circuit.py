@@ -1,0 +1,178 @@
+"""Any formula in many variables: a multi-layer softmax Transformer, one table for each nonlinearity.
+
+`rewriting.lowering` turns the formula into wires. Each wire gets its range on the box and a sensitivity
+(`circuit_analysis`), each table its share of the tolerance (`circuit_tables`), and the weights are laid out
+(`circuit_layout`):
+
+* *Scales.* All squares share one table on [−1, 1]: the head reads s·u with s a power of two, the wire
+  holds s²u², and readers divide by s². Equal functions on equal ranges share a table too.
+* *Layers.* Block k looks up every table whose arguments are ready after block k − 1, then bends.
+
+What comes out is a candidate: the stored circuit and the weights are proven by the kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+from transformula.compiler.attempts import Attempt, Built
+from transformula.compiler.circuit_analysis import Analysis
+from transformula.compiler.circuit_guide import Mode, PlanningGuide
+from transformula.compiler.circuit_layout import Layout
+from transformula.compiler.circuit_tables import Split, check_errors, fit_tables, goal_of, tables_of
+from transformula.compiler.constructions import CIRCUIT
+from transformula.compiler.evidence.planned_ranges import BoxRanges
+from transformula.compiler.lower.domains import parted, rooted
+from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowering import build_circuit
+from transformula.compiler.prepare import Prepared, prepared
+from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
+
+#: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
+SPLITS = (
+    Split(0.8, 0.05, 0.5, 1.0),
+    Split(0.85, 0.3, 0.8, 0.7),
+    Split(0.25, 0.05, 0.5, 0.7),
+    Split(0.06, 0.05, 0.5, 0.7),
+)
+#: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
+#: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
+_FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
+#: For what rounds too much, or has products that are too long to be compared.
+_CAREFUL = Mode(_ROUGH, 2, careful=True)
+#: In the order tried: another mode is for what the one before could not prove.
+_MODES = {
+    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3), _CAREFUL),
+    "float32": (
+        Mode(_ROUGH, 3),
+        Mode(_ROUGH, 3, divide=True),
+        _CAREFUL,
+        Mode(_ROUGH, 2),
+        Mode(_ROUGH, 0),
+        Mode(None, 3),
+    ),
+}
+
+
+def circuit_attempts(
+    formula: Formula,
+    eps: float,
+    dtype: str,
+    positions: int,
+    inputs: tuple[str, ...],
+    known: dict[str, Any] | None = None,
+    enough: float | None = None,
+) -> Iterator[Attempt]:
+    """Circuits with ever tighter tables; if rounding alone is too much, another circuit.
+
+    Parameters
+    ----------
+    formula : Formula
+        What one position computes, as typed.
+    positions, inputs
+        Of the whole sequence. If every position has its own inputs, all do the same; otherwise each carries all.
+    known
+        What other attempts of the same search have left: circuits, and tables that missed their goals.
+    enough
+        A larger tolerance that is enough, where ``eps`` is only aimed at.
+    """
+    known = {} if known is None else known
+    if "circuits" not in known:
+        known["circuits"] = Circuits(prepared(formula), dtype)
+    for group, analysis in enumerate(known["circuits"].promising_first(eps)):
+        for split in SPLITS:
+
+            def build(analysis: Analysis = analysis, split: Split = split) -> Built:
+                aim = analysis.in_reach(eps, dtype)
+                nodes = analysis.planned(aim, split, dtype)
+                wanted = max(eps, enough or 0.0)  # if more is aimed at, a bound is all that may come of it
+                most = max(aim, wanted)
+                check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
+                tables = fit_tables(nodes, aim, split, dtype, known, most, loose=aim > wanted)
+                layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
+                return analysis.built(layout, nodes)
+
+            yield Attempt(CIRCUIT, build, group, split.tables)
+
+
+class Circuits:
+    """The formula's circuits, each made when it is asked for."""
+
+    def __init__(self, ground: Prepared, dtype: str) -> None:
+        self.ground, self.dtype = ground, dtype
+        self.ranges = BoxRanges(ground.extended.box, ground.known)
+        self.found: list[tuple[Mode, Analysis]] = []
+        self.folded: dict[Mode, Analysis] = {}
+        self.sized: dict[Mode, Analysis] = {}
+        self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
+        self.modes = list(_MODES[dtype])
+
+    @cached_property
+    def written(self) -> list[Expr]:
+        """The formula, its sums taken apart."""
+        return [parted(expr, self.ranges.of) for expr in self.ground.written]
+
+    def promising_first(self, eps: float) -> Iterator[Analysis]:
+        """All circuits, those last in which tables as accurate as can be would not do."""
+        strained: list[tuple[float, Analysis]] = []
+        for mode, analysis in itertools.chain.from_iterable(self.by_folds(*found, eps) for found in self.all()):
+            strain = analysis.least_error(self.dtype) / eps
+            if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
+                analysis = self.at_sizes(mode, analysis)
+                strain = analysis.least_error(self.dtype) / eps
+            if strain < 1:
+                yield analysis
+            else:
+                strained.append((strain, analysis))
+        yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
+
+    def all(self) -> Iterator[tuple[Mode, Analysis]]:
+        """In the order of the modes."""
+        yield from list(self.found)
+        while self.modes:
+            guide, circuit = self.guided(self.modes[0])
+            key = guide.norms, guide.logs, guide.divisions
+            if key not in self.seen:
+                self.found.append((self.modes[0], Analysis.of(circuit, self.ground, self.ranges)))
+                self.seen.append(key)
+                del self.modes[0]
+                yield self.found[-1]
+            else:
+                del self.modes[0]
+
+    def by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[tuple[Mode, Analysis]]:
+        """The circuit with as few folds as the tolerance allows, and the one with the most."""
+        if mode.measure is None or not rough.lengths:
+            yield mode, rough
+            return
+        most = Measure(_MOST_UNITS[self.dtype])
+        allowed = float(mode.measure.error) * _FOLDED * eps / rough.lengths
+        fewer = (Measure(units) for units in range(MIN_UNITS, most.units))
+        fewest = next((measure for measure in fewer if float(measure.error) <= allowed), most)
+        for measure in dict.fromkeys((fewest, most)):
+            one = mode._replace(measure=measure)
+            if one not in self.folded:
+                _, circuit = self.guided(one)
+                self.folded[one] = Analysis.of(circuit, self.ground, self.ranges)
+            yield one, self.folded[one]
+
+    def at_sizes(self, mode: Mode, plain: Analysis) -> Analysis:
+        """The circuit that reads even functions at |u|; the plain one if there are none."""
+        if mode not in self.sized:
+            guide, circuit = self.guided(mode._replace(sizes=True))
+            self.sized[mode] = Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
+        return self.sized[mode]
+
+    def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
+        """A circuit, and what was decided on the way to it."""
+        guide = PlanningGuide(self.ranges, mode)
+        written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written
+        if written != self.written:
+            guide.divisions.append(True)
+        return guide, build_circuit(written, self.ground.extended.box.variables, guide)

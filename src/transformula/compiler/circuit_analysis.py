@@ -1,0 +1,298 @@
+"""A circuit's wires on the box: how far each reaches, and how far the outputs move for an error of it.
+
+*Sensitivity.* S_w bounds how much the output moves for a unit error in wire w: Σ over readers of |coefficient| ·
+sup|f'| · S.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from transformula.compiler.attempts import Built
+from transformula.compiler.circuit_guide import Interval, largest
+from transformula.compiler.circuit_layout import Layout, Node
+from transformula.compiler.circuit_tables import (
+    FLOOR,
+    MARGIN,
+    Split,
+    expect_errors,
+    own_error,
+    share_of,
+    share_out,
+)
+from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.evidence.flow_parts import cut_parts
+from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges, function_cells, inside_domain
+from transformula.compiler.evidence.wire_claims import WireSearch
+from transformula.compiler.lower.derivation_hints import signs_of
+from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_wires import SQUARE, Linear, Norm, Wire
+from transformula.compiler.lower.store_circuit import numbering, store_circuit
+from transformula.compiler.prepare import Prepared, proven_signs
+from transformula.errors import NotProvenError
+from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.function_cells import Cells, SquareCells
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.structures import stored_circuit as stored
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr
+
+#: An argument moved by no more than this part of its range meets no other slopes to speak of.
+_NEAR = 0.1
+_HALVINGS = 60
+#: Squares are held scaled by no more than powers of two of twice this, well inside the format's range, and by steps
+#: between two of them: errors count less where the table is used to its ends.
+_MOST_SCALE = {"float64": 480, "float32": 56}
+_STEPS = tuple(Fraction(k, 8) for k in range(9, 16))
+#: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
+_HOPELESS, _ABOVE = 10.0, 2.0
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of a circuit's wires before the tolerance is split."""
+
+    circuit: Circuit
+    ground: Prepared
+    search: WireSearch
+    flow: _Flow
+    nodes: dict[int, Node]
+    cells: dict[int, Cells]
+
+    @classmethod
+    def of(cls, circuit: Circuit, ground: Prepared, ranges: BoxRanges) -> Analysis:
+        """Ranges forwards, sensitivities backwards."""
+        nodes: dict[int, Node] = {}
+        reach = WireRanges(circuit, ranges)
+        for index, wire in enumerate(circuit.wires):
+            if wire.argument is None:
+                continue
+            low, high = reach.arguments[index]
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise NotProvenError(
+                    f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
+                    place=str(wire.argument.meaning),
+                )
+            nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
+        cells: dict[int, Cells] = {
+            k: _cells(n.wire.function, *n.ends) for k, n in nodes.items() if n.wire.function is not None
+        }
+        flow = _Flow(circuit, ground.extended.box)
+        flow.measure(nodes, cells)
+        return cls(circuit, ground, ranges.search, flow, nodes, cells)
+
+    @property
+    def singular(self) -> bool:
+        """Whether a function is read where its slope is unbounded."""
+        return any(not math.isfinite(node.slope) for node in self.nodes.values())
+
+    @cached_property
+    def signs(self) -> dict[str, list[int]]:
+        """Trees of the signs that the proof may use."""
+        formula = self.ground.extended
+        candidates = signs_of(formula.outputs, formula.box, self.circuit)
+        return proven_signs(candidates, self.ground)
+
+    def built(self, layout: Layout, nodes: dict[int, Node]) -> Built:
+        """The weights, the circuit they stand for, and a search for the evidence."""
+        weights = layout.weights()
+        scales = {k: (n.scale, n.held) for k, n in nodes.items()}
+        data = store_circuit(self.circuit, layout.places, scales)
+        signs = self.signs
+        data |= {"extends": self.ground.steps, "signs": list(signs)}
+        number = numbering(self.circuit)
+        meanings: dict[int, tuple[Expr, Fraction]] = {}
+        units = self.circuit.units
+        for k, wire in enumerate(self.circuit.wires):
+            if wire.argument is not None and k not in units:
+                meanings[number[k]] = wire.argument.meaning, nodes[k].scale if k in nodes else Fraction(1)
+            elif wire.joined is not None:
+                meanings[number[k]] = wire.meaning, Fraction(1)
+        functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
+        singular = frozenset(number[k] for k in nodes if not math.isfinite(self.nodes[k].slope))
+        return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
+
+    def least_error(self, dtype: str) -> float:
+        """About what the outputs are off by if every table is as accurate as the format allows."""
+        tables = (node for node in self.nodes.values() if node.wire.is_table)
+        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + self.lengths
+
+    @cached_property
+    def lengths(self) -> float:
+        """About what the outputs are off by because folds are few."""
+        return sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
+
+    def _measured(self, norm: Norm) -> float:
+        """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
+        units = [self.nodes[k] for k in norm.units]
+        sensitivity = units[0].sensitivity / norm.measure.unit_factor
+        return float(norm.measure.error) * max(largest(unit.ends) for unit in units) * sensitivity
+
+    def in_reach(self, eps: float, dtype: str) -> float:
+        """The tolerance to plan for: far below what rounding does to a root, the closest bound is what a refusal needs.
+
+        Rounding by e under a root that may vanish moves it by √e.
+        """
+        errors: dict[int, float] = {}
+        worst = 0.0
+        for k, node in sorted(self.nodes.items()):
+            moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+            own = FLOOR[dtype] * node.size if node.wire.is_table else 0.0
+            if math.isfinite(node.slope):
+                errors[k] = own + node.slope * moved
+            else:
+                errors[k] = own + self.cells[k].modulus(*node.ends, moved)
+                worst = max(worst, errors[k])
+        return worst * _ABOVE if eps < worst / _HOPELESS else eps
+
+    def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
+        """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
+        nodes, cells = {k: replace(node) for k, node in self.nodes.items()}, dict(self.cells)
+        allowed = split.singular * split.tables * eps
+        for k in sorted((k for k, n in nodes.items() if not math.isfinite(n.slope)), reverse=True):
+            node = nodes[k]
+            node.singular = True
+            node.slope = _effective_slope(node, allowed / max(node.sensitivity, 1e-300))
+            cells[k] = _Blunted(cells[k], node.slope)
+            self.flow.measure(nodes, cells)
+        share_out(nodes, split)
+        expect_errors(nodes, split.tables * eps)
+        self._restrain(nodes, split.tables * eps)
+        for node in nodes.values():
+            if node.wire.function == SQUARE:
+                node.scale, node.held = _square_scales(node, dtype)
+        return nodes
+
+    def _restrain(self, nodes: dict[int, Node], eps: float) -> None:
+        """Ask more of wires whose errors would carry an argument to where its function has other slopes."""
+        for k in sorted(nodes):
+            node = nodes[k]
+            assert node.wire.argument is not None
+            room = _room(node, share_of(node, eps))
+            readable = [nodes[i] for i in self.circuit.needed(node.wire.argument) if i in nodes]
+            for _ in range(_HALVINGS):
+                if node.drift <= room:
+                    break
+                for other in readable:
+                    other.most = own_error(other, eps) * min(room / node.drift, 0.5)
+                expect_errors(nodes, eps)
+
+
+def _room(node: Node, share: float) -> float:
+    """How far errors may move the argument, at most ``drift``, before f moves more than was planned for."""
+    function, (low, high), room = node.wire.function, node.ends, node.drift
+    if function is None:  # a ReLU that is on or off was planned to stay so
+        return max(low / 2, -high / 2, share) if low > 0 or high < 0 else room
+    if function == SQUARE or room <= _NEAR * (high - low):
+        return room
+    allowed = max(share, 2 * node.slope * room)
+    for _ in range(_HALVINGS):
+        if _steepest(function, *inside_domain(function, (low - room, high + room))) * room <= allowed:
+            break
+        room /= 2
+    return room
+
+
+def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Node:
+    low, high = ends
+    assert wire.argument is not None
+    reads = [(k, abs(float(enclose(c)))) for k, c in argument.terms]
+    if wire.function is None:
+        return Node(wire, ends, max(high, 0.0), 1.0, reads)
+    size = largest(values)
+    if not math.isfinite(size):
+        raise NotProvenError(
+            f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
+            place=str(wire.meaning),
+        )
+    return Node(wire, ends, size, _steepest(wire.function, low, high), reads)
+
+
+def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
+    """Numbers of few bits by which a square's argument and value fit the one table of u² on about −1..1.
+
+    Arguments so small that their squares leave the format are not scaled up all the way: then they are next to 0.
+    """
+    reach = max(largest(node.ends), 1e-300) / (1 + MARGIN / 2)
+    if 2 * node.drift > MARGIN / 2 * reach:  # errors are not small beside the range
+        reach += 2 * node.drift
+    power = min(-math.ceil(math.log2(reach)), _MOST_SCALE[dtype])
+    step = max((step for step in _STEPS if step * reach * 2.0**power <= 1), default=Fraction(1))
+    scale = step * Fraction(2) ** power
+    return scale, scale**2
+
+
+def _cells(function: Expr, low: float, high: float) -> Cells:
+    return SquareCells() if function == SQUARE else function_cells(function, low, high)
+
+
+def _steepest(function: Expr, low: float, high: float) -> float:
+    """sup|f'| on an interval, infinite if it may be."""
+    return float(np.max(np.abs(_cells(function, low, high).slopes(np.array([low]), np.array([high])))))
+
+
+class _Flow:
+    """How errors flow through a circuit; the kernel's flow, with this circuit's numbers."""
+
+    def __init__(self, circuit: Circuit, box: Box) -> None:
+        places = {k: [0, k, 0] for k in range(len(circuit.wires))}
+        self.circuit = stored.CircuitReader(circuit.variables).read(store_circuit(circuit, places))
+        self.number = numbering(circuit)
+        self.lower, self.upper = np.array(box.floats()).T
+
+    def measure(self, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
+        """How far the outputs move for a unit error of each wire, on the worst part of the box."""
+        reach = {self.number[k]: nodes[k].ends for k in cells}
+        flow = ErrorFlow(self.circuit, {self.number[k]: c for k, c in cells.items()}, {}, {}, reach)
+        unit = {self.number[k]: Fuzz(0.0, node.size) for k, node in nodes.items()}
+        none = dict.fromkeys(unit, 0.0)
+        for node in nodes.values():
+            node.sensitivity = 0.0
+        for output in self.circuit.outputs:
+            if not output.terms:
+                continue
+
+            def carried(a: Floats, b: Floats, output: stored.LinearForm = output) -> Floats:
+                return flow.on(a, b, output).carry(unit, none)
+
+            paths = flow.on(*cut_parts(carried, self.lower, self.upper), output)
+            for k, node in nodes.items():
+                if self.number[k] in paths.value:
+                    amplitude = float(np.max(paths.value[self.number[k]]))
+                    node.sensitivity = max(node.sensitivity, amplitude)
+
+
+class _Blunted(SquareCells):
+    """A function whose slopes are cut off: what an error can do where they are unbounded."""
+
+    def __init__(self, cells: Cells, steepest: float) -> None:
+        self.cells, self.steepest = cells, steepest
+
+    def values(self, low: Any, high: Any) -> Any:
+        """As they are."""
+        return self.cells.values(low, high)
+
+    def slopes(self, low: Any, high: Any) -> Any:
+        """At most the given steepness."""
+        return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
+
+    def modulus(self, low: float, high: float, shift: float) -> float:
+        """As it is."""
+        return self.cells.modulus(low, high, shift)
+
+
+def _effective_slope(node: Node, allowed: float) -> float:
+    """Where f' is unbounded: allowed change over the argument error that causes it."""
+    assert node.wire.function is not None
+    shift = node.ends[1] - node.ends[0]
+    cells = _cells(node.wire.function, *node.ends)
+    while shift > 1e-300 and cells.modulus(*node.ends, shift) > allowed:
+        shift /= 1.5
+    return allowed / max(shift, 1e-300)

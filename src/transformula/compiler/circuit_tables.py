@@ -1,0 +1,205 @@
+"""The tables of a circuit's wires: what each may be off by, and the fits.
+
+S_w bounds how far an output moves for a unit error of the wire w (`circuit_analysis`). With N tables each may err by
+eps/(N S_w); squares, which are cheap, and functions whose slope is unbounded take another part.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from transformula.blas_threads import one_thread
+from transformula.budget import remembered
+from transformula.compiler.attempts import check_strain
+from transformula.compiler.circuit_guide import Interval
+from transformula.compiler.circuit_layout import Node, NodeTable
+from transformula.compiler.lower.domains import domain_ends, steep_places
+from transformula.compiler.lower.lowered_wires import SQUARE
+from transformula.compiler.tables.disk_cache import fit_expression
+from transformula.compiler.tables.shared_fits import fit_all
+from transformula.compiler.tables.smallest_table import Allowance, CannotFit
+from transformula.compiler.tables.stored_squares import ready_square
+from transformula.errors import NotProvenError, UnboundedError
+from transformula.formula.evaluation import evaluate_accurately
+from transformula.kernel.syntax.expression import Expr
+
+
+class Split(NamedTuple):
+    """A way to spend the tolerance.
+
+    ``tables`` is what all tables may use together, ``square`` a square's part against another table's (three
+    digits cost it one token), ``singular`` what an argument's error may cost where f' is unbounded, ``floor`` how
+    close a square comes at most, as a part of what a table usually can.
+    """
+
+    tables: float
+    square: float
+    singular: float
+    floor: float
+
+
+#: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
+MARGIN = 1e-3
+SQUARE_ENDS = (-1.0 - MARGIN, 1.0 + MARGIN)
+#: A table's part of the tolerance where f' is unbounded: the closer it fits, the steeper it gets.
+_SINGULAR_PART = 2.5
+#: A table of a wire that needs more tokens than this is a wire that should not exist.
+_MAX_TOKENS = 120
+#: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
+FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
+
+
+def share_out(nodes: dict[int, Node], split: Split) -> None:
+    """Each table's share of what the tables may use."""
+    parts = {
+        k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
+        for k, n in nodes.items()
+    }
+    total = sum(part for k, part in parts.items() if nodes[k].wire.is_table) or 1.0
+    for k, node in nodes.items():
+        node.share = parts[k] / total
+
+
+def expect_errors(nodes: dict[int, Node], eps: float) -> None:
+    """About how far errors will move each argument: its range is widened by twice that."""
+    errors: dict[int, float] = {}
+    for k in sorted(nodes):
+        node = nodes[k]
+        node.drift = sum(c * errors.get(i, 0.0) for i, c in node.reads)
+        errors[k] = own_error(node, eps) + node.slope * node.drift
+
+
+def own_error(node: Node, eps: float) -> float:
+    """What a wire may add: a table its share, but no more than a table of zeros would."""
+    if not node.wire.is_table:
+        return 0.0
+    return min(share_of(node, eps), node.size, node.most)
+
+
+def share_of(node: Node, eps: float) -> float:
+    """The error at a wire that uses up its share of the outputs' tolerance."""
+    return node.share * eps / max(node.sensitivity, 1e-300)
+
+
+class _Failure(NamedTuple):
+    """A goal that was missed, the best table found, and its error."""
+
+    goal: float
+    table: NodeTable
+    reached: float
+
+
+def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
+    """The wires that are looked up."""
+    return [(k, node) for k, node in nodes.items() if node.wire.is_table]
+
+
+def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
+    """The error that a wire's table is to have, as the wire holds it."""
+    goal = max(own_error(node, split.tables * eps), FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
+    return max(goal * float(node.held), split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
+
+
+def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
+    """Refuse what tables with such errors cannot come to, before more is fitted or anything proven."""
+    expected = sum(error / float(nodes[k].held) * nodes[k].sensitivity for k, error in errors.items())
+    which = "the best tables found" if found else "tables as accurate as the format allows"
+    check_strain(expected, eps, f"{which} leave", None if found else expected)
+
+
+def fit_tables(
+    nodes: dict[int, Node],
+    eps: float,
+    split: Split,
+    dtype: str,
+    left_behind: dict[str, Any],
+    enough: float,
+    loose: bool = False,
+) -> dict[int, tuple[object, NodeTable]]:
+    """A table for every table wire: (key of the table, table); equal keys share.
+
+    Where a goal was missed before, a smaller one is not tried again. Nor is one fitted for nothing: what the tables
+    found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
+    are better than need be serve, and those of a ``loose`` circuit need not be small either.
+    """
+    failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
+    fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
+    wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
+    keys: dict[int, object] = {}
+    goals = {k: goal_of(node, eps, split, dtype) for k, node in tables_of(nodes)}
+    for k, node in tables_of(nodes):
+        assert node.wire.function is not None
+        ends, function = SQUARE_ENDS if node.wire.function == SQUARE else node.ends, node.wire.function
+        keys[k] = (function, ends)
+        _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
+        wanted[keys[k]] = (function, ends, min(before, goals[k]), max(shift, node.drift))
+    known: dict[object, NodeTable] = {}
+    for key, (_, _, goal, _) in wanted.items():
+        if key in failed and not failed[key].goal < goal < failed[key].reached:
+            known[key] = failed[key].table
+        elif "coarse" in left_behind and key in fitted and fitted[key][0] <= goal:
+            known[key] = fitted[key][1]
+    for function, ends, _, shift in wanted.values():
+        if function != SQUARE:
+            _with_room(function, ends, shift)  # refuses what cannot be fitted before anything is
+    reached = {key: goal for key, (_, _, goal, _) in wanted.items()}
+    reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
+    check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
+    todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, loose or "coarse" in left_behind)
+    for (key, want), (table, error) in zip(todo.items(), found, strict=True):
+        known[key] = table
+        if error > want[2]:
+            failed[key] = _Failure(want[2], table, error)
+            reached[key] = error
+            check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
+        else:
+            fitted[key] = want[2], table
+    return {k: (keys[k], known[keys[k]]) for k in goals}
+
+
+def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
+    """The range of a table: with room for errors where the function's domain goes on."""
+    (low, high), (first, last) = ends, domain_ends(function)
+    least = 1e-7 * (high - low)
+    room = max(2 * shift, least)
+    low = low if low in steep_places(function) or (first is not None and low - room < first) else low - room
+    high = high if last is not None and high + room > last else high + room
+    if not np.isfinite(evaluate_accurately(function, ["u"], [np.array([low, high])])).all():
+        kind = UnboundedError if room == least else NotProvenError  # with less to spare it is no better
+        raise kind(
+            f"{function} is not defined on u = {low:.4g}..{high:.6g}, room for errors included", place=str(function)
+        )
+    return low, high
+
+
+def _fit(
+    function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
+) -> tuple[NodeTable, float]:
+    """A table, and its error if that is above the goal."""
+    if function == SQUARE:  # all have one range, margins included
+        ready = ready_square(goal, dtype)
+        return NodeTable(ready.slopes, ready.offsets, ready.values), 0.0
+    low, high = _with_room(function, ends, shift)
+    if not low < high:
+        raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
+    try:
+        with one_thread():
+            table = fit_expression(
+                function, "u", low, high, goal, dtype, linear=False, max_tokens=_MAX_TOKENS, most=most
+            )
+    except CannotFit as failure:
+        if failure.best is not None:
+            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), failure.best_error
+        raise UnboundedError(  # not one of so few tokens, whatever they are to reach
+            f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
+            "take a smaller box",
+            place=str(function),
+        ) from None
+    return NodeTable(table.slopes, table.offsets, table.values), 0.0
+
+
+_fit_once = remembered(64)(_fit)

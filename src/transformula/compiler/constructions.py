@@ -1,0 +1,243 @@
+"""The constructions by name: how their weights are read, run and counted, and what is said of their proofs.
+
+Everything that depends on which construction made a model asks this registry; no other module compares names.
+Nothing heavy is imported before it is used, so that the command line and the explorer's server may ask too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from transformula.errors import InputError, brief
+
+if TYPE_CHECKING:
+    from transformula.kernel.folder.weights import Weights
+    from transformula.kernel.structures.network_wires import Network
+    from transformula.kernel.structures.ridge_blocks import Ridge
+    from transformula.kernel.syntax.boxes import Box
+    from transformula.runtime.circuit_reading import CircuitWeights
+    from transformula.runtime.program.program_steps import Program
+    from transformula.runtime.table_reading import TableHead
+
+#: What may be asked for.
+Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Weights of one layout.
+
+    Attributes
+    ----------
+    name : str
+        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), layers (several
+        of any heads), stages (Yun's), words, prompts or heads (of linear attention).
+    data : str
+        What a token that depends on the inputs is called.
+    read : callable
+        Reads weights back as what they compute.
+    program : callable
+        From (weights, what reads them, the box or None) to the program that evaluates them; None where the blocks
+        themselves are run.
+    count : callable
+        Numbers of the weights that depend on the formula; the second argument reads them, if need be.
+    """
+
+    name: str
+    data: str
+    read: Callable[[Weights], Any]
+    program: Callable[[Weights, Callable[[], Any], Box | None], Program] | None
+    count: Callable[[Weights, Callable[[], Any]], int]
+
+
+def _read_ridge(weights: Weights) -> Ridge:
+    from transformula.kernel.structures.ridge_blocks import read_ridge
+
+    return read_ridge(weights)
+
+
+def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
+    from transformula.runtime.program.ridge_program import ridge_program
+
+    return ridge_program(read())
+
+
+def _count_ridge(weights: Weights, read: Callable[[], Ridge]) -> int:
+    """F, β and b, as Fang counts them."""
+    beta = weights.tokens * max(read().degree, 1) * weights.outputs
+    return weights.tokens * len(weights.inputs) + beta + weights.outputs
+
+
+def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
+    from transformula.runtime.table_reading import read_heads
+
+    return read_heads(weights)
+
+
+def _read_circuit(weights: Weights) -> CircuitWeights:
+    from transformula.runtime.circuit_reading import read_circuit
+
+    return read_circuit(weights)
+
+
+def _read_network(weights: Weights) -> Network:
+    from transformula.kernel.structures.network import read_network
+
+    return read_network(weights)
+
+
+def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
+    from transformula.runtime.program.table_program import read_tables
+
+    return read_tables(weights, None if box is None else tuple(box.floats()))
+
+
+def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
+    from transformula.runtime.matrices import nonzeros
+
+    return nonzeros(weights) + weights.memory.nonzeros
+
+
+RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
+TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
+HEAD_FAMILY = Family("heads", "position", lambda weights: None, None, _count_nonzeros)
+PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_nonzeros)
+STAGE_FAMILY = Family("stages", "variable", lambda weights: None, None, _count_nonzeros)
+WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
+CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
+LAYER_FAMILY = Family("layers", "data", _read_network, _table_program, _count_nonzeros)
+
+
+@dataclass(frozen=True)
+class Construction:
+    """A way from a formula or samples to weights, and the rule that proves them.
+
+    Attributes
+    ----------
+    name : str
+        As it is stored in model.json.
+    title : str
+        What it is, in a few words.
+    family : Family
+        The layout of its weights.
+    proof : str
+        How the checker proves it, in a sentence.
+    identity : str
+        What is said instead where the approximation error is zero. A construction that has this claims what can be
+        proven where no tolerance is given, instead of aiming at one.
+    sharp : bool
+        Its tables are cells: at almost every point one token decides.
+    """
+
+    name: str
+    title: str
+    family: Family
+    proof: str
+    identity: str = ""
+    sharp: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether it may have no approximation error at all."""
+        return bool(self.identity)
+
+    def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
+        """What the weights compute, as steps on arrays; ``read`` gives what was read of them already."""
+        # a sharp table's proof has the largest score subtracted, so its scores may be anywhere
+        assert self.family.program is not None, "the blocks themselves are run"
+        return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
+
+
+_ENCLOSED = (
+    "Formula and network were enclosed together on pieces of the box, with ball arithmetic and Taylor remainders."
+)
+POLYNOMIAL = Construction(
+    "polynomial", "a polynomial, block by block (Fang et al., Theorem 3.5)", RIDGE_FAMILY,
+    "The polynomial was read out of the weights and compared with the formula, coefficient by coefficient.",
+    "The polynomial was read out of the weights and compared with the formula in rational arithmetic: they are equal, "
+    "so the approximation error is zero, not small.",
+)  # fmt: skip
+COROLLARY = Construction(
+    "corollary", "an approximating polynomial (Fang et al., Corollary 3.7)", RIDGE_FAMILY, _ENCLOSED
+)
+LOOKUP = Construction("lookup", "one layer of solved tables", TABLE_FAMILY, _ENCLOSED)
+PARTITION = Construction(
+    "partition", "one layer of sharp cells (Gumaan, Theorem 1)", TABLE_FAMILY,
+    "In each cell the formula's range was enclosed, and compared with the values that the attention can mix there.",
+    sharp=True,
+)  # fmt: skip
+CIRCUIT = Construction(
+    "circuit", "several layers of tables, one for each nonlinearity", CIRCUIT_FAMILY,
+    "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
+    "slopes.",
+)  # fmt: skip
+ATTENTION_ONLY = Construction(
+    "attention-only", "two softmax layers, no feed-forward layer (Hu et al.)", LAYER_FAMILY,
+    "How far the first layer is from a line was enclosed piece by piece; in each cell of the second, widened by that, "
+    "the formula's range was enclosed and compared with the values that the attention can mix there.",
+    sharp=True,
+)  # fmt: skip
+LOCAL = Construction(
+    "local-polynomials", "local polynomials under a softmax partition of unity (Shi and Liao)", LAYER_FAMILY,
+    "The local polynomials were read out of the weights and compared with the formula, cell by cell, by Taylor models; "
+    "what the layers do with them was bounded for every coefficient between the least and the largest.",
+    sharp=True,
+)  # fmt: skip
+YUN = Construction(
+    "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
+    "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
+    "cell that bounds the mean of the error over the box, and not the error at every point.",
+    sharp=True,
+)  # fmt: skip
+MEMORIZE = Construction(
+    "memorize", "one layer that stores samples", TABLE_FAMILY,
+    "At each sample the attention on all the other samples' tokens was bounded; what remains is the sample's own "
+    "value.",
+    sharp=True,
+)  # fmt: skip
+
+COMPACT = Construction(
+    "compact", "labels as the bits of words, found by attention and taken apart", WORD_FAMILY,
+    "At each sample every number inside was followed: attention leads by so much that nothing else counts, and all "
+    "that follows is whole numbers.",
+    sharp=True,
+)  # fmt: skip
+IN_CONTEXT = Construction(
+    "in-context", "an algorithm, carried out on the pairs of a prompt", PROMPT_FAMILY,
+    "Every entry of the weights is what Newton and Schulz's iteration needs; its remainder and all rounding were "
+    "bounded over the spectra that the box of prompts allows.",
+    "Every entry of the weights is what the algorithm needs: in exact arithmetic the blocks carry out its steps, so "
+    "the approximation error is zero, not small.",
+)  # fmt: skip
+LINEAR_ATTENTION = Construction(
+    "linear-attention", "heads of linear attention, learned from data", HEAD_FAMILY,
+    "What the heads compute was expanded from their weights in rational arithmetic, and compared with the formula, "
+    "coefficient by coefficient.",
+    "What the heads compute was expanded from their weights in rational arithmetic: it is the formula, so the "
+    "approximation error is zero, not small.",
+)  # fmt: skip
+
+CONSTRUCTIONS = {
+    c.name: c
+    for c in (
+        POLYNOMIAL, COROLLARY, LOOKUP, PARTITION, CIRCUIT, ATTENTION_ONLY, LOCAL, YUN, MEMORIZE, COMPACT, IN_CONTEXT,
+        LINEAR_ATTENTION,
+    )
+}  # fmt: skip
+#: Those that a formula may ask for.
+OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
+
+
+def chosen(name: str) -> Construction | None:
+    """The construction that is asked for; None for ``auto``.
+
+    Examples
+    --------
+    >>> chosen("lookup").family.name, chosen("auto")
+    ('tables', None)
+    """
+    if not isinstance(name, str) or name not in get_args(Choice):
+        raise InputError(f"unknown construction {brief(name)}: choose auto, {', '.join(OFFERED)}")
+    return CONSTRUCTIONS.get(name)

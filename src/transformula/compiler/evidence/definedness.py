@@ -1,0 +1,211 @@
+"""Where to cut a box so that an expression is shown to be defined on each part; if it is not, what breaks.
+
+A refusal names the part of the formula, the range of its argument and a smaller box that would work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from operator import itemgetter
+
+from flint import fmpq
+
+from transformula.budget import checkpoint
+from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
+from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region, halfway
+from transformula.kernel.exceptions import NotProvenError
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.printing import short_text
+
+#: Parts that are looked at before giving up, and for each box that might be suggested.
+_MAX_PARTS = 20_000
+_MAX_PARTS_OF_SUGGESTION = 400
+#: A part this small, relative to the box, is not cut again.
+_SMALLEST = 2.0**-36
+#: How far from the bad point a suggested box stays, as parts of the interval.
+_MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
+#: With more variables at fault a suggestion would be a guess.
+_MAX_VARIABLES = 3
+#: Corners of the box that are looked at for a place that is beyond doubt, of so many of its variables.
+_MAX_CORNERED = 6
+
+
+def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
+    """A tree on whose leaves every node is shown to be defined (`ranges.check_defined`).
+
+    Parameters
+    ----------
+    defined : container of Expr
+        Nodes that are known to be defined on the whole region.
+
+    Raises
+    ------
+    NotProvenError
+        Naming the sub-expression, the range of its argument and a smaller box that works, if one is found.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.boxes import Box
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> find_defined(parse("sqrt(1 + x - x**3/2)"), Region.of_box(Box.of("x=0..1")))
+    [-1]
+    """
+    return _found(open_nodes(expr, defined), region, defined)
+
+
+def find_bounded(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
+    """A tree on whose leaves an expression has an interval range; as `find_defined`."""
+    return _found([expr], region, defined)
+
+
+def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> list[int]:
+    found = _search(nodes, region, defined, _MAX_PARTS)
+    if isinstance(found, _Failure):
+        if not found.certain:
+            found = _at_a_corner(found, nodes, region, defined) or found
+        raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
+    return found
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Where a search ended: ``part`` is (if ``certain``) undefined on the intervals ``values``."""
+
+    part: Expr
+    certain: bool
+    values: Mapping[str, Ends]
+    tired: bool = False
+
+
+def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], most: int) -> list[int] | _Failure:
+    """The tree, depth first, or why there is none."""
+    tree: list[int] = []
+    first = tuple(ends.tolist() for ends in region.floats)
+    widths = [max(high - low, 1e-300) for low, high in zip(*first, strict=True)]
+    stack = [first]
+    while stack:
+        checkpoint()
+        low, high = stack.pop()
+        values = region.exact(low, high)
+        error = _error(nodes, values, defined)
+        if error is None:
+            tree.append(-1)
+            continue
+        middle = {name: (mid, mid) for name, mid in ((n, (a + b) / 2) for n, (a, b) in values.items())}
+        for place, wrong in ((values, error), (middle, _error(nodes, middle, defined))):
+            if wrong is not None and wrong.certain:
+                return _Failure(wrong.part, True, place)
+        shares = [(high[k] - low[k]) / widths[k] for k in range(len(low))]
+        axes = [k for k, name in enumerate(region.names) if name in error.part.names]
+        axis = max(axes, key=shares.__getitem__, default=0)
+        cut = halfway(low[axis], high[axis])
+        tired = len(tree) > 2 * most
+        if tired or not shares[axis] > _SMALLEST or not low[axis] < cut < high[axis] or not axes:
+            return _Failure(error.part, False, values, tired)
+        tree.append(axis)
+        stack.append(([*low[:axis], cut, *low[axis + 1 :]], high))
+        stack.append((low, [*high[:axis], cut, *high[axis + 1 :]]))
+    return tree
+
+
+def _at_a_corner(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> _Failure | None:
+    """A corner of the box at which an expression is undefined beyond doubt, the nearest to where a search ended."""
+    names = sorted(failure.part.names)[:_MAX_CORNERED]
+    inside = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
+    box = region.ends
+    found: list[tuple[float, _Failure]] = []
+    for corner in product(*(box[n] for n in names)):
+        point = {**inside, **dict(zip(names, corner, strict=True))}
+        values = {n: (x, x) for n, x in point.items()}
+        error = _error(nodes, values, defined)
+        if error is not None and error.certain:
+            far = sum(float_above(abs(point[n] - inside[n]) / (box[n][1] - box[n][0])) for n in names)
+            found.append((far, _Failure(error.part, True, values, failure.tired)))
+    return min(found, key=itemgetter(0), default=(0.0, None))[1]
+
+
+def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container[Expr]) -> UndefinedError | None:
+    try:
+        for node in nodes:
+            range_of(node, values, defined)
+    except UndefinedError as error:
+        return error
+    return None
+
+
+def _explained(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> str:
+    verb = "is" if failure.certain else "could not be shown to be defined: it may be"
+    place = place_text(failure.values)
+    reason = f"{short_text(failure.part)} {verb} undefined or unbounded near {place}"
+    inner = _broken_argument(failure.part)
+    if inner is not None:
+        try:
+            low, high = range_of(inner, region.ends, defined)
+            reach = f"{float_below(low):.4g}..{float_above(high):.4g}"
+            reason += f" ({short_text(inner)} may reach {reach} on the box)"
+        except UndefinedError:
+            reason += f" ({short_text(inner)} cannot be bounded)"
+    if failure.tired:
+        reason += f"; {_MAX_PARTS} parts of the box were examined"
+    advice = f"{reason}: narrow the box to keep away from there"
+    smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
+    return advice if smaller is None else f"{advice}; {smaller} would work"
+
+
+def _broken_argument(part: Expr) -> Expr | None:
+    """What a quotient divides by, or a function's or power's argument, unless it is a plain variable."""
+    if not part.args:
+        return None
+    inner = part.args[1] if part.op == "div" else part.args[0]
+    return inner if inner.args else None
+
+
+def _smaller_boxes(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> Iterator[str]:
+    """Boxes on which the expression is defined: cut beside the bad point, shrunk around their middle, or halved."""
+    names = sorted((_broken_argument(failure.part) or failure.part).names)
+    if not 0 < len(names) <= _MAX_VARIABLES:
+        return
+    box = region.ends
+    at = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
+    for margin in (*_MARGINS, None):
+        cuts = {n: _halves(box[n]) if margin is None else _sides(at[n], box[n], margin) for n in names}
+        alone = [{n: side} for n in names for side in cuts[n]]
+        together = [dict(zip(names, sides, strict=True)) for sides in product(*cuts.values())]
+        shrunk = [{n: _middle(box[n], 1 - 2 * (margin or Fraction(0))) for n in names}]
+        for changed in alone + (together if len(names) > 1 else []) + shrunk:
+            ends = {**box, **{n: (to_fmpq(a), to_fmpq(b)) for n, (a, b) in changed.items()}}
+            if any(a >= b for a, b in ends.values()):
+                continue
+            inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
+            if not isinstance(_search(nodes, inner, defined, _MAX_PARTS_OF_SUGGESTION), _Failure):
+                yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
+
+
+def _short(value: fmpq, digits: int) -> Fraction:
+    return Fraction(f"{float_below(value):.{digits}g}")
+
+
+def _middle(ends: Ends, part: Fraction) -> tuple[Fraction, Fraction]:
+    low, high = (_short(end, 6) for end in ends)
+    cut = (1 - part) / 2 * (high - low)
+    return Fraction(f"{float(low + cut):.3g}"), Fraction(f"{float(high - cut):.3g}")
+
+
+def _halves(ends: Ends) -> list[tuple[Fraction, Fraction]]:
+    low, high = (_short(end, 6) for end in ends)
+    middle = _short(to_fmpq((low + high) / 2), 3)
+    return [(low, middle), (middle, high)]
+
+
+def _sides(at: fmpq, ends: Ends, margin: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """The parts of an interval on either side of a point, widest first, with short decimals as ends."""
+    low, high = (_short(end, 6) for end in ends)
+    away = to_fmpq(margin * (high - low))
+    below, above = (low, _short(at - away, 3)), (_short(at + away, 3), high)
+    sides = [(a, b) for a, b in (above, below) if low <= a < b <= high]
+    return sorted(sides, key=lambda side: side[0] - side[1])

@@ -1,0 +1,190 @@
+"""Where to cut the range of a table of one axis, so that the kernel's bounds of error and slope are tight.
+
+Nothing here is trusted: the kernel computes every bound again on the pieces that are found.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from flint import arb
+
+from transformula.budget import checkpoint
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import from_float, round_down, round_up
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import NotProvenError
+from transformula.kernel.functions.function_table import FUNCTIONS
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
+from transformula.kernel.tables.table_error import Piece, SoftmaxTable, TablePieces
+from transformula.kernel.tables.table_slopes import SlopePieces
+from transformula.kernel.work import spend
+
+#: Pieces are cut until the bound is at most this times an error that occurs.
+_TIGHTNESS = 1.08
+#: Errors below this share of abs(f) are not worth refining: no float shows them.
+_NOISE = 2.0**-60
+#: Halving goes on while the worst bound falls to this part, or for so many steps more, or for two of every piece.
+_A_GAIN, _PATIENCE = 0.9, 100
+#: A function of more functions than this is looked at in a second way on most pieces, a Taylor model, which costs so
+#: many microseconds for each of them.
+_DEEP, _TAYLOR = 8, 1000.0
+#: Pieces that bound a slope, at most, and where any bound will do.
+_MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
+_SLOPE_TIGHTNESS = 1.2
+#: How far a piece may reach beyond the interval that it is meant for, as part of that.
+_STICK_OUT = 1e-3
+
+
+class PieceSearch:
+    """Edges of pieces on which |T − f| is bounded tightly, on ever more of the table's range.
+
+    Parameters
+    ----------
+    low, high : where the table's arguments may be and the function is defined.
+    exact : the ends exactly, and nodes of the function that are known to be defined between them.
+    """
+
+    def __init__(
+        self,
+        table: SoftmaxTable,
+        function: Expr,
+        low: float,
+        high: float,
+        exact: tuple[Ends | None, frozenset[Expr]] = (None, frozenset()),
+    ) -> None:
+        if not -math.inf < low <= high < math.inf:
+            raise NotProvenError(f"the range {low} .. {high} of a table is not finite")
+        high = high if low < high else math.nextafter(low, math.inf)
+        self.function, self.name = function, next(iter(variables_of(function)), "u")
+        first, last = exact[0] or (from_float(low), from_float(high))
+        self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
+        self.edges = turns(table.slopes[0], table.offsets[0], low, high)
+        self.most = max(6000, 40 * table.values.size)
+        self.nodes = sum(node.op in FUNCTIONS for node in walk(function))
+        self._known: dict[tuple[float, float], Piece] = {}
+        self.worst = 0.0
+
+    def refine(self, low: float, high: float) -> list[float]:
+        """Edges after halving pieces that meet an interval, the worst first, until their bound is tight there.
+
+        Raises
+        ------
+        NotProvenError
+            If the function is found undefined.
+        """
+        self.edges = with_ends(self.edges, low, high)
+        met = [(a, b) for a, b in pairwise(self.edges) if b >= low and a <= high]
+        heap: list[tuple[float, float, float]] = []
+        reached = size = 0.0
+
+        def add(a: float, b: float) -> None:
+            nonlocal reached, size
+            piece = self._on(a, b)
+            reached, size = max(reached, piece.reached), max(size, piece.size)
+            heapq.heappush(heap, (-piece.error, a, b))
+
+        for a, b in met:
+            add(a, b)
+        new: list[float] = []
+        before, since = math.inf, 0
+        while -heap[0][0] > max(_TIGHTNESS * reached, size * _NOISE) and len(self._known) < self.most:
+            _, a, b = heap[0]
+            middle = a + (b - a) / 2
+            if not a < middle < b:
+                break
+            checkpoint()
+            since += 1
+            if -heap[0][0] < _A_GAIN * before:
+                before, since = -heap[0][0], 0
+            if since > max(_PATIENCE, 2 * len(heap)):
+                break  # all were halved, and none is better: nor will they be
+            heapq.heappop(heap)
+            new.append(middle)
+            add(a, middle)
+            add(middle, b)
+        self.edges = sorted([*self.edges, *new])
+        self.worst = -heap[0][0]
+        return list(self.edges)
+
+    def _on(self, a: float, b: float) -> Piece:
+        if (a, b) not in self._known:
+            self._known[a, b] = piece = self.bounds.on(a, b)
+            if self.nodes > _DEEP:
+                spend(_TAYLOR * self.nodes)
+            _check_defined(piece, self.function, self.name, a, b)
+        return self._known[a, b]
+
+
+def find_pieces(table: SoftmaxTable, function: Expr, ends: tuple[arb, arb]) -> list[float]:
+    """Edges of pieces on which `tables.table_error` is tight, the worst piece halved first.
+
+    Raises
+    ------
+    NotProvenError
+        If the function is found undefined.
+    """
+    with precision(128):
+        low, high = round_down(ends[0]), round_up(ends[1])
+    return PieceSearch(table, function, low, high).refine(low, high)
+
+
+def with_ends(edges: Sequence[float], low: float, high: float) -> list[float]:
+    """Edges with two more just outside an interval, so that its pieces do not reach far beyond it."""
+    by = _STICK_OUT * (high - low)
+    wanted = [(low - by, low), (high, high + by)]
+    new = [a if b == low else b for a, b in wanted if not any(a <= e <= b for e in edges)]
+    return sorted([*edges, *(e for e in new if edges[0] < e < edges[-1])])
+
+
+def _check_defined(piece: Piece, function: Expr, name: str, a: float, b: float) -> None:
+    if math.isfinite(piece.error):
+        return
+    try:
+        range_of(function, {name: (from_float(a), from_float(b))})
+    except UndefinedError as error:
+        if error.certain:
+            raise NotProvenError(f"{error} on {a:.6g} .. {b:.6g}", place=f"{name} = {a:.6g} .. {b:.6g}") from None
+
+
+def turns(slopes: Floats, offsets: Floats, low: float, high: float) -> list[float]:
+    """The ends of an interval, and the points where neighbouring tokens have equal scores."""
+    order = np.argsort(slopes)
+    with np.errstate(all="ignore"):
+        at: Floats = -np.diff(offsets[order]) / np.diff(slopes[order])
+    least = (high - low) * 1e-9
+    edges = [low]
+    for mark in np.sort(at[(at > low + least) & (at < high - least)]).tolist():
+        if mark - edges[-1] > least:
+            edges.append(mark)
+    return [*edges, high]
+
+
+def find_slopes(
+    table: SoftmaxTable, function: Expr | None, low: float, high: float, enough: float, loose: bool = False
+) -> list[float]:
+    """Edges of pieces on which a bound of |T' − f'| (of |T'| without a function) is tight.
+
+    A bound of at most ``enough`` is not refined any further, and with ``loose`` hardly any bound is.
+    """
+    if not low < high:
+        high = math.nextafter(low, math.inf)
+    bounds = SlopePieces(table, function)
+    heap, reached = [(-math.inf, low, high)], 0.0
+    for _ in range(_FEW_SLOPE_PIECES if loose else _MAX_SLOPE_PIECES):
+        checkpoint()
+        worst, a, b = heap[0]
+        middle = a + (b - a) / 2
+        if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
+            break
+        heapq.heappop(heap)
+        for left, right in ((a, middle), (middle, b)):
+            upper, seen = bounds.on(left, right)
+            reached = max(reached, seen)
+            heapq.heappush(heap, (-upper, left, right))
+    return sorted([low, *(b for _, _, b in heap)])

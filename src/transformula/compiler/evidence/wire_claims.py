@@ -1,0 +1,179 @@
+"""Expressions that bound the wires of a circuit better than the wires they read.
+
+The meaning of a wire is an expression in the inputs. Its range is sought in several ways: directly on parts of
+the box; through one inner value it depends on; through the values it repeats, varied independently; and from
+its own operands. Values in between become quantities (#q0, #q1, ..) with ranges of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from transformula.compiler.evidence.range_trees import find_tree, sub_region
+from transformula.compiler.lower.additive import narrowest, with_argument
+from transformula.compiler.lower.domains import domain_ends
+from transformula.compiler.lower.repeated_parts import in_parts
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.expression_ranges import each_once, range_on
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.exceptions import NotProvenError
+from transformula.kernel.folder.evidence import RangeClaim
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, rebuild, variables_of
+from transformula.kernel.syntax.printing import to_text
+
+Interval = tuple[float, float]
+#: Independent parts of an expression that are varied together.
+_MAX_PARTS = 4
+#: A claim that tightens a range by less than this part of its width is not worth storing.
+_WORTH = 1e-4
+_MAX_DEPTH = 40
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to bound an expression: as another one, on parts; ``uses`` are quantities it needs."""
+
+    expr: Expr
+    tree: list[int]
+    ends: Interval
+    uses: tuple[str, ...] = ()
+
+
+class WireSearch:
+    """Claims about the meanings of wires, each expression searched once.
+
+    Parameters
+    ----------
+    meanings : mapping
+        For stored wires: the expression in the inputs that the argument (of a table or ReLU) or the value (of a
+        product or norm) stands for, and the power of two that it is scaled by.
+    functions : mapping, optional
+        For stored tables: their functions of u. A range that leaves their domain is worth any improvement.
+    before : WireSearch, optional
+        A search on the same region, whose findings are used.
+    """
+
+    def __init__(
+        self,
+        meanings: Mapping[int, tuple[Expr, Fraction]],
+        functions: Mapping[int, Expr] | None = None,
+        before: WireSearch | None = None,
+    ) -> None:
+        self.meanings, self.functions = meanings, functions or {}
+        self.region: Region | None = None
+        self.known: frozenset[Expr] = frozenset()
+        self._ways: dict[Expr, list[_Way]] = {} if before is None else before._ways
+        self._names: dict[Expr, str] = {} if before is None else before._names
+        self._quantities: dict[str, tuple[Expr, _Way]] = {} if before is None else before._quantities
+        self._told: set[str] = set()
+
+    def claims(self, wire: int, of: str, found: Interval, region: Region, known: frozenset[Expr]) -> list[RangeClaim]:
+        """What tightens the range of a wire's argument or value, with the quantities needed first."""
+        self.region, self.known = region, known
+        if wire not in self.meanings:
+            return []
+        meaning, scale = self.meanings[wire]
+        claims: list[RangeClaim] = []
+        low, high = found[0] / float(scale), found[1] / float(scale)
+        for way in sorted(self.ways(meaning), key=lambda w: w.ends[1] - w.ends[0]):
+            slack = _WORTH * (high - low) if math.isfinite(high - low) and self._inside(wire, low, high) else 0.0
+            if way.ends[0] > low + slack or way.ends[1] < high - slack:
+                text = to_text(ex.mul(ex.number(scale), way.expr))
+                claims += [*self._defined(way.uses), RangeClaim(of, text, way.tree)]
+                low, high = max(low, way.ends[0]), min(high, way.ends[1])
+        return claims
+
+    def _inside(self, wire: int, low: float, high: float) -> bool:
+        """Whether a range is within the domain of a wire's function, as far as that is known."""
+        least, most = domain_ends(self.functions[wire]) if wire in self.functions else (None, None)
+        return (least is None or low >= least) and (most is None or high <= most)
+
+    def range(self, expr: Expr, region: Region, known: frozenset[Expr]) -> Interval:
+        """The best range of an expression that is found; infinite if none is."""
+        self.region, self.known = region, known
+        return self._range(expr)
+
+    def _range(self, expr: Expr, depth: int = 0) -> Interval:
+        ways = self.ways(expr, depth)
+        return max((w.ends[0] for w in ways), default=-math.inf), min((w.ends[1] for w in ways), default=math.inf)
+
+    def ways(self, expr: Expr, depth: int = 0) -> list[_Way]:
+        """All ways to bound an expression that gave a finite range."""
+        if expr not in self._ways:
+            self._ways[expr] = []  # an expression does not bound itself
+            self._ways[expr] = [way for way in self._search(expr, depth) if way is not None]
+        return self._ways[expr]
+
+    def _search(self, expr: Expr, depth: int) -> Iterator[_Way | None]:
+        assert self.region is not None
+        direct = self._on(expr, sub_region(self.region, sorted(variables_of(expr))), ())
+        yield direct
+        if depth > _MAX_DEPTH or (direct is not None and (not variables_of(expr) or each_once(expr))):
+            return  # every variable occurs once: interval arithmetic is already exact
+        inner = narrowest(expr)
+        if inner is not None:
+            name = self._quantity(inner, depth)
+            if name is not None:
+                yield self._of(with_argument(expr, inner, ex.variable(name)), (name,))
+        swapped = in_parts(expr)
+        if swapped is not None and len(swapped[1]) <= _MAX_PARTS:
+            parts = {old: self._quantity(part, depth) for old, part in swapped[1].items()}
+            if all(parts.values()):
+                swap = {ex.variable(old): ex.variable(str(new)) for old, new in parts.items()}
+                yield self._of(ex.substitute(swapped[0], swap), tuple(map(str, parts.values())))
+        if expr.op in ("add", "mul", "div", "pow"):
+            yield self._from_operands(expr, depth)
+
+    def _from_operands(self, expr: Expr, depth: int) -> _Way | None:
+        new, used = [], []
+        for operand in expr.args:
+            if not variables_of(operand) or operand.op == "variable":
+                new.append(operand)
+                continue
+            name = self._quantity(operand, depth)
+            if name is None:
+                return None
+            new.append(ex.variable(name))
+            used.append(name)
+        return self._of(rebuild(expr.op, new), tuple(dict.fromkeys(used)))
+
+    def _quantity(self, expr: Expr, depth: int) -> str | None:
+        """A name for an expression with a finite range."""
+        if expr not in self._names:
+            ways = self.ways(expr, depth + 1)
+            if not ways:
+                return None
+            best = min(ways, key=lambda w: w.ends[1] - w.ends[0])
+            self._names[expr] = f"#q{len(self._names)}"
+            self._quantities[self._names[expr]] = expr, best
+        return self._names[expr]
+
+    def _of(self, expr: Expr, uses: tuple[str, ...]) -> _Way | None:
+        """Bound an expression in inputs and quantities."""
+        assert self.region is not None
+        ends = self.region.ends
+        for name in uses:
+            low, high = self._quantities[name][1].ends
+            ends[name] = to_fmpq(Fraction(low)), to_fmpq(Fraction(high))
+        names = sorted(variables_of(expr))
+        region = Region(tuple(names), tuple(ends[n][0] for n in names), tuple(ends[n][1] for n in names))
+        return self._on(expr, region, uses)
+
+    def _on(self, expr: Expr, region: Region, uses: tuple[str, ...]) -> _Way | None:
+        try:
+            tree = find_tree(expr, region, self.known)
+            return _Way(expr, tree, range_on(expr, region, tree, self.known), uses)
+        except NotProvenError:
+            return None
+
+    def _defined(self, uses: tuple[str, ...]) -> Iterator[RangeClaim]:
+        for name in uses:
+            if name not in self._told:
+                _, way = self._quantities[name]
+                yield from self._defined(way.uses)
+                self._told.add(name)
+                yield RangeClaim(name, to_text(way.expr), way.tree)

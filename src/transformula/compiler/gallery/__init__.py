@@ -1,0 +1,1 @@
+"""The gallery: constructions from other papers, only made on request."""

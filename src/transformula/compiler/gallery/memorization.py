@@ -1,0 +1,78 @@
+"""Any finite map, one memory token per sample (Gumaan section VI: memorisation).
+
+Scores λ(c_j·x − |c_j|²/2), values y_j: at x = c_i token i leads token j by λ|c_i − c_j|²/2, so with
+smallest separation s the others share at most N e^{−λ s²/2} of the weight. λ is the smallest that makes
+that harmless for the tolerance; a common shift of all slopes (centring) keeps the scores small.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from flint import fmpq
+
+from transformula.compiler.one_layer_layout import OneLayerSpec, TableSpec, assemble
+from transformula.errors import InputError
+from transformula.formula.sample_target import Samples
+from transformula.kernel.folder.weights import Weights
+
+MAX_SAMPLES = 100_000
+
+
+def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
+    """Weights whose value at every sample is within the tolerance."""
+    x, y = samples.x.astype(dtype).astype(float), samples.y
+    count, inputs = x.shape
+    if count > MAX_SAMPLES:
+        raise InputError(f"{count} samples are too many for one table; at most {MAX_SAMPLES}")
+    spread = float(2 * np.abs(y).max()) or 1.0
+    separation = _smallest_separation(x)
+    needed = math.log(8 * count * spread / eps) if count > 1 else 0.0
+    # 1.01: the slopes and offsets are rounded to floats
+    scale = 1.01 * 2 * max(needed, 1.0) / separation**2 if count > 1 else 0.0
+    centre = x.mean(axis=0)
+    slopes = (scale * (x - centre)).astype(dtype).astype(float)
+    squares = ((x - centre) * (x + centre)).sum(axis=1)
+    offsets = np.zeros_like(slopes)
+    offsets[:, 0] = (-0.5 * scale * squares).astype(dtype)
+    units = tuple(tuple(Fraction(int(i == k)) for i in range(inputs)) for k in range(inputs))
+    ranges = tuple(zip(x.min(axis=0).tolist(), x.max(axis=0).tolist(), strict=True))
+    outputs = tuple(range(y.shape[1]))
+    table = TableSpec(units, slopes, offsets, y.astype(dtype).astype(float), outputs, ranges)
+    zero = (tuple(fmpq(0) for _ in range(inputs)), fmpq(0))
+    return assemble(OneLayerSpec(samples.variables, len(outputs), [table], [], [zero] * len(outputs), dtype=dtype))
+
+
+def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]
+    if len(x) < 2:
+        return 1.0
+    distance, first, second = closest_pair(x)
+    if not distance > 0:
+        raise InputError(f"rows {first} and {second} are the same point in this dtype: use float64")
+    return distance
+
+
+def closest_pair(x: np.ndarray) -> tuple[float, int, int]:  # type: ignore[type-arg]
+    """The smallest distance between two rows, and which they are.
+
+    Rows are sorted along one direction. Two rows are at least as far apart as their places along it, so only
+    those that are close there are compared: neighbours, then those two places apart, and so on.
+    """
+    direction = np.random.default_rng(0).standard_normal(x.shape[1])  # no ties for points of a lattice
+    along = x @ (direction / np.linalg.norm(direction))
+    order = np.argsort(along, kind="stable")
+    along, sorted_rows = along[order], x[order]
+    slack = 1e-12 * float(np.abs(along).max())  # rounding of the places
+    best = (math.inf, 0, 0)
+    for step in range(1, len(x)):
+        near = np.flatnonzero(along[step:] - along[:-step] <= best[0] + slack)
+        if not len(near):
+            break
+        apart = np.linalg.norm(sorted_rows[near + step] - sorted_rows[near], axis=1)
+        k = int(np.argmin(apart))
+        if apart[k] < best[0]:
+            first, second = sorted((int(order[near[k]]), int(order[near[k] + step])))
+            best = (float(apart[k]), first, second)
+    return best

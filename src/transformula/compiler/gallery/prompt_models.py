@@ -1,0 +1,179 @@
+"""In-context models: an algorithm and the size of its prompts in, weights with a proof out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from numbers import Integral
+from typing import Any
+
+from flint import fmpq
+
+from transformula.blas_threads import one_thread
+from transformula.compiler.attempts import Built
+from transformula.compiler.constructions import IN_CONTEXT
+from transformula.compiler.gallery.in_context_weights import construct_in_context, default_rate
+from transformula.compiler.options import Options, known_dtype, positive
+from transformula.compiler.package import package
+from transformula.compiler.plan import DEFAULT_EPS
+from transformula.errors import InputError, NotProvenError, brief
+from transformula.formula.given_box import exact_number
+from transformula.formula.prompt_target import Prompts
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.folder.description import MAX_BLOCKS
+from transformula.kernel.gallery.in_context_rule import MAX_ROUNDS, prove_in_context
+from transformula.kernel.gallery.prompt_tasks import FIELDS, MAY_VANISH, PromptTask
+from transformula.kernel.syntax.boxes import MAX_VARIABLES
+from transformula.model import Model
+
+#: What may be asked for; ridge with steps is gradient descent.
+ALGORITHMS = ("ridge", "lasso", "kernel", "recurrence")
+#: The tasks all of whose steps are carried out by the same layers.
+LOOPS = ("descent", "lasso")
+#: What is taken where nothing is said.
+_DEFAULTS: dict[str, Any] = {"penalty": 1, "bandwidth": 1, "a": 1, "b": 1, "x": 1, "y": 1}
+_MAX_DIGITS = 60
+
+
+def in_context(
+    algorithm: str,
+    *,
+    pairs: int | None = None,
+    features: int | None = None,
+    steps: int | None = None,
+    penalty: Any = None,
+    rate: Any = None,
+    bandwidth: Any = None,
+    a: Any = None,
+    b: Any = None,
+    x: Any = None,
+    y: Any = None,
+    eps: float | None = None,
+    dtype: str = "float64",
+    looped: bool = False,
+) -> Model:
+    """A Transformer that learns from the pairs of its prompt, with a proof over a box of prompts.
+
+    Parameters
+    ----------
+    algorithm : {"ridge", "lasso", "kernel", "recurrence"}
+        Ridge regression, ``steps`` gradient steps or, without ``steps``, its exact solution to a tolerance; ``steps``
+        steps of ISTA for the lasso; kernel regression; or a recurrence x → a·x + b, continued ``steps`` times.
+    pairs, features : int
+        The prompt: so many pairs (x_i, y_i), and a query with as many features as x_i.
+    steps : int, optional
+        Steps of the algorithm, exactly: one layer each, two for the lasso.
+    penalty : number, optional
+        λ of ½|y − Xw|² + ½λ|w|² (ridge) or ½|y − Xw|² + λ|w|₁ (lasso); 1 if nothing is said.
+    rate : number, optional
+        The length of a step; by default the best for the worst prompt of the box (ridge), or 1/L (lasso).
+    bandwidth : number, optional
+        h of the kernel exp(q·x/h); 1 if nothing is said.
+    a, b : number, optional
+        The largest |a| and |b| of a recurrence's prompt; 1 if nothing is said.
+    x, y : number, optional
+        The largest |entry| of x_i, of the query and of a recurrence's first value, and the largest |y_i|; 1 if nothing
+        is said.
+    eps : float, optional
+        Tolerance for |computed − the algorithm's exact answer| over all prompts of the box. By default 1e-6 where ridge
+        is solved exactly; the others claim what is proven.
+    dtype : {"float64", "float32"}
+        The format of the weights and of the arithmetic the claim is about.
+    looped : bool
+        Whether all steps share one set of weights, which is stored once and applied again and again. For gradient
+        steps and the lasso, whose steps are equal.
+
+    Examples
+    --------
+    >>> model = in_context("ridge", pairs=16, features=3, steps=8)
+    >>> model.layers, model.certificate.approximation
+    (8, 0.0)
+    >>> loop = in_context("ridge", pairs=16, features=3, steps=8, looped=True)
+    >>> loop.certificate.bound == model.certificate.bound, model.parameter_count - loop.parameter_count
+    (True, 63)
+    >>> model = in_context("recurrence", steps=3)
+    >>> model([0.5, 1, 1]).tolist()  # a, b, x
+    [1.5, 1.75, 1.875]
+    """
+    tolerance, form = positive(eps, "eps"), known_dtype(dtype)
+    named = {"pairs": pairs, "features": features, "steps": steps}
+    numbers = {"penalty": penalty, "rate": rate, "bandwidth": bandwidth, "a": a, "b": b, "x": x, "y": y}
+    task = _task(algorithm, {key: value for key, value in (named | numbers).items() if value is not None})
+    if looped and task.algorithm not in LOOPS:
+        raise InputError(
+            f"the layers of {algorithm} are not equal, so they cannot be looped: give ridge or lasso steps"
+        )
+    with one_thread():
+        if task.algorithm == "ridge":
+            tolerance = tolerance or DEFAULT_EPS
+            built = construct_in_context(task, form, _rounds(task, tolerance, form))
+        else:
+            built = construct_in_context(task, form, looped=looped)
+        return package(IN_CONTEXT, Built(built), Prompts(task), Options(eps=tolerance, dtype=form))
+
+
+def _task(algorithm: str, given: dict[str, Any]) -> PromptTask:
+    """The task that is asked for, with defaults where nothing is said."""
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise InputError(f"unknown algorithm {brief(algorithm)}: choose {', '.join(ALGORITHMS)}")
+    name = "descent" if algorithm == "ridge" and "steps" in given else algorithm
+    counts, numbers = FIELDS[name]
+    for key in given:
+        if key not in (*counts, *numbers):
+            other = ": give steps for gradient descent" if (name, key) == ("ridge", "rate") else ""
+            raise InputError(f"{algorithm} takes no {key}{other}")
+    most = MAX_BLOCKS // 2 if name == "lasso" else MAX_BLOCKS  # which takes two layers a step
+    sizes: dict[str, Any] = {key: _count(given, key, most) for key in counts}
+    size = sizes.get("pairs", 0) * sizes.get("features", 0) + sizes.get("pairs", 0) + sizes.get("features", 0)
+    if size > MAX_VARIABLES:
+        raise InputError(
+            f"a prompt of {sizes['pairs']} pairs with {sizes['features']} features has {size} numbers; "
+            f"at most {MAX_VARIABLES}"
+        )
+    exact: dict[str, Any] = {
+        key: _number(given.get(key, _DEFAULTS.get(key)), key, name) for key in numbers if key != "rate"
+    }
+    task = PromptTask(name, **sizes, **exact)
+    if "rate" not in numbers:
+        return task
+    rate = _number(given["rate"], "rate", name) if "rate" in given else default_rate(task)
+    return PromptTask(name, **sizes, **exact, rate=rate)
+
+
+def _count(given: dict[str, Any], key: str, steps: int) -> int:
+    value = given.get(key)
+    if value is None:
+        raise InputError(f"give the number of {key}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise InputError(f"{key} must be a whole number above 0, not {brief(value)}")
+    if key == "steps" and int(value) > steps:
+        raise InputError(f"{value} steps are too many: at most {steps}")
+    return int(value)
+
+
+def _number(value: Any, key: str, name: str) -> fmpq:
+    exact = exact_number(value, key).number
+    if exact is None:
+        raise InputError(f"{key} must be a rational number, not {brief(value)}")
+    if exact < 0 or (exact == 0 and (name, key) not in MAY_VANISH):
+        most = "at least 0" if (name, key) in MAY_VANISH else "above 0"
+        singular = exact == 0 and (name, key) == ("ridge", "penalty")
+        hint = ": without a penalty, give steps for gradient descent" if singular else ""
+        raise InputError(f"{key} must be {most}, not {value}{hint}")
+    if max(len(str(exact.numerator)), len(str(exact.denominator))) > _MAX_DIGITS:
+        raise InputError(f"{key} has more than {_MAX_DIGITS} digits")
+    return to_fmpq(Fraction(exact))
+
+
+def _rounds(task: PromptTask, eps: float, dtype: str) -> int:
+    """The fewest iterations that are proven to meet the tolerance, or the best there are."""
+    best, chosen = float("inf"), 1
+    for rounds in range(1, MAX_ROUNDS + 1):
+        try:
+            proof = prove_in_context(construct_in_context(task, dtype, rounds), task)
+        except NotProvenError:  # numbers beyond the format: more layers have larger ones
+            break
+        if proof.bound < best:
+            best, chosen = proof.bound, rounds
+        if 1.01 * best <= eps or proof.approximation < proof.rounding / 100:  # rounding only grows from here
+            break
+    return chosen

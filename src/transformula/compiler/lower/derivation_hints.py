@@ -1,0 +1,220 @@
+"""Hints for the kernel's proof that a stored circuit equals the formula as it was typed.
+
+Two kinds are stored beside the circuit. *Steps* ("extends") replace quotients with a removable singularity,
+one after the other. *Signs* are expressions in the inputs whose sign the kernel proves on the box and then
+uses in its normal form: a clamp ReLU(u − low) is u − low where that is not negative, √(ab) is √a·√b and
+log(ab) is log a + log b where the factors are positive, and so on. Nothing here is trusted: a sign that
+cannot be proven is left out, and a missing one only makes the proof fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from flint import arb
+
+from transformula.compiler.lower.additive import decompose
+from transformula.compiler.lower.factors import factors_of
+from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.nonnegative import as_nonnegative
+from transformula.compiler.lower.removable import removable_steps
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.exceptions import FormulaError
+from transformula.kernel.functions.function_table import find
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, variables_of, walk
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
+
+#: Points at which a candidate is looked at before anybody tries to prove its sign.
+_POINTS = 40
+_BITS = 64
+#: Larger expressions are no candidates: their signs take long to prove and are hardly ever needed.
+_MAX_NODES = 300
+
+
+@dataclass(frozen=True)
+class Sign:
+    """An expression whose sign may help; if it is ``optional`` it is left out where it cannot be proven."""
+
+    expr: Expr
+    optional: bool = True
+
+    @property
+    def text(self) -> str:
+        """As stored in model.json."""
+        return to_text(self.expr)
+
+
+def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The formula with its removable singularities removed, and the steps as stored in model.json.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.boxes import Formula
+    >>> extended, steps = extended_formula(Formula.of("y*sin(x)/x", "x=-1..1, y=0..1"))
+    >>> str(extended), steps
+    ('y*sinc(x)', [{'of': 'y*sin(x)/x', 'is': 'y*sinc(x)', 'at': {'x': '1/4', 'y': '3/8'}}])
+    """
+    outputs, steps = removable_steps(formula.outputs, formula.box)
+    stored = [
+        {
+            "of": to_text(step.of),
+            "is": to_text(step.becomes),
+            "at": {name: str(value) for name, value in step.at},
+        }
+        for step in steps
+    ]
+    return replace(formula, outputs=outputs, typed=()), stored
+
+
+def signs_of(
+    outputs: Sequence[Expr], box: Box, circuit: Circuit | None = None, facts: Iterable[Expr] = ()
+) -> list[Sign]:
+    """Expressions whose signs the normal form may need, the smallest first.
+
+    Parameters
+    ----------
+    outputs : sequence of Expr
+        The extended formula, or the expressions that were lowered in its place.
+    box : Box
+        Candidates that take both signs at points of the box are left out.
+    circuit : Circuit, optional
+        The lowered formula: its clamps, roots and logarithms count too.
+    facts : iterable of Expr
+        What a rewriting relied on (`conjugates.conjugated`).
+
+    Examples
+    --------
+    >>> box = Box.of("x=1..2, y=0..1")
+    >>> [sign.text for sign in signs_of([parse("sqrt(x*y) + log(3 - x)")], box)]
+    ['x', 'y', 'x*y', '-x + 3']
+    """
+    candidates: dict[Expr, None] = dict.fromkeys(facts)
+    seen: set[Expr] = set()
+    units = circuit.units if circuit else {}
+    for expr in _expressions(outputs, circuit):
+        for node in walk(expr):
+            if node not in seen:
+                seen.add(node)
+                candidates.update(dict.fromkeys(_needed(node)))
+    for k, wire in enumerate(circuit.wires) if circuit else ():
+        if wire.argument is not None and wire.function is None and k not in units:
+            candidates[wire.argument.meaning] = None
+    return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]
+
+
+def selector_signs(
+    variables: Sequence[str],
+    outputs: Sequence[Expr],
+    limit: Fraction | float,
+    kink_limits: Sequence[Fraction | float] = (),
+) -> list[Sign]:
+    """For a one-layer sequence: the parts of the row selector stay within ±R, and a kink's argument below Z.
+
+    Without these it is not known whether `storing.store_one_layer`'s ReLUs pass or stop what they read.
+    """
+    bound = ex.number(Fraction(limit))
+    found: dict[Expr, None] = {}
+    splits = [decompose(expr, variables) for expr in outputs]
+    for split in splits:
+        terms = [_affine(split.affine.form, split.affine.constant, variables)]
+        for kink in split.kinks:  # the kinks themselves are added behind the selector
+            inside = _affine(kink.inside.form, kink.inside.constant, variables)
+            terms.append(ex.mul(ex.number(-1), kink.coefficient, inside))
+        value = ex.add(*terms, *(part.original for part in split.parts))
+        found |= dict.fromkeys((ex.add(value, bound), ex.add(bound, ex.neg(value))))
+    kinks = [kink for split in splits for kink in split.kinks]
+    for kink, reach in zip(kinks, kink_limits, strict=True):
+        inside = _affine(kink.inside.form, kink.inside.constant, variables)
+        found[ex.add(ex.number(Fraction(reach)), ex.neg(inside))] = None
+    return [Sign(expr) for expr in found if variables_of(expr)]
+
+
+def _affine(form: Sequence[Fraction], constant: Expr, variables: Sequence[str]) -> Expr:
+    terms = (ex.mul(ex.number(v), ex.variable(n)) for v, n in zip(form, variables, strict=True) if v)
+    return ex.add(*terms, constant)
+
+
+def _expressions(outputs: Sequence[Expr], circuit: Circuit | None) -> Iterator[Expr]:
+    yield from outputs
+    if circuit is not None:
+        yield from (wire.meaning for wire in circuit.wires)
+
+
+def _needed(node: Expr) -> Iterator[Expr]:
+    """Expressions whose signs decide how a node can be taken apart, or whether it is defined."""
+    exponent = node.args[1].number if node.op == "pow" else None
+    if node.op == "div":
+        for base, by in factors_of(node.args[1])[1].items():
+            yield base
+            if base.op == "add" and by > 1:  # multiplied out, a square of roots is no square
+                yield ex.power(base, ex.number(by))
+    elif exponent is not None and exponent < 0:
+        yield from factors_of(node.args[0])[1]
+    function, fractional = find(node.op), node.op == "pow" and (exponent is None or exponent.denominator > 1)
+    low, high = (None, None) if function is None else (function.low, function.high)
+    if low:
+        yield ex.add(ex.number(-low), node.args[0])
+    if high is not None:
+        yield ex.add(ex.number(high), ex.neg(node.args[0]))
+    if low == 0 or fractional:
+        inside = node.args[0]
+        yield from _factors(inside)
+        yield as_nonnegative(inside) or inside
+
+
+def _factors(inside: Expr) -> Iterator[Expr]:
+    """Factors of a product, and sums among them multiplied by the denominators of their terms."""
+    constant, powers = factors_of(inside)
+    yield from (constant, *powers)
+    for base in powers:
+        below: dict[Expr, None] = {}
+        for node in walk(base) if base.op == "add" else ():
+            if node.op == "div":
+                below.update(dict.fromkeys(factors_of(node.args[1])[1]))
+        if below:
+            yield ex.mul(base, *below)
+
+
+def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
+    """Those that are not numbers, have few nodes, and do not take different signs at two points of the box."""
+    with precision(_BITS):
+        points = list(_points(box))
+        kept = []
+        for expr in candidates:
+            nodes = sum(1 for _ in walk(expr))
+            if expr.op in ("number", "constant") or nodes > _MAX_NODES:
+                continue
+            values = [enclose(expr, point) for point in (points if variables_of(expr) else points[:1])]
+            if not (any(v > 0 for v in values) and any(v < 0 for v in values)):
+                kept.append((nodes, expr))
+    return [expr for _, expr in sorted(kept, key=lambda item: item[0])]
+
+
+def _points(box: Box) -> Iterator[dict[str, arb]]:
+    """Points inside the box, and every third one on its faces."""
+    ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
+    for k in range(1, _POINTS + 1):
+        shares = [(k * (axis + 1) * 0.6180339887498949) % 1 for axis in range(box.dimension)]
+        if k % 3 == 0:
+            shares = [float(share > 0.5) for share in shares]
+        yield {
+            name: low + arb(share) * (high - low)
+            for name, share, (low, high) in zip(box.variables, shares, ends, strict=True)
+        }
+
+
+def _readable(candidates: Iterable[Expr], box: Box) -> Iterator[Expr]:
+    """Those that the kernel parses back as intended: a variable may be called pi."""
+    for expr in candidates:
+        try:
+            if parse(to_text(expr), box.variables) == expr:
+                yield expr
+        except FormulaError:
+            continue

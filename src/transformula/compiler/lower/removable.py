@@ -1,0 +1,181 @@
+"""Removable singularities: sin(u)/u where u may vanish is sinc(u), erf(u)/u is erf_rest1(u), and so on.
+
+A factor g of a quotient that vanishes with w = c·Πb^e is w^m times something that does not: sin(u) = u·sinc(u), a
+function of the registry with a zero is (u − a)^m times its rest (`kernel.rests`), and so is a sum such as exp(u) − 1 or
+cos(u) − 1 + u²/2. If the quotient divides often enough by every b that may vanish in w (or multiplies by it, if g is in
+the denominator), the second form is also defined where the first is not, and extends it continuously. Each replacement
+of one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from flint import arb
+
+from transformula.compiler.lower.factors import factors_of, quotient_of
+from transformula.compiler.lower.zeros import by_its_rests, zeros_of
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.derivations.derivation_steps import is_analytic, split_quotient
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.exceptions import FormulaError
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.syntax.printing import to_text
+
+#: No formula a person would write needs more.
+_MAX_STEPS = 1_000
+_BITS = 128
+#: Places inside an interval at which a quotient is looked at, as parts of its length.
+_SHARES = (Fraction(1, 2), Fraction(5, 8), Fraction(3, 8), Fraction(3, 4), Fraction(1, 4), Fraction(9, 16))
+
+
+@dataclass(frozen=True)
+class Step:
+    """``of`` in the formula becomes ``becomes``; ``at`` is a point of the box where ``of`` is defined."""
+
+    of: Expr
+    becomes: Expr
+    at: tuple[tuple[str, Fraction], ...]
+
+    def applied(self, expr: Expr) -> Expr:
+        """The expression after the step."""
+        return substitute(expr, {self.of: self.becomes})
+
+
+def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], list[Step]]:
+    """The outputs without quotients such as sin(u)/u where u may vanish on the box, and the steps that lead there.
+
+    Examples
+    --------
+    >>> (found,), steps = removable_steps([parse("exp(sin(2*x)/x)")], Box.of("x=-1..1"))
+    >>> str(found), [(str(step.of), str(step.becomes)) for step in steps]
+    ('exp(2*sinc(2*x))', [('sin(2*x)/x', '2*sinc(2*x)')])
+    """
+    current, steps = tuple(outputs), list[Step]()
+    while len(steps) < _MAX_STEPS:
+        step = next(_possible(current, box), None)
+        if step is None:
+            break
+        current = tuple(step.applied(expr) for expr in current)
+        steps.append(step)
+    return current, steps
+
+
+def without_removable(expr: Expr, box: Box) -> Expr:
+    """The expression with sin(u)/u written as sinc(u) wherever u may vanish on the box.
+
+    Examples
+    --------
+    >>> str(without_removable(parse("sin(x)**2/x**2 + sin(y)/y"), Box.of("x=-1..1, y=1..2")))
+    'sinc(x)**2 + sin(y)/y'
+    """
+    (extended,), _ = removable_steps([expr], box)
+    return extended
+
+
+def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
+    """Steps that can be taken next, the innermost quotients first."""
+    for expr in outputs:
+        for node in walk(expr):
+            quotient = node.op in ("mul", "div", "pow") and is_analytic(split_quotient(node)[1])
+            new = _repaired(node, box) if quotient else None
+            at = None if new is None else _defined_at(node, box)
+            if new is None or at is None:
+                continue
+            try:
+                becomes = parse(to_text(by_its_rests(new)), box.variables)
+                same = parse(to_text(node), box.variables) == node
+            except FormulaError:
+                continue
+            if same and becomes != node:
+                yield Step(node, becomes, at)
+
+
+def _repaired(expr: Expr, box: Box) -> Expr | None:
+    """The same quotient without a division by something that may vanish, if another factor cancels it."""
+    constant, powers = factors_of(expr)
+    if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+        return None
+    changed = False
+    for base, exponent in list(powers.items()):
+        if exponent.denominator != 1:
+            continue
+        for w, order, left in zeros_of(base, lambda b: _may_vanish(b, box)):
+            scale, inside = factors_of(w)
+            sign = 1 if exponent > 0 else -1
+            divided = {b: -sign * powers.get(b, Fraction(0)) for b in inside if _may_vanish(b, box)}
+            if any(inside[b] <= 0 for b in divided):
+                continue
+            shares = [share / (order * inside[b]) for b, share in divided.items() if share > 0 or sign < 0]
+            times = sign * Fraction(int(min(sign * exponent, *shares))) if shares and min(shares) > 0 else Fraction(0)
+            if not times:
+                continue
+            powers[base] -= times
+            for b, e in (*((b, order * e) for b, e in inside.items()), (left, Fraction(1))):
+                powers[b] = powers.get(b, Fraction(0)) + times * e  # there may be some already
+            constant = ex.mul(constant, ex.power(scale, ex.number(times * order)))
+            changed = True
+            break
+    if any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+        together = _together(expr, box)
+        if together is not None:
+            return together
+    return quotient_of(constant, {b: e for b, e in powers.items() if e}) if changed else None
+
+
+def _together(expr: Expr, box: Box) -> Expr | None:
+    """The same quotient with all its factors that vanish where one of them does taken apart at once."""
+    constant, powers = factors_of(expr)
+    for base in powers:
+        for w, *_ in zeros_of(base, lambda b: _may_vanish(b, box)):
+            left: list[tuple[Expr, Fraction]] = []
+            for b, e in powers.items():
+                zeros = zeros_of(b, lambda v: _may_vanish(v, box)) if e.denominator == 1 else ()
+                zero = next(((order, rest) for v, order, rest in zeros if v == w), None)
+                left += [(b, e)] if zero is None else [(w, zero[0] * e), (zero[1], e)]
+            scale, parts = factors_of(ex.mul(*(ex.power(b, ex.number(e)) for b, e in left)))
+            if not any(e < 0 and _may_vanish(b, box) for b, e in parts.items()):
+                return quotient_of(ex.mul(constant, scale), parts)
+    return None
+
+
+def _may_vanish(expr: Expr, box: Box) -> bool:
+    try:
+        low, high = range_of(expr, Region.of_box(box).ends)
+    except UndefinedError:
+        return True
+    return bool(low <= 0 <= high)
+
+
+def _defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None:
+    """A point of the box, in short rationals, at which the expression is defined."""
+    names = [name for name in box.variables if name in variables_of(expr)]
+    for shift in range(len(_SHARES)):
+        point = {
+            name: _inside(box, box.variables.index(name), _SHARES[(shift + k) % len(_SHARES)])
+            for k, name in enumerate(names)
+        }
+        with precision(_BITS):
+            if enclose(expr, {name: arb(to_fmpq(x)) for name, x in point.items()}).is_finite():
+                return tuple(point.items())
+    return None
+
+
+def _inside(box: Box, index: int, share: Fraction) -> Fraction:
+    """A rational with few digits, about that fraction of the way from an interval's lower end to its upper one."""
+    with precision(_BITS):
+        low, high = enclose(box.lower[index]), enclose(box.upper[index])
+        _, exponent = (high - low).mid().man_exp()
+        bits = int((high - low).mid().man_exp()[0]).bit_length() + int(exponent)
+        grain = Fraction(2) ** (bits - 6)  # at most a sixteenth of the interval
+        place = low + arb(to_fmpq(share)) * (high - low)
+        mantissa, exponent = (place.mid() / arb(to_fmpq(grain)) + arb("0.5")).floor().mid().man_exp()
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent) * grain

@@ -1,0 +1,323 @@
+"""Circuits as they are stored in model.json: wires with exact constants and their places in the weights.
+
+A lowered circuit (`circuits.Circuit`) says what each wire means; a layout decides which head or hidden unit computes
+it, and by which factors its argument and value are multiplied. In the stored circuit a wire stands for what its slot
+holds, so these factors become part of the linear forms: if a head reads s·u and its slot holds h·f(u), the stored wire
+is the table of h·f(u/s) at s·u, and readers take 1/h times the wire.
+
+One-layer models are stored as the parts of their formula (`additive.decompose`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from transformula.compiler.lower.additive import Affine, Decomposition, Part, decompose
+from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_wires import ARGUMENT, SQUARE, Linear, Wire
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.printing import to_text
+
+Place = Sequence[int]
+#: (s, h): the head reads s · argument, the slot holds h · value.
+Scale = tuple[Fraction, Fraction]
+_AS_IT_IS: Scale = Fraction(1), Fraction(1)
+_ZERO = ex.number(0)
+
+
+def numbering(circuit: Circuit) -> dict[int, int]:
+    """Wires of a lowered circuit to stored ones."""
+    return _Store(circuit, {}, {}).number()
+
+
+def store_circuit(
+    circuit: Circuit, places: Mapping[int, Place], scales: Mapping[int, Scale] | None = None
+) -> dict[str, Any]:
+    """The circuit's "wires" and "outputs" in model.json.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The lowered formula.
+    places : mapping
+        For every wire with a slot, by its index in the circuit: [block, head, column] for a table,
+        [block, unit, position] for a ReLU.
+    scales : mapping, optional
+        For table wires: the factors of argument and value; 1 for a wire that is missing here.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> from transformula.compiler.lower.guides import PlainGuide
+    >>> from transformula.compiler.lower.lowering import build_circuit
+    >>> circuit = build_circuit([parse("pi*sin(x/3) + 1")], ("x",), PlainGuide())
+    >>> store_circuit(circuit, {1: [0, 0, 0]})["outputs"]
+    [{'wires': [[1, 'pi']], 'plus': '1'}]
+    """
+    return _Store(circuit, places, scales or {}).store()
+
+
+class _Store:
+    """Numbers the wires as the kernel's reader does, and writes them down."""
+
+    def __init__(self, circuit: Circuit, places: Mapping[int, Place], scales: Mapping[int, Scale]) -> None:
+        self.circuit, self.places, self.scales = circuit, places, scales
+        #: Wires of the circuit to stored ones: a length's ReLUs come just before it.
+        self.index: dict[int, int] = {}
+        self.units = circuit.units
+
+    def number(self) -> dict[int, int]:
+        """Number the wires: a length's ReLUs come just before it."""
+        for k, wire in enumerate(self.circuit.wires):
+            if k in self.units:
+                continue
+            for unit in wire.norm.units if wire.norm is not None else ():
+                if unit in self.index:
+                    raise ValueError("two lengths share a direction")
+                self.index[unit] = len(self.index)
+            self.index[k] = len(self.index)
+        return self.index
+
+    def store(self) -> dict[str, Any]:
+        """Wires and outputs."""
+        self.number()
+        made = [(k, w) for k, w in enumerate(self.circuit.wires) if k not in self.units]
+        wires = [self._wire(k, w) for k, w in made if w.argument is not None or w.joined is not None]
+        return {"wires": wires, "outputs": [self._linear(output) for output in self.circuit.outputs]}
+
+    def _wire(self, k: int, wire: Wire) -> dict[str, Any]:
+        if wire.product is not None:
+            product = wire.product
+            shares = [(i, factor / self._held(i)) for i, factor in product.squares]
+            return {
+                "product": [self._linear(product.left), self._linear(product.right)],
+                "sum": self._linear(product.sum),
+                "squares": [[self.index[i], str(share)] for i, share in shares],
+            }
+        if wire.norm is not None:
+            return {
+                "norm": [self._linear(wire.norm.left), self._linear(wire.norm.right)],
+                "folds": [self._place(unit) for unit in wire.norm.units],
+            }
+        assert wire.argument is not None
+        if wire.function is None:
+            return {"relu": self._linear(wire.argument), "from": self._place(k)}
+        scale, held = self.scales.get(k, _AS_IT_IS)
+        return {
+            "table": to_text(_scaled(wire.function, scale, held)),
+            "of": [self._linear(wire.argument, scale)],
+            "from": self._place(k),
+        }
+
+    def _place(self, k: int) -> list[int]:
+        return [int(v) for v in self.places[k]]
+
+    def _held(self, k: int) -> Fraction:
+        wire = self.circuit.wires[k]
+        return self.scales.get(k, _AS_IT_IS)[1] if wire.function is not None else Fraction(1)
+
+    def _linear(self, linear: Linear, factor: Fraction = Fraction(1)) -> dict[str, Any]:
+        terms = [(self.index[k], ex.mul(ex.number(factor / self._held(k)), c)) for k, c in linear.terms]
+        return stored_linear(terms, ex.mul(ex.number(factor), linear.constant))
+
+
+def _scaled(function: Expr, scale: Fraction, held: Fraction) -> Expr:
+    """held · f(u / scale)."""
+    if function == SQUARE:
+        return ex.mul(ex.number(held / scale**2), SQUARE)
+    inner = substitute(function, {ARGUMENT: ex.mul(ex.number(1 / scale), ARGUMENT)})
+    return ex.mul(ex.number(held), inner)
+
+
+def store_one_layer(
+    variables: Sequence[str],
+    outputs: Sequence[Expr],
+    linears: Sequence[Sequence[Fraction | float]],
+    shape: tuple[int, int] | None = None,
+    limit: Fraction | float = 0,
+    kink_limits: Sequence[Fraction | float] = (),
+) -> dict[str, Any]:
+    """The "wires" and "outputs" of a one-layer model, laid out as `constructions.one_layer.assemble` does.
+
+    Heads follow the parts of the outputs in order, one column each; hidden units follow the kinks in order,
+    and in a sequence there are two more for every output: the row selector and a constant.
+
+    Parameters
+    ----------
+    variables, outputs
+        The formula, extended.
+    linears
+        For every output and part: the slope a of the linear function that the residual stream carries beside
+        the table, which then holds part(u) − a·u. Only a part of one form may have one.
+    shape
+        Rows × columns of a sequence; None for a function.
+    limit, kink_limits
+        In a sequence: R of the row selector, and Z of every kink, as stored.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> stored = store_one_layer(("x",), [parse("sin(x) + pi*abs(x - 1)")], [[Fraction(1, 2)]])
+    >>> [wire.get("table", wire.get("relu")) for wire in stored["wires"]]
+    ['sin(u) - 1/2*u', {'wires': [[0, '1']], 'plus': '-1'}]
+    >>> stored["outputs"]
+    [{'wires': [[0, '-pi + 1/2'], [1, '1'], [2, '2*pi']], 'plus': 'pi'}]
+    """
+    splits = [decompose(expr, variables) for expr in outputs]
+    wires: list[dict[str, Any]] = []
+    sums: list[_Sum] = []
+    for split, slopes in zip(splits, linears, strict=True):
+        total = _Sum.of(split.affine)
+        for part, slope in zip(split.parts, slopes, strict=True):
+            head = len(wires)
+            wires.append(_table(part, Fraction(slope), [0, head, 0]))
+            total.add(len(variables) + head, ex.number(1))
+            for k, v in enumerate(part.forms[0]):
+                total.add(k, ex.number(Fraction(slope) * v))
+        sums.append(total)
+    for total, split in zip(sums, splits, strict=True):
+        for kink in split.kinks:  # |z| = 2 ReLU(z) − z
+            total.add_affine(kink.inside, ex.neg(kink.coefficient))
+    if shape is None:
+        units = [(o, kink) for o, split in enumerate(splits) for kink in split.kinks]
+        for unit, (o, kink) in enumerate(units):
+            sums[o].add(len(variables) + len(wires), ex.mul(ex.number(2), kink.coefficient))
+            wires.append({"relu": _Sum.of(kink.inside).stored(), "from": [0, unit, 0]})
+        return {"wires": wires, "outputs": [total.stored() for total in sums]}
+    rows = _selected(len(variables), wires, splits, sums, shape, Fraction(limit), kink_limits)
+    return {"wires": wires, "outputs": [row.stored() for row in rows]}
+
+
+def _selected(
+    inputs: int,
+    wires: list[dict[str, Any]],
+    splits: Sequence[Decomposition],
+    sums: Sequence[_Sum],
+    shape: tuple[int, int],
+    limit: Fraction,
+    kink_limits: Sequence[Fraction | float],
+) -> list[_Sum]:
+    """Outputs of a sequence: at position q a unit of row p reads z if p = q, and z − Z ≤ 0 otherwise."""
+    columns = shape[1]
+    kinks = [(o, kink) for o, split in enumerate(splits) for kink in split.kinks]
+    rows = [_Sum() for _ in sums]
+    known: dict[str, int] = {}
+
+    def placed(unit: int, position: int, inside: _Sum) -> int:
+        """The wire of a unit; positions that compute the same share it."""
+        stored = inside.stored()
+        key = f"{unit} {stored}"
+        if key not in known:
+            known[key] = inputs + len(wires)
+            wires.append({"relu": stored, "from": [0, unit, position]})
+        return known[key]
+
+    for q in range(shape[0]):
+        for unit, ((o, kink), reach) in enumerate(zip(kinks, kink_limits, strict=True)):
+            p, c = divmod(o, columns)
+            inside = _Sum.of(kink.inside)
+            inside.plus(ex.number(Fraction(0) if p == q else -Fraction(reach)))
+            rows[q * columns + c].add(placed(unit, q, inside), ex.mul(ex.number(2), kink.coefficient))
+        for o, total in enumerate(sums):
+            p, c = divmod(o, columns)
+            row, own = rows[q * columns + c], p == q
+            inside = total.copy()
+            inside.plus(ex.number(limit if own else -limit))
+            if own:
+                row.plus(ex.number(-limit))
+            if inside.stored()["wires"]:
+                row.add(placed(len(kinks) + 2 * o, q, inside), ex.number(1))
+            elif own:  # a constant output: the unit holds a constant, which the limit makes positive
+                row.plus(inside.constant)
+    return rows
+
+
+def _table(part: Part, slope: Fraction, place: list[int]) -> dict[str, Any]:
+    """The table of part − slope·u, in u for one axis and in u1, u2, .. for several."""
+    if slope and len(part.forms) > 1:
+        raise ValueError("only a part of one linear form has a slope beside its table")
+    function = part.expr
+    if len(part.forms) == 1:
+        function = substitute(function, {ex.variable("u1"): ARGUMENT})
+        function = ex.add(function, ex.mul(ex.number(-slope), ARGUMENT)) if slope else function
+    arguments = [stored_linear([(k, ex.number(v)) for k, v in enumerate(form)], ex.number(0)) for form in part.forms]
+    return {"table": to_text(function), "of": arguments, "from": place}
+
+
+class _Sum:
+    """A linear form of stored wires that is being added up."""
+
+    def __init__(self, terms: Mapping[int, Expr] | None = None, constant: Expr = _ZERO) -> None:
+        self.terms, self.constant = dict(terms or {}), constant
+
+    @classmethod
+    def of(cls, affine: Affine) -> _Sum:
+        """A form of the inputs."""
+        return cls({k: ex.number(v) for k, v in enumerate(affine.form) if v}, affine.constant)
+
+    def copy(self) -> _Sum:
+        """Another one like it."""
+        return _Sum(self.terms, self.constant)
+
+    def add(self, wire: int, coefficient: Expr) -> None:
+        """Add coefficient · wire."""
+        self.terms[wire] = ex.add(self.terms.get(wire, ex.number(0)), coefficient)
+
+    def plus(self, constant: Expr) -> None:
+        """Add a constant."""
+        self.constant = ex.add(self.constant, constant)
+
+    def add_affine(self, affine: Affine, factor: Expr) -> None:
+        """Add factor · (a form of the inputs)."""
+        for k, v in enumerate(affine.form):
+            if v:
+                self.add(k, ex.mul(ex.number(v), factor))
+        self.plus(ex.mul(factor, affine.constant))
+
+    def stored(self) -> dict[str, Any]:
+        """As in model.json."""
+        return stored_linear(self.terms.items(), self.constant)
+
+
+def stored_linear(terms: Iterable[tuple[int, Expr]], constant: Expr) -> dict[str, Any]:
+    """A linear form as in model.json; coefficients that cancel are left out."""
+    tidy = [(k, collected(c)) for k, c in terms]
+    return {
+        "wires": [[k, to_text(c)] for k, c in sorted(tidy, key=lambda term: term[0]) if c.number != 0],
+        "plus": to_text(collected(constant)),
+    }
+
+
+def collected(constant: Expr) -> Expr:
+    """A constant with equal terms of its sums added up, so that pi − pi is 0.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> str(collected(parse("pi/2 - 1 + 2*pi - (pi - 3)", ())))
+    '3/2*pi + 2'
+    """
+    terms: dict[Expr, Fraction] = {}
+    stack = [(Fraction(1), constant)]
+    while stack:
+        factor, node = stack.pop()
+        if node.op == "add":
+            stack += [(factor, a) for a in reversed(node.args)]
+        elif node.number is not None:
+            terms[ex.number(1)] = terms.get(ex.number(1), Fraction(0)) + factor * node.number
+        elif node.op == "mul" and node.args[0].number is not None:
+            stack.append((factor * node.args[0].number, ex.mul(*node.args[1:])))
+        elif node.op == "div" and (number := _leading(node.args[0])) not in (None, 1):
+            above = ex.mul(ex.number(1 / number), node.args[0])
+            stack.append((factor * number, ex.div(above, node.args[1])))
+        else:
+            terms[node] = terms.get(node, Fraction(0)) + factor
+    return ex.add(*(ex.mul(ex.number(f), node) for node, f in terms.items() if f))
+
+
+def _leading(expr: Expr) -> Fraction | None:
+    """The number that a product starts with, or is; None if there is none, or for zero."""
+    return (expr.number if expr.op != "mul" else expr.args[0].number) or None

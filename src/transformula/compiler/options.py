@@ -1,0 +1,127 @@
+"""What may be asked for beside formula and box, and the checks of it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+from transformula.compiler.constructions import Construction, chosen
+from transformula.errors import InputError, brief
+from transformula.formula.peaks import peak
+from transformula.formula.repetition import at_every_position
+from transformula.kernel.folder.weights import DTYPES
+from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may ask for beside formula and box.
+
+    ``most`` tokens are all that is still of use in a model; ``known`` is what attempts leave for others of one search.
+    """
+
+    eps: float | None = None
+    construction: Construction | None = None
+    dtype: str = "float64"
+    multi_head: bool = False
+    layers: int | None = None
+    shape: tuple[int, int] | None = None
+    most: float = math.inf
+    known: dict[str, Any] = field(default_factory=dict, compare=False)
+
+
+def checked_options(
+    eps: float | None,
+    construction: str,
+    dtype: str,
+    multi_head: bool,
+    layers: int | None,
+    shape: tuple[int, int] | None,
+    formula: Formula,
+) -> Options:
+    """Options that can be used for the formula."""
+    tolerance, form, wanted = positive(eps, "eps"), known_dtype(dtype), chosen(construction)
+    if not (layers is None or (isinstance(layers, Real) and layers == 1)):
+        raise InputError("layers must be left out or set to 1")
+    if shape is not None:
+        _check_shape(shape, formula)
+    return Options(tolerance, wanted, form, multi_head, layers, shape)
+
+
+def absolute(rel: Any, eps: float | None, formula: Formula) -> float:
+    """A tolerance that is at most rel · sup|f| for every output f."""
+    share = positive(rel, "rel")
+    if eps is not None or share is None:
+        raise InputError("give either eps or rel, not both")
+    sizes = [peak(expr, formula.box) for expr in formula.outputs]
+    if min(sizes) == 0:
+        text = formula.texts[sizes.index(0)]
+        raise InputError(f"rel needs a value of {text} on the box that is not 0, and found none: give eps")
+    absolute = math.nextafter(share * min(sizes), 0)
+    if not 0 < absolute < math.inf:
+        raise InputError(f"rel = {share:g} of the largest value {min(sizes):g} is not a float above 0: give eps")
+    return absolute
+
+
+def positive(value: Any, name: str) -> float | None:
+    """A number above 0 of any kind, as a float; None stays None.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> positive(Fraction(1, 8), "eps"), positive(None, "eps")
+    (0.125, None)
+    """
+    if value is None:
+        return None
+    try:
+        known = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
+        found = float(value) if known else math.nan
+    except (OverflowError, ValueError):  # beyond the range of floats
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise InputError(f"{name} must be a number above 0, not {brief(value)}")
+    return found
+
+
+def known_dtype(dtype: Any) -> str:
+    """The name of a format; NumPy's own types are read as well."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", getattr(dtype, "__name__", None))
+    if name not in DTYPES:
+        raise InputError(f"unknown dtype {brief(dtype)}: choose {' or '.join(DTYPES)}")
+    return str(name)
+
+
+def known_shape(shape: Any) -> tuple[int, int] | None:
+    """A sequence's positions and features; None stays None."""
+    if shape is None:
+        return None
+    try:
+        n, d = (operator.index(value) for value in shape if not isinstance(value, bool))
+    except (TypeError, ValueError):
+        n = d = 0
+    if not (n > 0 and d > 0):
+        raise InputError(f"shape must be (positions, features), not {brief(shape)}")
+    return n, d
+
+
+def at_positions(formula: Formula, shape: tuple[int, int] | None) -> Formula:
+    """The formula of one position, repeated for all, where it has one position's variables only."""
+    n, d = shape or (1, 0)
+    if formula.box.dimension == d == len(formula.outputs) and 1 < n <= MAX_VARIABLES:
+        return at_every_position(formula, n)
+    return formula
+
+
+def _check_shape(shape: tuple[int, int], formula: Formula) -> None:
+    n, d = shape
+    if n * d != formula.box.dimension or n * d != len(formula.outputs):
+        raise InputError(
+            f"a sequence of shape {n} x {d} needs {n * d} variables and {n * d} formulas "
+            f"(or {d} of each, the same for every position), "
+            f"not {formula.box.dimension} and {len(formula.outputs)}"
+        )

@@ -1,0 +1,340 @@
+r"""Levenberg-Marquardt steps of many tables of one size together.
+
+No orthogonal factor is ever formed.  With A the weights, b the targets and J the derivatives, the triangle of
+[A b] holds the values and their cost, and that of [A J b] holds in its lower right what is left of J and of b
+off the span of A.  Many starts take their steps together, each as it would alone: small matrices cost what the
+interpreter costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from transformula.budget import checkpoint, left
+from transformula.compiler.tables.softmax_table import Array
+from transformula.kernel.work import spend
+
+FLOPS = 4e3  # floating-point operations in a microsecond, about: what a budget of them is of a budget of time
+LEAST = 5e8  # floating-point operations that a fit may take, however little is left
+MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
+OVERHEAD = 2e5  # operations that a step of one table takes at least: the interpreter's time for a small one
+CALL, EACH = 150.0, 30.0  # microseconds that the interpreter takes for a stack of tables, and for each of them
+RATE, QUICK, MOST = 4e3, 30, 2.0  # operations in a microsecond; from so many tokens on more, up to so many times
+LEAST_WEIGHT = 1e-6  # a token is priced as if it had this weight somewhere: bounds |y|
+TINY = 1e-250  # keeps columns of tokens that are nowhere visible from dividing by zero
+TRIALS = 8  # of a step, each damped four times as much as the one before
+STALL, STALLED = 10, 0.98  # so many steps that leave this much of the cost are the last
+
+
+@dataclass
+class Problem:
+    """Samples of functions in normalised coordinates, and the price of large values.
+
+    ``target`` has shape (points, functions).  ``price`` is the modelled rounding per unit of w_j |y_j|, times
+    sqrt(number of points) so that it competes with a sum of squares; ``work`` counts the arithmetic spent.
+    """
+
+    points: Array
+    target: Array
+    price: float
+    linear: bool
+    singular: bool = False
+    work: float = 0.0
+
+    def step(self, size: int) -> float:
+        """About the arithmetic of one step of a table of ``size`` tokens."""
+        return float(22 * self.target.size * size**2 + 2 * OVERHEAD)
+
+    def spend(self, count: int, size: int, operations: float) -> None:
+        """Count arithmetic, here as operations for each of some tables, and as the time it takes for the search."""
+        self.work += count * (operations + OVERHEAD)
+        rate = RATE * (min(max(size / QUICK, 1.0), MOST) if self.target.shape[1] == 1 else 1.0)
+        spend(CALL + count * (EACH + operations / rate))
+
+
+def operations_left(part: float) -> float:
+    """Floating-point operations: a part of what is left to the search, but never next to nothing."""
+    return max(LEAST, part * left() * FLOPS)
+
+
+class Start(Protocol):
+    """Scores of shape (tokens,), and the price of large values."""
+
+    @property
+    def slopes(self) -> Array:
+        """By token."""
+
+    @property
+    def offsets(self) -> Array:
+        """By token."""
+
+    @property
+    def price(self) -> float:
+        """As in `Problem`."""
+
+
+class Fresh(NamedTuple):
+    """A start for which nothing was solved yet."""
+
+    slopes: Array
+    offsets: Array
+    price: float
+
+
+@dataclass(frozen=True)
+class State:
+    """Scores, the values solved for them, and the error at each point, the largest over the functions."""
+
+    slopes: Array
+    offsets: Array
+    price: float
+    values: Array
+    linear: Array
+    softmax: Array
+    errors: Array
+    cost: float
+
+    @property
+    def sup(self) -> float:
+        """Largest error on the sample."""
+        return float(self.errors.max())
+
+
+class _Solved(NamedTuple):
+    """A stack of scores. ``matrix`` is the transpose of [A b], with a column for each price; ``triangle`` is its R.
+
+    Below its diagonal the triangle holds what LAPACK left there.
+    """
+
+    slopes: Array
+    offsets: Array
+    softmax: Array
+    matrix: Array
+    triangle: Array
+    cost: Array
+
+
+class _Model(NamedTuple):
+    """A stack of linear models: ``triangle`` · (step · norms) is to meet ``right``; where tokens sit."""
+
+    triangle: Array
+    right: Array
+    norms: Array
+    centre: Array
+    spread: Array
+
+
+class Descent:
+    """Steps from several starts of one size. Arrays are (stack, columns, points): long rows are quick."""
+
+    def __init__(self, problem: Problem, starts: Sequence[Start], roots: Array | None) -> None:
+        self.problem, self.roots = problem, roots
+        self.prices = np.array([[s.price] for s in starts])
+        slopes, offsets = np.array([s.slopes for s in starts]), np.array([s.offsets for s in starts])
+        self.count, (self.n, self.functions), self.size = len(starts), problem.target.shape, slopes.shape[1]
+        self.width = self.size + problem.linear
+        self.frame = np.zeros((self.width + self.functions, self.n + self.width))
+        self.frame[self.width :, : self.n] = problem.target.T
+        if problem.linear:
+            self.frame[self.size, : self.n] = problem.points
+        self.columns = np.arange(self.width)
+        self.upper, self.square = np.tri(self.width).T, np.tri(2 * self.size).T
+        self.at = self.solve(slopes, offsets, slice(None))
+
+    def run(self, steps: int) -> list[State]:
+        """The states after at most so many steps from each start."""
+        at, history = self.at, [[cost] for cost in self.at.cost.tolist()]
+        live = [k for k, past in enumerate(history) if math.isfinite(past[0])] if steps else []
+        damping, rejected = [1e-2] * self.count, [0] * self.count
+        model = self.model(at, slice(None)) if live else None
+        while live and model is not None:
+            checkpoint()
+            here = slice(None) if len(live) == self.count else live
+            slopes, offsets, usable = self.stepped(_part(at, here), _part(model, here), [damping[k] for k in live])
+            trial = self.solve(slopes, offsets, here)
+            won, going, stay = [], [], []
+            for i, (k, cost) in enumerate(zip(live, trial.cost.tolist(), strict=True)):
+                past = history[k]
+                if usable[i] and cost < past[-1]:
+                    past.append(cost)
+                    damping[k], rejected[k] = max(damping[k] / 3, 1e-13), 0
+                    won.append(i)
+                    if len(past) <= steps and not (len(past) > STALL and cost > STALLED * past[-STALL - 1]):
+                        going.append(i)
+                else:
+                    damping[k], rejected[k] = damping[k] * 4, rejected[k] + 1
+                    if usable[i] and rejected[k] < TRIALS:
+                        stay.append(i)
+            at = _merged(at, [live[i] for i in won], trial, won)
+            if going:
+                moved = [live[i] for i in going]
+                everyone = len(going) == self.count
+                fresh = self.model(trial if everyone else _part(trial, going), slice(None) if everyone else moved)
+                model = _merged(model, moved, fresh, list(range(len(going))))
+            live = sorted(live[i] for i in going + stay)
+        self.at = at
+        return self.states()
+
+    def solve(self, slopes: Array, offsets: Array, here: slice | list[int]) -> _Solved:
+        """The triangles of scores for the starts ``here``."""
+        softmax = slopes[:, :, None] * self.problem.points + offsets[:, :, None]
+        softmax -= softmax.max(axis=1, keepdims=True)
+        np.exp(softmax, out=softmax)
+        softmax /= softmax.sum(axis=1, keepdims=True)
+        matrix = np.empty((len(slopes), *self.frame.shape))
+        matrix[:] = self.frame
+        matrix[:, : self.size, : self.n] = softmax
+        largest = np.abs(matrix[:, : self.width, : self.n]).max(axis=2)
+        matrix[:, self.columns, self.n + self.columns] = self.prices[here] * np.maximum(largest, LEAST_WEIGHT)
+        if self.roots is not None:
+            matrix[:, :, : self.n] *= self.roots[here]
+        triangle = _triangle(matrix)
+        left = triangle[:, self.width :, self.width :]
+        left = np.triu(left) if self.functions > 1 else left
+        cost = np.einsum("kij,kij->k", left, left)
+        solvable = np.isfinite(cost) & (triangle[:, self.columns, self.columns] != 0).all(axis=1)
+        self.problem.spend(len(slopes), self.size, 2.0 * (self.n + self.width) * self.width**2)
+        return _Solved(slopes, offsets, softmax, matrix, triangle, np.where(solvable, cost, np.inf))
+
+    def values(self, solved: _Solved) -> Array:
+        """Values, and the carried slopes if there are any; zeros where nothing can be solved."""
+        upper, right = solved.triangle[:, : self.width, : self.width], solved.triangle[:, : self.width, self.width :]
+        upper = upper * self.upper
+        good = np.isfinite(solved.cost)[:, None, None]
+        if not good.all():
+            upper, right = np.where(good, upper, np.eye(self.width)), np.where(good, right, 0.0)
+        return np.asarray(np.linalg.solve(upper, right))  # LU leaves a triangle as it is
+
+    def states(self) -> list[State]:
+        """The stack, one by one."""
+        values, target = self.values(self.at), self.problem.target.T
+        misfit = target - np.swapaxes(values, 1, 2) @ np.concatenate(
+            [self.at.softmax, np.broadcast_to(self.problem.points, (self.count, 1, self.n))][: 1 + self.problem.linear],
+            axis=1,
+        )
+        carried = values[:, self.size] if self.problem.linear else np.zeros((self.count, self.functions))
+        errors = np.abs(misfit).max(axis=1)
+        return [
+            State(
+                self.at.slopes[k], self.at.offsets[k], float(self.prices[k, 0]), values[k, : self.size], carried[k],
+                self.at.softmax[k].T, errors[k], float(self.at.cost[k]),
+            )
+            for k in range(self.count)
+        ]  # fmt: skip
+
+    def stepped(self, at: _Solved, model: _Model, damping: Sequence[float]) -> tuple[Array, Array, list[bool]]:
+        """Scores after the best steps for the models with a price on their sizes, and which of them are usable."""
+        size = 2 * self.size
+        matrix = np.zeros((len(damping), size + 1, 2 * size))
+        matrix[:, :size, :size], matrix[:, size, :size] = np.swapaxes(model.triangle, 1, 2), model.right
+        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None] * self.worth(at, model)
+        triangle = _triangle(matrix)
+        upper, right = triangle[:, :size, :size] * self.square, triangle[:, :size, size:]
+        usable = np.asarray(np.isfinite(right).all(axis=(1, 2)))
+        if not usable.all():
+            upper = np.where(usable[:, None, None], upper, np.eye(size))
+        step = np.linalg.solve(upper, right)[:, :, 0] / model.norms
+        tilt, lift = step[:, : self.size], step[:, self.size :]
+        reach = np.maximum(np.abs(tilt * model.spread), np.abs(lift))
+        usable = np.asarray(np.isfinite(reach).all(axis=1))
+        if not self.problem.singular:
+            reach = reach.max(axis=1, keepdims=True)
+        factor = np.where(usable[:, None], np.minimum(1.0, MAX_STEP / (reach + TINY)), 0.0)
+        if not usable.all():
+            tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
+        return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
+
+    def worth(self, at: _Solved, model: _Model) -> Array:
+        """What a change of a score within its token's neighbourhood is charged, in units of its effect.
+
+        By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
+        are some, and steps so long get nowhere: there each is charged at least as if it moved all that is left.
+        """
+        if not self.problem.singular:
+            return np.ones_like(model.norms)
+        reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
+        return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
+
+    def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
+        """What is left of the derivatives and of the targets off the span of the weights."""
+        size, n, width, count = self.size, self.n, self.width, len(solved.cost)
+        centre, spread = token_centres(self.problem.points, solved.softmax)
+        values = np.swapaxes(self.values(solved), 1, 2)
+        looked_up = values[:, :, :size] @ solved.softmax
+        weighted = solved.softmax if self.roots is None else solved.softmax * self.roots[here]
+        arm = self.problem.points - centre[:, :, None]
+        self.problem.spend(count, size, 20.0 * self.functions * (n + width) * size**2)
+        if self.functions == 1:
+            matrix = np.zeros((count, width + 2 * size + 1, n + width))
+            matrix[:, :width], matrix[:, -1] = solved.matrix[:, :width], solved.matrix[:, -1]
+            lift = weighted * (values[:, 0, :size, None] - looked_up)
+            matrix[:, width + size : -1, :n] = lift
+            np.multiply(lift, arm, out=matrix[:, width : width + size, :n])
+            rest = _triangle(matrix)[:, width : width + 2 * size, width:]
+            triangle, right = rest[:, :, :-1] * self.square, rest[:, :, -1]
+            norms = _column_norms(triangle, 1)
+            return _Model(triangle / norms[:, None], right, norms, centre, spread)
+        lift = weighted[:, None] * (values[:, :, :size, None] - looked_up[:, :, None])
+        jacobian = np.zeros((count, self.functions, 2 * size, n + width))
+        jacobian[..., size:, :n], jacobian[..., :size, :n] = lift, lift * arm[:, None]
+        basis = np.linalg.qr(np.swapaxes(solved.matrix[:, :width], 1, 2))[0][:, None]
+        jacobian -= (jacobian[..., :n] @ basis[:, :, :n]) @ np.swapaxes(basis, 2, 3)
+        flat = np.swapaxes(jacobian, 1, 2).reshape(count, 2 * size, -1)
+        norms = _column_norms(flat, 2)
+        flat /= norms[:, :, None]
+        residual = solved.matrix[:, width:] - values @ solved.matrix[:, :width]
+        return _Model(*_from_gram(flat, residual.reshape(count, -1, 1)), norms, centre, spread)
+
+
+_Stack = TypeVar("_Stack", _Solved, _Model)
+
+
+def _part(stack: _Stack, here: slice | list[int]) -> _Stack:
+    return stack if isinstance(here, slice) else type(stack)(*(a[here] for a in stack))
+
+
+def _merged(stack: _Stack, where: list[int], new: _Stack, which: list[int]) -> _Stack:
+    """The stack with some members replaced."""
+    if len(where) == len(stack[0]):
+        return new
+    for old, fresh in zip(stack, new, strict=True):
+        old[where] = fresh[which]
+    return stack
+
+
+def _triangle(matrices: Array) -> Array:
+    """R of each transposed matrix of a stack, with junk below its diagonal; not a number where there is none."""
+    try:
+        raw = np.linalg.qr(np.swapaxes(matrices, 1, 2), mode="raw")[0]
+    except np.linalg.LinAlgError:
+        raw = np.full(matrices.shape, np.nan)
+    return np.swapaxes(raw, 1, 2)[:, : min(matrices.shape[1:])]
+
+
+def token_centres(points: Array, softmax: Array) -> tuple[Array, Array]:
+    """Centre of mass and spread of every token's squared weight; the last axis is the points'."""
+    share = softmax**2 + TINY
+    share /= share.sum(axis=-1, keepdims=True)
+    centre = share @ points
+    spread = np.sqrt(((points - centre[..., None]) ** 2 * share).sum(axis=-1))
+    return centre, spread + TINY
+
+
+def _column_norms(matrix: Array, axis: int) -> Array:
+    norms = np.sqrt((matrix * matrix).sum(axis=axis))
+    return np.asarray(np.maximum(norms, 1e-10 * norms.max(axis=1, keepdims=True) + TINY))
+
+
+def _from_gram(turned: Array, residual: Array) -> tuple[Array, Array]:
+    """A square root of JᵀJ, and what Jᵀr is in it: many functions make J so long that its QR is dear."""
+    gram, gradient = turned @ np.swapaxes(turned, 1, 2), turned @ residual
+    usable = np.asarray(np.isfinite(gram).all(axis=(1, 2)))[:, None, None]
+    curvature, directions = np.linalg.eigh(np.where(usable, gram, np.eye(gram.shape[1])))
+    root = np.sqrt(np.maximum(curvature, 1e-14 * curvature[:, -1:] + TINY))[:, :, None]
+    axes = np.swapaxes(directions, 1, 2)
+    return root * axes, np.where(usable, axes @ gradient / root, np.nan)[:, :, 0]

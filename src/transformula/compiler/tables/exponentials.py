@@ -1,0 +1,287 @@
+r"""Minimax sums of exponentials: the tables of functions that are singular at one end of their interval.
+
+Next to a root or a logarithm the best tables found have one token that holds the weight, and rare ones: then
+
+.. math::  T(x) = c_0 + c_1 d + \sum_j c_j e^{-s_j d}, \qquad d = |x - \text{end}|,
+
+up to the weight of the rare tokens, which may be as small as one likes. The best sum of n exponentials has an error
+that is equally large, with alternating signs, at 2n + 3 points. These are 2n + 3 equations for as many numbers: s, c
+and the error itself. Remez' way to meet them: Newton's method at points that are given, then the points where the error
+is largest, and so on. The rates s_j, and the points, change smoothly with n (like the root of n), so that each n starts
+from those before it. The equations are solved in more digits than a float has, since exponentials are much alike.
+
+Where a function has no such sum, or the steps lose their way, nothing is returned, and the general search goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from flint import arb_mat
+from numpy.typing import NDArray
+
+from transformula.budget import checkpoint
+from transformula.compiler.tables.descent import FLOPS, TINY
+from transformula.compiler.tables.fit_task import TOTAL_SHARE, Task
+from transformula.compiler.tables.least_squares import least_squares
+from transformula.compiler.tables.softmax_table import Array, Function, Table, to_dtype
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.work import spend
+
+Indices = NDArray[np.int64]
+
+FIRST = 3  # exponentials of the first sum, whose rates spread over so many powers of e
+SPREADS = (4.0, 7.0, 12.0, 20.0, 35.0)
+BITS = 128  # of the linear equations
+PER_RATE, LEAST = 30, 100  # points of the grid on which errors are looked at
+BELOW = 0.03  # of the error: less than f changes between the end and the first point of the grid
+SMALLEST = 1e-290  # distance from the end, as part of the interval
+NEXT = 0.3  # of an error: what that of the next sum is not below
+LEVEL, EXCHANGES = 1.02, 10  # largest over smallest error that is level enough; rounds of new points
+MAX_STEP, CLOSE, NEWTON = 0.7, 1e-5, 12  # of the logarithms of rates
+SLOWER = 0.5  # of the step before: what is longer has met the last digits
+FIRST_STEPS, DAMPING = 60, 8.0
+WORSE = 1.5  # factor on the largest error that a step may cost
+RARE = 0.02  # of eps: what the weights of rare tokens may change
+SELDOM = 1e-3  # the largest of these weights
+MANY = 40  # exponentials: other tables hardly come closer than so many
+STEEP = (
+    7.0  # about what the rounding of the steepest score, rounded once more, is proven to cost, over slope and values
+)
+NOISY = 4  # sums that come close enough, and are spoiled by rounding: more terms will not help
+
+
+@dataclass(frozen=True)
+class Sum:
+    """c_0 + c_1 d + Σ c_j exp(−exp(l_j) d), its largest error, and the points where errors are level."""
+
+    logs: Array
+    factors: Array
+    error: float
+    points: Array
+    work: float = 0.0  # floating-point operations that it took
+
+    def places(self) -> Array:
+        """The points but the first in a coordinate in which they are evenly spread next to 1."""
+        return np.sqrt(-np.log(self.points[1:]))
+
+
+def exponential_table(task: Task, most: int) -> Table | None:
+    """The smallest sum of exponentials that will do, as a table; None if there is none of that size.
+
+    Where many exponentials are not enough, or no more may be tried, the last sum: nothing else would come closer.
+    """
+    edges, end = task.leaves.edges, task.leaves.finest
+    if not (task.leaves.graded and end in (edges[0], edges[-1])):
+        return None
+    span = float(edges[-1] - edges[0]) * (1 if end == edges[0] else -1)
+    reach = float(np.abs(edges).max() * np.abs(task.dense_values).max() / abs(span))
+    spoiled, last, budget = 0, None, task.work + task.most.growing
+    for last in sums(lambda d: task.f(end + span * d), lambda d: (end + span * d - end) / span, most - 1, task.linear):
+        task.work += last.work
+        if task.work > budget:
+            return _as_table(task, last, end, span)
+        steepest = math.exp(min(float(last.logs[-1]), 600.0)) * reach
+        if STEEP * task.unit**2 * steepest > max(last.error, TOTAL_SHARE * task.eps):
+            break
+        if last.error > TOTAL_SHARE * task.eps:
+            continue
+        table = _as_table(task, last, end, span)
+        if table.total_error < (np.inf if task.best is None else task.best.total_error):
+            task.best = table
+        if table.total_error <= TOTAL_SHARE * task.eps:
+            return table
+        spoiled += 1
+        if spoiled == NOISY:
+            return None
+    return None if last is None or len(last.logs) < MANY else _as_table(task, last, end, span)
+
+
+def _as_table(task: Task, found: Sum, end: float, span: float) -> Table:
+    """A flat token with value c_0, and rare ones that have the weight w_j at the end and the value b_j + c_j/w_j.
+
+    With e_j the exponentials and D = 1 + Σ w_j e_j, T differs from the sum S by Σ (b_j − S) w_j e_j / D. With b_j = S
+    where e_j is 1/e that is little next to the end: steep tokens may be the more frequent, and have the smaller values.
+    """
+    low = len(found.factors) - len(found.logs)
+    rates, carried, factors = np.exp(found.logs), found.factors[1] if low > 1 else 0.0, found.factors[low:]
+    at = np.concatenate([np.minimum(1 / rates, 1.0), (task.dense - end) / span])
+    sums = _basis(at, found.logs, low)[:, low:] @ factors + found.factors[0]
+    bases, sums, decaying = sums[: len(rates)], sums[len(rates) :], np.exp(-rates * at[len(rates) :, None])
+    away = np.max(np.abs(bases - sums[:, None]) * decaying, axis=0)
+    weights = np.minimum(RARE * task.eps / len(rates) / np.maximum(away, TINY), SELDOM)
+    slopes = to_dtype(-rates / span, task.dtype)
+    offsets = to_dtype(np.log(weights) - slopes * end, task.dtype)
+    levels = [Fraction(b) + Fraction(a) * Fraction(end) for a, b in zip(slopes.tolist(), offsets.tolist(), strict=True)]
+    with np.errstate(over="ignore"):
+        values = bases + factors * np.exp(-np.array(levels, dtype=float))  # as the stored numbers have it
+        values = to_dtype(np.append(found.factors[0], values) - carried / span * end, task.dtype)
+    linear = float(to_dtype(np.array(carried / span), task.dtype))
+    table = Table(np.append(0.0, slopes), np.append(0.0, offsets), values, linear, 0.0, 0.0, task.dtype)
+    return task.measure(table)
+
+
+def sums(f: Function, snapped: Function, most: int, linear: bool = True) -> Iterator[Sum]:
+    """Best sums of ever more exponentials on 0..1, as long as they are found; c_1 is 0 if they are not ``linear``.
+
+    ``snapped`` moves distances to where f is known: floats are further apart next to an end that is not zero.
+    """
+    before: list[Sum] = []
+    for n in range(FIRST, most + 1):
+        checkpoint()
+        grid = np.unique(snapped(_grid(f, n, NEXT * before[-1].error if before else 0.0)))
+        values = f(grid)
+        best: Sum | None = None
+        for logs, factors in (
+            _first(grid, values, n, 1 + linear) if len(before) < 2 else [_predicted(before, f, snapped, n)]
+        ):
+            found = _exchanged(grid, values, logs, factors)
+            if found is not None and (best is None or found.error < best.error):
+                best = found
+        operations = 60.0 * len(grid) * n + 150.0 * (2 * n) ** 3
+        spend(operations / FLOPS)
+        if best is None or (before and not best.error < before[-1].error):
+            return
+        yield replace(best, work=operations)
+        before = [*before[-1:], best]
+
+
+def _grid(f: Function, n: int, error: float) -> Array:
+    """Points from where f hardly differs from its value at 0, evenly in log d but closer to each other next to 1."""
+    far = np.geomspace(1.0, SMALLEST, 600)
+    away = np.abs(f(far) - f(np.zeros(1)))
+    error = error or float(away.max()) * 1e-2
+    lowest = far[min(int(np.flatnonzero(away > BELOW * error)[-1]) + 1, len(far) - 1)]
+    ranks = np.sin(0.5 * np.pi * np.linspace(0, 1, PER_RATE * n + LEAST))
+    return np.concatenate([[0.0], np.exp(math.log(lowest) * (1 - ranks))])
+
+
+def _basis(points: Array, logs: Array, low: int) -> Array:
+    """1, and d if ``low`` is 2, and the exponentials."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        decaying = np.exp(-np.exp(logs) * points[:, None])
+    return np.concatenate([points[:, None] ** np.arange(low), decaying], axis=1)
+
+
+def _slopes(basis: Array, points: Array, logs: Array, factors: Array) -> Array:
+    """Derivatives of a sum with respect to the logarithms of its rates."""
+    return np.asarray(-(np.exp(logs) * points[:, None]) * basis[:, -len(logs) :] * factors[-len(logs) :])
+
+
+def _first(grid: Array, values: Array, n: int, low: int) -> Iterator[tuple[Array, Array]]:
+    """Rates that least squares finds from several starts, and their factors."""
+    for spread in SPREADS:
+        logs, damping = np.linspace(0.0, spread, n), 1.0
+        factors, misfit = _fitted(grid, values, logs, low)
+        for _ in range(FIRST_STEPS):
+            basis = _basis(grid, logs, low)
+            left, slopes = np.linalg.qr(basis)[0], _slopes(basis, grid, logs, factors)
+            slopes = slopes - left @ (left.T @ slopes)
+            price = np.sqrt(damping) * np.diag(np.linalg.norm(slopes, axis=0) + TINY)
+            step = least_squares(np.concatenate([slopes, price]), np.append(misfit, np.zeros(n)))
+            moved = logs + np.clip(step, -MAX_STEP, MAX_STEP)
+            others, after = _fitted(grid, values, moved, low)
+            better = float(after @ after) < float(misfit @ misfit)
+            damping *= 1 / DAMPING if better else DAMPING
+            if better:
+                logs, factors, misfit = moved, others, after
+        yield np.sort(logs), _fitted(grid, values, np.sort(logs), low)[0]
+
+
+def _fitted(points: Array, values: Array, logs: Array, low: int) -> tuple[Array, Array]:
+    """Factors by least squares, and what they leave."""
+    basis = _basis(points, logs, low)
+    factors = least_squares(basis, values, 1e-16)
+    return factors, values - basis @ factors
+
+
+def _predicted(before: list[Sum], f: Function, snapped: Function, n: int) -> tuple[Array, Array]:
+    """Rates and factors whose errors are level at the points that the sums before it lead to expect."""
+    first, last = before
+    roots = [math.sqrt(len(known.logs)) for known in before]
+    by = (math.sqrt(n) - roots[1]) / (roots[1] - roots[0])
+    logs = _extrapolated(first.logs, last.logs, n, by)
+    low = len(last.factors) - len(last.logs)
+    places = _extrapolated(first.places(), last.places(), 2 * n + low, by)
+    points = snapped(np.concatenate([[0.0], np.exp(-(np.maximum(places, 0.0) ** 2))]))
+    values = f(points)
+    return _levelled(points, values, logs, _fitted(points, values, logs, low)[0])
+
+
+def _extrapolated(first: Array, last: Array, count: int, by: float) -> Array:
+    """Numbers by rank, ``by`` times as far beyond the last as these are beyond the first."""
+    ranks = np.linspace(0, 1, count)
+    before, now = (np.interp(ranks, np.linspace(0, 1, len(numbers)), numbers) for numbers in (first, last))
+    return np.asarray(now + by * (now - before))
+
+
+def _levelled(points: Array, values: Array, logs: Array, factors: Array) -> tuple[Array, Array]:
+    """Rates and factors whose errors at the points are of one size and of alternating signs, if steps lead there."""
+    level, before = 0.0, math.inf
+    for _ in range(NEWTON):
+        logs, factors, level, moved = _stepped(points, values, logs, factors, level)
+        if moved < CLOSE or MAX_STEP > moved > SLOWER * before:
+            break
+        before = moved
+    return logs, factors
+
+
+def _stepped(
+    points: Array, values: Array, logs: Array, factors: Array, level: float
+) -> tuple[Array, Array, float, float]:
+    """A step of Newton's method to errors of one size with alternating signs; also how far the rates moved."""
+    known = len(factors)
+    basis, signs = _basis(points, logs, known - len(logs)), np.where(np.arange(len(points)) % 2, -1.0, 1.0)
+    matrix = np.concatenate([basis, _slopes(basis, points, logs, factors), -signs[:, None]], axis=1)
+    step = _solved(matrix, values - basis @ factors + signs * level)
+    if not np.isfinite(step).all():
+        return logs, factors, level, 0.0
+    moved = float(np.max(np.abs(step[known:-1])))
+    step *= min(1.0, MAX_STEP / max(moved, TINY))
+    return logs + step[known:-1], factors + step[:known], level + float(step[-1]), moved
+
+
+def _solved(matrix: Array, right: Array) -> Array:
+    """The solution of linear equations, found in more digits; not a number where there is none."""
+    try:
+        with precision(BITS):
+            found = arb_mat(matrix.tolist()).solve(arb_mat([[v] for v in right.tolist()]), algorithm="approx")
+        return np.array([float(v.mid()) for v in found.entries()])
+    except (ZeroDivisionError, ValueError):
+        return np.full(len(right), math.nan)
+
+
+def _exchanged(grid: Array, values: Array, logs: Array, factors: Array) -> Sum | None:
+    """The sum with the least error that is met while points give way to those where the error is larger."""
+    best: Sum | None = None
+    wanted = len(logs) + len(factors) + 1
+    for _ in range(EXCHANGES):
+        errors = _basis(grid, logs, len(factors) - len(logs)) @ factors - values
+        found = _alternating(errors, wanted) if np.isfinite(errors).all() else None
+        if found is None:
+            break
+        sizes, largest = np.abs(errors[found]), float(np.abs(errors).max())
+        if best is None or largest < best.error:
+            best = Sum(logs, factors, largest, grid[found])
+        if largest < LEVEL * sizes.min() or largest > WORSE * best.error:
+            break
+        logs, factors = _levelled(grid[found], values[found], logs, factors)
+    return best
+
+
+def _alternating(errors: Array, wanted: int) -> Indices | None:
+    """Where errors of alternating signs are largest; None if they alternate too seldom."""
+    turns = np.flatnonzero(np.diff(np.sign(errors)) != 0) + 1
+    found = [int(run[np.argmax(np.abs(errors[run]))]) for run in np.split(np.arange(len(errors)), turns)]
+    while len(found) > wanted:
+        sizes = np.abs(errors[found])
+        if len(found) == wanted + 1:
+            del found[0 if sizes[0] < sizes[-1] else -1]
+        else:
+            least = int(np.argmin(sizes[1:] + sizes[:-1]))
+            del found[least : least + 2]
+    return np.array(found) if len(found) == wanted else None

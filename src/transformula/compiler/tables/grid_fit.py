@@ -1,0 +1,376 @@
+r"""Tables in several variables: a tensor grid of one-dimensional softmaxes.
+
+One head whose tokens are all pairs (triples, ...) of axis tokens, with scores added, factorises:
+
+.. math::  T(x) = \sum_{j, k, \dots} Y_{jk\dots}\, u_j(x_1)\, v_k(x_2) \cdots
+
+so each axis needs scores whose softmax spans the *sections* of f along that axis.  The sections
+are compressed by a singular value decomposition (a function of rank R has R of them), the scores
+of the axis are fitted to all of them at once, and the value tensor is the Kronecker least-squares
+solution, one small QR an axis.  With P_k the projection along axis k,
+
+.. math::  f - T = (f - P_1 f) + P_1 (f - P_2 f) + \cdots
+
+hence the tolerance is shared between the axes so that the product of the sizes is smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.budget import checkpoint
+from transformula.compiler.tables.descent import LEAST_WEIGHT, Fresh, Problem, State, operations_left
+from transformula.compiler.tables.fit_task import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
+from transformula.compiler.tables.least_squares import least_squares
+from transformula.compiler.tables.minimax import improve, solve_values
+from transformula.compiler.tables.sample_points import Leaves, resolve, sample
+from transformula.compiler.tables.softmax_table import (
+    UNIT_ROUNDOFF,
+    Array,
+    score_roundoff,
+    softmax_weights,
+    to_dtype,
+)
+from transformula.compiler.tables.start_scores import Scores, split, starts, worst_tokens
+
+GridFunction = Callable[..., NDArray[np.float64]]
+
+SECTIONS = {1: 1, 2: 41, 3: 13, 4: 8}  # sections pass through so many points of each other axis
+FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points per axis of the value solve, by dimension
+MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
+MAX_AXIS_TOKENS = 64
+MAX_GRID = 20_000  # tokens
+CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
+FAR_OFF = 100.0  # times the tolerance: more caution gains less
+NO_BETTER = 3  # smaller goals in a row that make no better grid are the last
+PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
+STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
+UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
+PART = 0.4  # the part of what is left to the search that one axis may take
+AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
+MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Weights of a tensor-grid table; ``values`` has one dimension an axis."""
+
+    slopes: tuple[Array, ...]
+    offsets: tuple[Array, ...]
+    values: NDArray[np.float64]
+    error_estimate: float
+    rounding_estimate: float
+    dtype: str = "float64"
+    largest: float = 0.0  # |f|
+
+    @property
+    def size(self) -> int:
+        """Number of memory tokens, the product of the axis sizes."""
+        return int(self.values.size)
+
+    @property
+    def total_error(self) -> float:
+        """Measured approximation error plus modelled rounding."""
+        return self.error_estimate + self.rounding_estimate
+
+    def may_reach(self, eps: float) -> bool:
+        """Whether more caution may do: it is not far off, and so many tokens alone do not round by more than that."""
+        least = (
+            UNIT_ROUNDOFF[self.dtype] * (sum(self.values.shape) + 6) * self.largest
+        )  # half the model, without scores
+        return self.total_error <= FAR_OFF * eps and least <= eps
+
+    def on_mesh(self, axes: Sequence[Array]) -> NDArray[np.float64]:
+        """T on the tensor product of the given coordinates."""
+        factors = [softmax_weights(x, a, b) for x, a, b in zip(axes, self.slopes, self.offsets, strict=True)]
+        return multiply_axes(self.values, factors)
+
+
+def multiply_axes(tensor: NDArray[np.float64], factors: Sequence[Array]) -> NDArray[np.float64]:
+    """Apply the k-th matrix along the k-th axis."""
+    for k, matrix in enumerate(factors):
+        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, k)), 0, k)
+    return tensor
+
+
+def fit_grid(
+    f: GridFunction,
+    lowers: Sequence[float],
+    uppers: Sequence[float],
+    eps: float,
+    dtype: str = "float64",
+    *,
+    max_tokens: int = MAX_GRID,
+) -> Grid:
+    """Find a small tensor grid with ``|T - f| + rounding <= eps`` on the box.
+
+    Parameters
+    ----------
+    f : callable of d broadcastable float64 arrays
+    lowers, uppers : the box, d = 1 to 4 axes
+    eps : total tolerance
+    dtype : {"float64", "float32"}
+    max_tokens : int
+        Largest product of the axis sizes.
+
+    Raises
+    ------
+    CannotFit
+        When no grid within ``max_tokens`` meets the tolerance.
+    """
+    best: Grid | None = None
+    for caution in CAUTIONS:
+        with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
+            axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
+            grid, enough = _search(f, axes, eps, dtype, max_tokens)
+        if enough:
+            return grid
+        best = grid if best is None or grid.total_error < best.total_error else best
+        if grid.rounding_estimate < grid.error_estimate or not grid.may_reach(eps):  # smaller values would not help
+            break
+    assert best is not None
+    if best.total_error <= eps:
+        return best  # without headroom: whether it is enough is for the proof to say
+    message = f"no grid of at most {max_tokens} tokens met eps = {eps:g}; best total: {best.total_error:.3g}"
+    raise CannotFit(message, best)
+
+
+def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_tokens: int) -> tuple[Grid, bool]:
+    """The cheapest grid on these axes, or the best failure; and which of the two it is."""
+    mesh = _mesh(axes, FIT_POINTS[len(axes)])
+    target = on_mesh(f, mesh)
+    check = _mesh(axes, 2 * FIT_POINTS[len(axes)] + 1)
+    truth = on_mesh(f, check)
+    share = goal = APPROXIMATION_SHARE * eps
+    best: Grid | None = None
+    in_vain = 0
+    for _ in range(8):
+        sizes = _cheapest_sizes(axes, goal, max_tokens)
+        hopeless = sizes is None
+        if sizes is None:  # build the best there is, to report its error
+            sizes = _largest_sizes(axes, max_tokens)
+        states = [axis.curve[size] for axis, size in zip(axes, sizes, strict=True)]
+        grid = _solve_grid(axes, states, mesh, target, check, truth, eps, dtype)
+        better = best is None or grid.total_error < best.total_error
+        best, in_vain = (grid, 0) if better else (best, in_vain + 1)
+        if grid.error_estimate <= share and grid.total_error <= TOTAL_SHARE * eps:
+            return grid, True
+        if hopeless or in_vain == NO_BETTER:
+            break
+        goal *= min(0.8, share / max(grid.error_estimate, 1e-300))
+    assert best is not None
+    return best, False
+
+
+def on_mesh(f: GridFunction, axes: Sequence[Array]) -> NDArray[np.float64]:
+    """Values of f on the tensor product of the coordinates; refuses values that are not finite."""
+    count = math.prod(len(x) for x in axes)
+    if count > MAX_POINTS:
+        raise CannotFit(f"f is so uneven that {count:.2g} points would be needed to measure a grid", None)
+    points = np.meshgrid(*axes, indexing="ij", sparse=True)
+    values = np.asarray(f(*points), dtype=np.float64)
+    values = np.broadcast_to(values, tuple(len(x) for x in axes))
+    if not np.isfinite(values).all():
+        raise CannotFit("f is not finite everywhere on the box: narrow the box", None)
+    return values
+
+
+@dataclass
+class _Axis:
+    """One axis: its leaves, its compressed sections, and the best state found for each size."""
+
+    leaves: Leaves
+    sections: Callable[[Array], Array]
+    origin: float
+    half: float
+    unit: float
+    caution: float
+    curve: dict[int, State]
+    errors: dict[int, float]
+    work: float = 0.0
+
+    @classmethod
+    def make(
+        cls, f: GridFunction, lowers: Sequence[float], uppers: Sequence[float], axis: int,
+        eps: float, dtype: str, caution: float = 1.0,
+    ) -> _Axis:  # fmt: skip
+        dimension = len(lowers)
+        others = [_chebyshev(low, high, SECTIONS[dimension]) for low, high in zip(lowers, uppers, strict=True)]
+
+        def rows(x: Array) -> Array:
+            coordinates = [*others[:axis], x, *others[axis + 1 :]]
+            return np.moveaxis(on_mesh(f, coordinates), axis, 0).reshape(len(x), -1)
+
+        leaves = resolve(rows, lowers[axis], uppers[axis], eps / 10)
+        x = sample(leaves, 200)
+        _, sigma, right = np.linalg.svd(rows(x), full_matrices=False)
+        # a direction far below eps in its largest entry cannot matter in the sup-norm
+        weight = sigma / np.sqrt(len(x)) * np.abs(right).max(axis=1)
+        kept = right[weight > 0.03 * eps][: MAX_SECTIONS.get(dimension, 1)]
+        lift = np.abs(kept).max(axis=1) if len(kept) else np.ones(0)
+        mix = kept.T * lift if len(kept) else np.zeros((right.shape[1], 1))
+        origin, half = leaves.finest, 0.5 * (uppers[axis] - lowers[axis])
+        unit = UNIT_ROUNDOFF[dtype]
+        return cls(leaves, lambda t: rows(t) @ mix, origin, half, unit, caution, {}, {})
+
+    def reach(self, size: int, eps: float) -> float:
+        """Error of the best scores of ``size`` tokens for the sections (cached)."""
+        if size not in self.errors:
+            self._fit(size, eps)
+        return self.errors[size]
+
+    @property
+    def budget(self) -> float:
+        """What may be spent on this axis: less where sampling met a jump or noise."""
+        wanted = AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK
+        return min(wanted, operations_left(PART))
+
+    def stalled(self, size: int) -> bool:
+        """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""
+        before = [error for earlier, error in self.errors.items() if earlier <= size - STALL]
+        return bool(before) and min(self.errors[k] for k in range(1, size + 1)) > STALLED * min(before)
+
+    def _fit(self, size: int, eps: float) -> None:
+        checkpoint()
+        x = sample(self.leaves, 8 * size + 20)
+        target = self.sections(x)
+        price = max(self.unit * self.caution * (size + 10), 1e-3 * eps / (np.abs(target).max() + 1e-300))
+        problem = Problem((x - self.origin) / self.half, target, price * len(x) ** 0.5, False)
+        edges = (self.leaves.edges - self.origin) / self.half
+        candidates = list(starts(replace(self.leaves, edges=edges), size))
+        candidates = self._grown(problem, size) + candidates
+        pool = improve(problem, [Fresh(*scores, problem.price) for scores in candidates], 6)
+        pool.sort(key=lambda state: state.cost)
+        state = min(improve(problem, pool[:3], 60), key=lambda state: state.sup)
+        self.curve[size], self.errors[size] = state, self._error(problem, state)
+        self.work += problem.work
+
+    def _grown(self, problem: Problem, size: int) -> list[Scores]:
+        smaller = self.curve.get(size - 1)
+        if smaller is None:
+            return []
+        state = solve_values(problem, smaller.slopes, smaller.offsets)
+        total = np.abs(state.values).sum(axis=1)
+        tokens = worst_tokens(state.errors, state.softmax, total, 2)
+        scores = state.slopes, state.offsets
+        return [split(scores, problem.points, state.softmax, [token]) for token in tokens]
+
+    def _error(self, problem: Problem, state: State) -> float:
+        """Bound on the sup-norm over all sections: the compressed errors add up at worst."""
+        rows = problem.target - state.softmax @ state.values
+        return float(np.sqrt((rows**2).sum(axis=1)).max())
+
+    def scores(self, state: State, dtype: str) -> Scores:
+        """Scores in the coordinate x, flat at the token that keeps them smallest, rounded."""
+        slopes = state.slopes / self.half
+        offsets = state.offsets - slopes * self.origin
+        order = np.argsort(slopes, kind="stable")
+        slopes, offsets = slopes[order], offsets[order]
+        x = sample(self.leaves, 100)
+        weights = softmax_weights(x, slopes, offsets)
+        cost = [
+            (weights * score_roundoff(x, slopes - a, offsets - b)).sum(axis=1).max()
+            for a, b in zip(slopes, offsets, strict=True)
+        ]
+        k = int(np.argmin(cost))
+        return to_dtype(slopes - slopes[k], dtype), to_dtype(offsets - offsets[k], dtype)
+
+
+def _chebyshev(lower: float, upper: float, count: int) -> Array:
+    nodes = -np.cos(np.pi * np.arange(count) / max(count - 1, 1))
+    return np.asarray(0.5 * (lower + upper) + 0.5 * (upper - lower) * nodes)
+
+
+def _mesh(axes: Sequence[_Axis], count: int) -> list[Array]:
+    return [sample(axis.leaves, count) for axis in axes]
+
+
+def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int, ...] | None:
+    """Sizes with the smallest product whose errors add up to at most ``goal``."""
+    ladders: list[list[tuple[int, float]]] = [[] for _ in axes]
+    least = [1] * len(axes)  # what an axis takes, as far as is known
+    growing = set(range(len(axes)))
+    for size in range(1, min(MAX_AXIS_TOKENS, limit) + 1):
+        for k in sorted(growing):
+            axis, ladder = axes[k], ladders[k]
+            if size * math.prod(least[:k] + least[k + 1 :]) > limit:
+                growing.remove(k)
+                continue
+            error = axis.reach(size, goal)
+            if not ladder or error < ladder[-1][1]:
+                ladder.append((size, error))
+            if min(error, ladder[-1][1]) > goal:
+                least[k] = size + 1
+            if error < 0.1 * goal / len(axes) or axis.work > axis.budget or axis.stalled(size):
+                growing.remove(k)
+    options = [[entry for entry in ladder if entry[1] <= goal] for ladder in ladders]
+    best: tuple[int, tuple[int, ...]] | None = None
+    for combination in product(*options):
+        sizes = tuple(size for size, _ in combination)
+        tokens = int(np.prod(sizes))
+        if tokens <= limit and sum(error for _, error in combination) <= goal:
+            best = min(best, (tokens, sizes)) if best is not None else (tokens, sizes)
+    return None if best is None else best[1]
+
+
+def _largest_sizes(axes: Sequence[_Axis], limit: int) -> tuple[int, ...]:
+    """The most accurate size of every axis, cut back evenly to at most ``limit`` tokens."""
+    cap = max(1, int(limit ** (1 / len(axes))))
+    return tuple(
+        min((size for size in axis.errors if size <= cap), key=lambda size: axis.errors[size]) for axis in axes
+    )
+
+
+def _solve_grid(
+    axes: Sequence[_Axis], states: Sequence[State], mesh: Sequence[Array],
+    target: NDArray[np.float64], check: Sequence[Array], truth: NDArray[np.float64], eps: float,
+    dtype: str,
+) -> Grid:  # fmt: skip
+    """Values by one regularised pseudo-inverse an axis, then rounding and measuring."""
+    scores = [axis.scores(state, dtype) for axis, state in zip(axes, states, strict=True)]
+    cheap = 1e-4 * eps / (np.abs(target).max() + eps)  # far below eps, yet it bounds the values
+    least = LEAST_WEIGHT ** (1 / len(axes))  # weights multiply over the axes, and so do values
+    slopes, offsets = tuple(s[0] for s in scores), tuple(s[1] for s in scores)
+    best: Grid | None = None
+    for dearer in PRICES:
+        inverses = [
+            _regularised_inverse(softmax_weights(x, *pair), dearer * max(axis.unit * (len(pair[0]) + 10), cheap), least)
+            for axis, x, pair in zip(axes, mesh, scores, strict=True)
+        ]
+        values = to_dtype(multiply_axes(target, inverses), dtype)
+        grid = Grid(slopes, offsets, values, 0.0, 0.0, dtype, float(np.abs(target).max()))
+        error = float(np.abs(grid.on_mesh(check) - truth).max())
+        rounding = _rounding(grid, mesh, axes[0].unit)
+        grid = replace(grid, error_estimate=error, rounding_estimate=rounding)
+        best = grid if best is None or grid.total_error < best.total_error else best
+        if rounding < max(error, 0.1 * eps):  # dearer values would only fit worse
+            break
+    assert best is not None
+    return best
+
+
+def _regularised_inverse(weights: Array, price_of_values: float, least: float) -> Array:
+    """Pseudo-inverse of the weights with a price of large values as Tikhonov rows."""
+    size = weights.shape[1]
+    price = price_of_values * np.sqrt(len(weights))
+    price = price * np.maximum(weights.max(axis=0), least)
+    matrix = np.vstack([weights, np.diag(price)])
+    identity = np.vstack([np.eye(len(weights)), np.zeros((size, len(weights)))])
+    return least_squares(matrix, identity, 1e-16)
+
+
+def _rounding(grid: Grid, mesh: Sequence[Array], unit: float) -> float:
+    """The one-dimensional model with score errors added over the axes."""
+    factors = [softmax_weights(x, a, b) for x, a, b in zip(mesh, grid.slopes, grid.offsets, strict=True)]
+    magnitude = np.abs(grid.values)
+    total = (sum(grid.values.shape) + 6) * multiply_axes(magnitude, factors)
+    for k, (x, a, b) in enumerate(zip(mesh, grid.slopes, grid.offsets, strict=True)):
+        noisy = factors[k] * score_roundoff(x, a, b)
+        total = total + multiply_axes(magnitude, [*factors[:k], noisy, *factors[k + 1 :]])
+    return float(2 * unit * total.max())

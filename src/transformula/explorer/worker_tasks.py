@@ -1,0 +1,215 @@
+"""What a worker process does: read, compile, slice, attend, export, compare. Nothing here knows of HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from transformula.api import compile
+from transformula.compiler.comparison import TRIED, entries
+from transformula.compiler.constructions import CIRCUIT_FAMILY
+from transformula.errors import FormulaError, TransformulaError
+from transformula.explorer.error_fields import refusal
+from transformula.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame
+from transformula.explorer.page_requests import MAX_CURVE_POINTS, MAX_SURFACE_POINTS
+from transformula.explorer.payloads import attention_payload, slice_payload
+from transformula.kernel.folder.model_files import Packed
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import parse
+from transformula.model import Model
+from transformula.progress import listening
+from transformula.show.circuit_drawing import circuit_element
+from transformula.show.describe import summary
+from transformula.show.typeset import typeset_wrapping
+
+Send = Callable[[Frame], None]
+
+_PROGRESS_SECONDS = 0.1
+_MAX_SVG = 300_000
+
+
+class Refused(Exception):
+    """A refusal already in the page's words."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(problem["message"])
+        self.problem = problem
+
+
+def answer(task: Frame, send: Send) -> None:
+    """Do one task; the last frame sent is done or refused."""
+    try:
+        _TASKS[task.body["task"]](task, send)
+    except Refused as error:
+        send(Frame({"event": "refused", "problem": error.problem}))
+    except TransformulaError as error:
+        send(Frame({"event": "refused", "problem": refusal(error)}))
+    except MemoryError:
+        os._exit(MEMORY_EXIT)  # the server knows what to say, and starts a fresh worker
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        message = "internal error; this is a bug in transformula, not a mistake in your formula"
+        send(Frame({"event": "refused", "problem": {"field": "", "message": message, "kind": "fault"}}))
+
+
+def texts_of(given: str) -> list[str]:
+    """The formulas of the field: one, or several separated by semicolons."""
+    return [piece for piece in given.split(";") if piece.strip()] or [given]
+
+
+def read_problem(formula: str, box: str) -> Formula:
+    """Parse both fields, so that a refusal names its place in its field."""
+    inside = Box.of(box)
+    offset = 0
+    for piece in formula.split(";"):
+        if piece.strip():
+            try:
+                parse(piece, inside.variables, jumps=True)
+            except FormulaError as error:
+                raise Refused(refusal(error, offset, len(piece.rstrip()))) from None
+        offset += len(piece) + 1
+    texts = texts_of(formula)
+    return Formula.of(texts[0] if len(texts) == 1 else texts, inside)
+
+
+def check(task: Frame, send: Send) -> None:
+    """Is there a formula on a box? Says what it reads as."""
+    formula = read_problem(task.body["formula"], task.body["box"])
+    send(
+        Frame(
+            {
+                "event": "done",
+                "problem": _outline(formula),
+                "mathml": list(map(typeset_wrapping, formula.outputs)),
+            }
+        )
+    )
+
+
+def _outline(formula: Formula) -> dict[str, Any]:
+    return {
+        "outputs": list(formula.texts),
+        "variables": list(formula.box.variables),
+        "ranges": [list(ends) for ends in formula.box.floats()],
+    }
+
+
+def compile_task(task: Frame, send: Send) -> None:
+    """Compile; the model's files travel as blobs."""
+    body = task.body
+    start = time.perf_counter()
+    formula = read_problem(body["formula"], body["box"])
+    with listening(_reporter(send)):
+        model = compile(formula.texts, formula.box, body["eps"], body["construction"], body["dtype"])
+    texts = (model.packed.description, model.packed.evidence, model.certificate.to_json())
+    blobs = (model.packed.arrays, *(text.encode() for text in texts))
+    size = sum(map(len, blobs))
+    if size > body["model_bytes"]:
+        message = (
+            f"proven, but its {model.tokens} tokens take {size / 1e6:.0f} MB, more than this page can keep: use "
+            "transformula compile, or a larger ε"
+        )
+        raise Refused({"field": "eps", "message": message, "kind": "input"})
+    facts = summary(model) | _outline(formula) | {"seconds": round(time.perf_counter() - start, 3)}
+    facts |= {"data_tokens": len(model.weights.data_tokens), "size": size}
+    if model.family is CIRCUIT_FAMILY:
+        drawing = circuit_element(model)
+        facts["circuit"] = drawing if len(drawing) <= _MAX_SVG else None
+    send(Frame({"event": "done", "facts": facts}, blobs))
+
+
+def _reporter(send: Send) -> Callable[[str, int, int | None], None]:
+    last = 0.0
+
+    def report(stage: str, done: int, left: int | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _PROGRESS_SECONDS:
+            last = now
+            send(Frame({"event": "progress", "stage": stage, "done": done, "left": left}))
+
+    return report
+
+
+_models: OrderedDict[str, Model] = OrderedDict()
+
+
+def _model(task: Frame) -> Model:
+    """The model a task is about: remembered from before, or made from its files."""
+    identifier = task.body["model"]
+    if task.blobs:
+        description, evidence, claim = (blob.decode() for blob in task.blobs[1:])
+        _models[identifier] = Model.from_packed(Packed(task.blobs[0], description, evidence), claim)
+        while len(_models) > KEPT_MODELS:
+            _models.popitem(last=False)
+    _models.move_to_end(identifier)
+    return _models[identifier]
+
+
+def slice_task(task: Frame, send: Send) -> None:
+    """A curve or a surface, as JSON bytes the server passes on unread."""
+    body = task.body
+    most = MAX_CURVE_POINTS if len(body["variables"]) == 1 else MAX_SURFACE_POINTS
+    default = MAX_CURVE_POINTS if len(body["variables"]) == 1 else 61
+    points = min(body["points"] or default, most)
+    _send_json(slice_payload(_model(task), body["output"], body["variables"], body["at"], points), send)
+
+
+def attention_task(task: Frame, send: Send) -> None:
+    """Attention at a point, as JSON bytes."""
+    body = task.body
+    _send_json(attention_payload(_model(task), body["point"], body["output"], body["query"]), send)
+
+
+def _send_json(payload: dict[str, Any], send: Send) -> None:
+    send(Frame({"event": "done"}, (json.dumps(payload, allow_nan=False).encode(),)))
+
+
+def compare_task(task: Frame, send: Send) -> None:
+    """Lookup, partition and training at several sizes; every result is sent as it comes."""
+    from transformula.explorer.three_ways import compare
+
+    formula = read_problem(task.body["formula"], task.body["box"])
+    for event in compare(formula, task.body["dtype"], task.body["seconds"]):
+        send(Frame(event))
+    send(Frame({"event": "done"}))
+
+
+def constructions_task(task: Frame, send: Send) -> None:
+    """Every construction for the formula; each is sent as soon as it is done."""
+    body = task.body
+    formula = read_problem(body["formula"], body["box"])
+    share = body["seconds"] / (len(TRIED) + 1)
+    for entry, _ in entries(formula.texts, formula.box, body["eps"], dtype=body["dtype"], time_limit=share):
+        send(Frame({"event": "entry", **asdict(entry)}))
+    send(Frame({"event": "done"}))
+
+
+def onnx_task(task: Frame, send: Send) -> None:
+    """The model as an ONNX file."""
+    import tempfile
+    from pathlib import Path
+
+    model: Any = _model(task)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        model.to_onnx(path)
+        send(Frame({"event": "done"}, (path.read_bytes(),)))
+
+
+_TASKS: dict[str, Callable[[Frame, Send], None]] = {
+    "check": check,
+    "compile": compile_task,
+    "slice": slice_task,
+    "attention": attention_task,
+    "compare": compare_task,
+    "constructions": constructions_task,
+    "onnx": onnx_task,
+}

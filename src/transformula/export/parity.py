@@ -1,0 +1,58 @@
+"""How far another executor is from the reference, measured: a test of a proof, never a part of one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.formula.prompt_target import Prompts
+from transformula.formula.sample_target import Samples
+from transformula.kernel.folder.weights import Weights
+from transformula.kernel.syntax.boxes import Formula
+from transformula.runtime import reference
+from transformula.runtime.leading import leading_tokens
+
+_MOST_POINTS, _FEWEST_POINTS, _MOST_CORNERS = 2000, 64, 256
+_NUMBERS = 50_000_000
+_CHUNK_FLOATS = 4_000_000
+
+
+def sample_points(target: Formula | Samples | Prompts, weights: Weights, seed: int = 0) -> NDArray[Any]:
+    """Corners of the box and random points in it, or a memorised model's own samples, in its dtype."""
+    if isinstance(target, Samples):
+        return target.x.astype(weights.dtype)
+    low, high = np.array(target.box.floats()).T
+    rng = np.random.default_rng(seed)
+    if 2 ** len(low) <= _MOST_CORNERS:
+        corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
+    else:
+        corners = np.where(rng.random((_MOST_CORNERS, len(low))) < 0.5, low, high)
+    cost = weights.tokens * weights.width * max(1, len(weights.blocks))
+    count = min(max(_NUMBERS // cost, _FEWEST_POINTS), _MOST_POINTS)
+    inside = low + (high - low) * rng.random((count, len(low)))
+    return np.concatenate([corners, inside]).astype(weights.dtype)
+
+
+def largest_difference(
+    weights: Weights,
+    x: NDArray[Any],
+    run: Callable[[NDArray[Any]], NDArray[Any]],
+    asking: int | None = None,
+) -> float:
+    """max |run(x) − reference(x)|, in chunks of bounded memory; NaN if a result is not a number.
+
+    ``asking`` is how many tokens ask in the executor, by default those that depend on the input.
+    """
+    asking = leading_tokens(weights) if asking is None else asking
+    step = max(1, _CHUNK_FLOATS // (weights.tokens * (4 * weights.width + asking)))
+    largest = 0.0
+    for start in range(0, len(x), step):
+        rows = x[start : start + step]
+        wanted = reference.run(weights, rows).astype(np.float64)
+        found = np.asarray(run(rows), dtype=np.float64).reshape(wanted.shape)
+        largest = float(np.maximum(largest, np.abs(found - wanted).max()))  # np.maximum keeps NaN
+    return largest

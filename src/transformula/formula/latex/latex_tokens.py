@@ -1,0 +1,182 @@
+"""Tokens of LaTeX: comments, dollar signs and spaces are dropped, and the space before each token is kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+from transformula.errors import FormulaError
+from transformula.formula.latex.latex_commands import (
+    DELIMITERS,
+    FUNCTIONS,
+    KINDS,
+    LETTERS,
+    PASTED,
+    REFUSED,
+    SIZES,
+    SPACES,
+)
+
+#: Characters of one formula.
+MAX_LENGTH = 10_000
+
+
+class LatexSpace(IntEnum):
+    r"""The space before a token: none, one that LaTeX ignores, or a command such as ``\,``."""
+
+    NONE = 0
+    IGNORED = 1
+    SET = 2
+
+
+@dataclass(frozen=True)
+class LatexNode:
+    """A token, or a piece of the formula with the sequences inside it; ``style`` is how its letters are set."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    space: LatexSpace = LatexSpace.NONE
+    style: str = ""
+    parts: tuple[tuple[LatexNode, ...], ...] = ()
+
+
+_DISPLAYS: tuple[tuple[str, str], ...] = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_DISPLAYS += tuple((f"\\begin{{{name}}}", f"\\end{{{name}}}") for name in ("equation", "equation*"))
+_REMAINDER = re.compile(r"%\s*(\d[\d.]*|\w)\s*", re.ASCII)
+_COMMENT = re.compile(r"\\.|%[^\n]*", re.DOTALL)
+_STYLES = {
+    "mathrm": "upright", "text": "upright", "textrm": "upright", "mbox": "upright", "operatorname": "operator",
+    "mathit": "italic", "textit": "italic", "mathnormal": "italic", "mathsf": "mathsf", "mathtt": "mathtt",
+}  # fmt: skip
+_TOKEN = re.compile(
+    rf"(?P<word>\\(?P<style>{'|'.join(_STYLES)})(?![A-Za-z])"
+    r"(?:\s*\{(?P<inside>(?:[^{}$\\]|\\_)*)\}|\s*(?P<one>[A-Za-z])))"
+    r"|(?P<environment>\\(?P<side>begin|end)\s*\{(?P<name>[A-Za-z]*\*?)\})"
+    r"|(?P<command>\\(?:[A-Za-z]+|.))"
+    r"|(?P<number>\d+(?:(?:\.|\{,\})\d+)*|\.\d+)"
+    r"|(?P<letter>[A-Za-z])|(?P<space>[\s~]+)|(?P<symbol>.)",
+    re.ASCII | re.DOTALL,
+)
+_GROUPED = re.compile(r"[1-9]\d{0,2}\{,\}\d{3}", re.ASCII)
+_EXPONENT = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)", re.ASCII)
+_WORD = re.compile(r"\w+", re.ASCII)
+
+
+def bare_formula(text: str) -> str:
+    """The formula without comments, dollar signs and the punctuation of a sentence.
+
+    Examples
+    --------
+    >>> bare_formula(r"$$ x^2 + 1. $$  % a parabola")
+    'x^2 + 1'
+    """
+    if len(text) > MAX_LENGTH:
+        raise FormulaError(f"it has {len(text)} characters: at most {MAX_LENGTH} are read")
+    text = _unpunctuated(_COMMENT.sub(_without_comment, text))
+    for before, after in _DISPLAYS:
+        if text.startswith(before) and text.endswith(after) and len(text) >= len(before + after):
+            return _unpunctuated(text[len(before) : -len(after)])
+    return text
+
+
+def _without_comment(found: re.Match[str]) -> str:
+    if found[0][0] == "\\":
+        return found[0]
+    before = found.string[found.start() - 1 : found.start()]
+    if before.isdigit() or (before.strip() and found[0] != "%"):
+        raise FormulaError("% begins a comment: write \\frac{5}{100} for 5 percent, or a space before a comment")
+    if _REMAINDER.fullmatch(found[0]):
+        raise FormulaError("% begins a comment: write \\operatorname{mod}(x, y) for a remainder, or a longer comment")
+    return " "
+
+
+def _unpunctuated(text: str) -> str:
+    text = text.strip()
+    return text[:-1].rstrip() if text[-1:] in (".", ",", ";") and text[-2:-1] != "\\" else text
+
+
+def tokens_of(source: str) -> list[LatexNode]:
+    r"""The tokens of a bare formula.
+
+    Examples
+    --------
+    >>> [token.text for token in tokens_of(r"\frac{1{,}5}{x\,T_{\mathrm{max}}}")]
+    ['\\frac', '{', '1.5', '}', '{', 'x', 'T', '_', '{', 'max', '}', '}']
+    """
+    if found := _EXPONENT.search(source):
+        mantissa, exponent = found[1], found[2]
+        rest = exponent if exponent[0] in "+-" else f"\\cdot {exponent}"
+        raise FormulaError(f"write {mantissa} \\cdot 10^{{{exponent}}} or {mantissa} \\cdot \\mathrm{{e}} {rest}")
+    tokens = []
+    space = LatexSpace.NONE
+    for found in _TOKEN.finditer(source):
+        command = found["command"]
+        if found["space"] or (command and command[1:] in SPACES):
+            space = LatexSpace.SET if command or "~" in found[0] else max(space, LatexSpace.IGNORED)
+        elif not (command and command[1:] in SIZES):
+            kind, text, style = _classified(found)
+            tokens.append(LatexNode(kind, text, found.start(), found.end(), space, style))
+            space = LatexSpace.NONE
+    return tokens
+
+
+def _classified(found: re.Match[str]) -> tuple[str, str, str]:
+    """Kind, text and style of a token."""
+    if found["word"]:
+        return "name", _word(found["inside"] if found["one"] is None else found["one"]), _STYLES[found["style"]]
+    if found["environment"]:
+        return found["side"], found["name"], ""
+    if found["number"]:
+        return "number", _number(found[0]), ""
+    if found["letter"]:
+        return "name", found[0], "italic"
+    text = DELIMITERS.get(found[0], found[0])
+    if text in KINDS:
+        return KINDS[text], text, ""
+    if found["symbol"]:
+        return "mark", _symbol(text), ""
+    name = text[1:]
+    if name in LETTERS:
+        return "name", name, "letter"
+    if name in FUNCTIONS:
+        return "function", name, ""
+    raise FormulaError(
+        f"{text} is not read: {REFUSED[name]}"
+        if name in REFUSED
+        else f"the command {text[:40]} is not known: docs/notations.md lists those that are"
+    )
+
+
+def _word(given: str) -> str:
+    """The text of a word, without the punctuation of a sentence."""
+    if re.search(r"(?<!\\)_", given):
+        raise FormulaError(
+            f"an index stands after the word: write \\mathrm{{T}}_{{\\mathrm{{max}}}}, not {given[:40]!r}"
+        )
+    text = given.replace("\\_", "_").strip().rstrip(".,;")
+    if not _WORD.fullmatch(text):
+        raise FormulaError(f"the text {text[:40]!r} is no name: use letters and digits")
+    return text
+
+
+def _number(text: str) -> str:
+    """Digits with a decimal point; a comma in braces is the decimal comma."""
+    plain = text.replace("{,}", ".")
+    if plain.count(".") > 1:
+        raise FormulaError(f"the number {text[:40]} has more than one decimal point: write its digits without gaps")
+    if _GROUPED.fullmatch(text):
+        raise FormulaError(f"{text} could have a decimal comma or a gap: write {plain} or {plain.replace('.', '')}")
+    return f"0{plain}" if plain[0] == "." else plain
+
+
+def _symbol(char: str) -> str:
+    if char in PASTED:
+        raise FormulaError(f"write {PASTED[char]} for the character {char}")
+    if not (char.isascii() and char.isprintable()):
+        raise FormulaError(f"the character {char!a} is no LaTeX: use letters, digits and commands such as \\alpha")
+    if char == "'":
+        raise FormulaError(f"a prime is not read: {REFUSED['prime']}")
+    return char

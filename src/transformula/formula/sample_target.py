@@ -1,0 +1,121 @@
+"""A finite map: the target of a memorised model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.errors import InputError, ModelFileError
+from transformula.formula.given_arrays import as_array
+from transformula.formula.prompt_target import Prompts
+from transformula.kernel.folder.description import Description
+from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Pairs x_i → y_i with distinct x_i: arrays samples × inputs and samples × outputs."""
+
+    x: Floats
+    y: Floats
+
+    @classmethod
+    def of(cls, x: Any, y: Any) -> Samples:
+        """Check shapes and finiteness, merge repeated samples, refuse contradictory ones by row."""
+        points, targets = _table(x, "X"), _table(y, "Y")
+        if len(points) != len(targets):
+            raise InputError(f"X has {len(points)} rows and Y has {len(targets)}: they must match")
+        if not len(points):
+            raise InputError("there is nothing to memorise: X has no rows")
+        first: dict[bytes, int] = {}
+        keep = []
+        for row, point in enumerate(points + 0.0):  # −0.0 and 0.0 are one number
+            earlier = first.setdefault(point.tobytes(), row)
+            if earlier == row:
+                keep.append(row)
+            elif not np.array_equal(targets[earlier], targets[row]):
+                raise InputError(
+                    f"rows {earlier} and {row} contradict each other: the same input "
+                    f"{_short(point)} has outputs {_short(targets[earlier])} and {_short(targets[row])}"
+                )
+        return cls(points[keep] + 0.0, targets[keep] + 0.0)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs."""
+        return tuple(f"y{k + 1}" for k in range(self.y.shape[1]))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(f"x{k + 1}" for k in range(self.x.shape[1]))
+
+    @property
+    def box(self) -> Box:
+        """The smallest box around the samples (widened where a column is constant)."""
+        low, high = self.x.min(axis=0), self.x.max(axis=0)
+        high = np.where(high > low, high, low + 1)
+        return Box(
+            self.variables,
+            tuple(ex.number(Fraction(float(v))) for v in low),
+            tuple(ex.number(Fraction(float(v))) for v in high),
+        )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What the model stands for, in words."""
+        return tuple(f"{name} memorised at {len(self.x)} samples" for name in self.outputs)
+
+    def __str__(self) -> str:
+        return f"{len(self.x)} samples"
+
+
+def stored_target(description: Description) -> Formula | Samples | Prompts:
+    """What a model stands for, as model.json states it."""
+    if description.task is not None:
+        return Prompts(PromptTask.of(description.task))
+    if description.samples is None:
+        from transformula.kernel.rules.rule_table import target
+
+        return target(description)
+    try:
+        return Samples.of(description.samples["x"], description.samples["y"])
+    except KeyError:
+        raise ModelFileError("model.json states its samples without x or y") from None
+
+
+def _table(values: Any, name: str) -> Floats:
+    try:
+        given = as_array(values)
+    except InputError as error:
+        raise InputError(f"{name} must be a table of numbers: {error}") from None
+    table = given.astype(np.float64)
+    if (np.abs(table) >= 2**53).any():  # where a whole number may have been rounded
+        wholes = np.asarray(values if isinstance(values, (list, tuple)) else given, dtype=object).ravel()
+        pairs = zip(wholes, table.ravel().tolist(), strict=True)
+        if any(isinstance(value, Integral) and int(value) != kept for value, kept in pairs):
+            raise InputError(f"{name} has a whole number that no float equals: take numbers up to 2**53")
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2 or not table.shape[1]:
+        raise InputError(f"{name} must have one row per sample, not the shape {table.shape}")
+    if table.shape[1] > MAX_VARIABLES:
+        raise InputError(f"{name} has {table.shape[1]} columns; at most {MAX_VARIABLES}")
+    if not np.all(np.isfinite(table)):
+        raise InputError(f"row {int(np.argmin(np.isfinite(table).all(axis=1)))} of {name} is not finite")
+    return table
+
+
+def _short(values: Sequence[float] | Floats) -> str:
+    shown = ", ".join(f"{v:g}" for v in list(values)[:4])
+    return f"({shown}{', ...' if len(values) > 4 else ''})"

@@ -1,0 +1,320 @@
+"""What happens inside a model, by name: the residual stream, attention patterns, tables and wires.
+
+Everything is read out of the weights and the stored circuit, or computed by the reference executor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flint import fmpq
+
+from transformula.compiler.evidence.planned_ranges import function_range, inside_domain
+from transformula.compiler.lower.additive import decompose
+from transformula.errors import InputError, NotProvenError, brief
+from transformula.formula.prompt_target import Prompts
+from transformula.formula.sample_target import Samples
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.circuit.wire_ranges import WireRanges
+from transformula.kernel.derivations.meanings import Meanings
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.weights import FloatArray, Weights
+from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
+from transformula.runtime.reference import Trace
+
+if TYPE_CHECKING:
+    from transformula.model import Model
+
+Ends = tuple[float, float]
+_ANYWHERE = (-math.inf, math.inf)
+_BITS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class NamedTrace:
+    """The inside of a model at some points.
+
+    Attributes
+    ----------
+    slots, tokens : tuple of str
+        Names of the residual stream's coordinates, and a label for every token.
+    residuals : tuple of arrays
+        Before the first block and after each: samples × tokens × slots.
+    patterns : tuple of tuples of arrays
+        ``patterns[block][head]`` is samples × asking tokens × answering tokens.
+    outputs : array
+        Samples × outputs.
+    """
+
+    slots: tuple[str, ...]
+    tokens: tuple[str, ...]
+    residuals: tuple[FloatArray, ...]
+    patterns: tuple[tuple[FloatArray, ...], ...]
+    outputs: FloatArray
+
+    def __repr__(self) -> str:
+        samples, tokens, slots = self.residuals[0].shape
+        heads = ", ".join(str(len(block)) for block in self.patterns)
+        return f"<trace of {samples} samples: {tokens} tokens, {slots} slots, heads by block: {heads or 'none'}>"
+
+    def residual(self, slot: str, block: int = -1, token: int | str | None = None) -> FloatArray:
+        """A slot by name: samples × tokens, or one number per sample for one token.
+
+        ``block`` counts the states of the stream: 0 is the embedding, −1 the end.
+        """
+        if slot not in self.slots:
+            named = ", ".join(self.slots[:20]) + (", .." if len(self.slots) > 20 else "")
+            raise InputError(f"there is no slot {brief(slot)}: the slots are {named}")
+        state = self.residuals[_place(block, len(self.residuals), "state")]
+        values: FloatArray = state[:, :, self.slots.index(slot)]
+        return values if token is None else values[:, self._token(token)]
+
+    def pattern(self, block: int = 0, head: int = 0, token: int | str = 0) -> FloatArray:
+        """Whom a token attends to: samples × tokens, in the order of ``tokens``."""
+        heads = self.patterns[_place(block, len(self.patterns), "block")]
+        return heads[_place(head, len(heads), "head")][:, self._token(token)]
+
+    def attended(
+        self, block: int = 0, head: int = 0, token: int | str = 0, sample: int = 0, most: int = 5
+    ) -> list[tuple[str, float]]:
+        """The labels of the tokens that get most attention, with their weights."""
+        if not isinstance(most, Integral) or int(most) < 0:
+            raise InputError(f"most must be a whole number, 0 or more, not {brief(most)}")
+        pattern = self.pattern(block, head, token)
+        weights = pattern[_place(sample, len(pattern), "sample")]
+        order = np.argsort(-np.abs(weights), kind="stable")[:most]
+        return [(self.tokens[k], float(weights[k])) for k in order]
+
+    def _token(self, token: int | str) -> int:
+        if isinstance(token, str):
+            if token not in self.tokens:
+                raise InputError(f"there is no token {token!r}: they are named like {self.tokens[-1]!r}")
+            return self.tokens.index(token)
+        return _place(token, len(self.tokens), "token")
+
+
+def _place(index: Any, count: int, what: str) -> int:
+    """The number of one of several things; a negative one counts from the end."""
+    if isinstance(index, Integral) and -count <= int(index) < count:
+        return int(index)
+    numbered = f"they are numbered 0 to {count - 1}" if count else "there are none"
+    raise InputError(f"there is no {what} {brief(index)}: {numbered}")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What one head looks up: softmax over j of (slopes_j · u + offsets_j), times values_j.
+
+    Attributes
+    ----------
+    block, head : int
+        Where it is.
+    function : str
+        What the table stands for, where the formula tells; else empty.
+    arguments : tuple of str
+        u as linear forms of slots, one per axis.
+    ranges : tuple of (float, float)
+        Where each u lies for points of the box.
+    writes : tuple of str
+        The slots its values are written to.
+    slopes, offsets : array
+        Memory tokens × axes.
+    values : array
+        Memory tokens × written slots.
+    """
+
+    block: int
+    head: int
+    function: str
+    arguments: tuple[str, ...]
+    ranges: tuple[Ends, ...]
+    writes: tuple[str, ...]
+    slopes: FloatArray
+    offsets: FloatArray
+    values: FloatArray
+
+    @property
+    def transitions(self) -> FloatArray:
+        """For one axis: where attention passes from a token to the next, in the order of the slopes."""
+        if self.slopes.shape[1] != 1:
+            raise InputError("transitions are points on one axis; this table has several")
+        order = np.argsort(self.slopes[:, 0], kind="stable")
+        slopes, offsets = self.slopes[order, 0], self.offsets[order, 0]
+        where: FloatArray = -np.diff(offsets) / np.diff(slopes)
+        return where
+
+    def __repr__(self) -> str:
+        place = f"block {self.block}, head {self.head}"
+        axes = " and ".join(
+            f"{text} in {low:.4g}..{high:.4g}" if math.isfinite(high - low) else text
+            for text, (low, high) in zip(self.arguments, self.ranges, strict=True)
+        )
+        what = f" {self.function} of" if self.function else ""
+        return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
+
+
+def named(weights: Weights, seen: Trace, labels: tuple[str, ...]) -> NamedTrace:
+    """A reference trace with names."""
+    return NamedTrace(weights.slots, labels, seen.residuals, seen.patterns, seen.outputs)
+
+
+def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
+    """A label for each token: ``data`` or ``position 2``, and ``table 1, token 3`` for memory by its gate.
+
+    ``data`` is what to call the tokens that depend on the input.
+    """
+    gates = {k: name.removeprefix("gate") for k, name in enumerate(weights.slots) if name[:4] == "gate"}
+    memory = weights.memory
+    marks = {r: gates[c] for r, c in zip(memory.rows.tolist(), memory.cols.tolist(), strict=True) if c in gates}
+    depends = set(weights.data_tokens.tolist())
+    counts: dict[str, int] = {}
+    labels = []
+    for token in range(weights.tokens):
+        group = data if token in depends else f"table {marks[token]}" if token in marks else "memory"
+        counts[group] = counts.get(group, 0) + 1
+        if token not in depends:
+            labels.append(f"{group}, token {counts[group]}")
+        else:
+            labels.append(group if len(depends) == 1 else f"{group} {counts[group]}")
+    return tuple(labels)
+
+
+def summands(target: Formula | Samples | Prompts, heads: int) -> list[str]:
+    """What each head of a one-layer model looks up: a summand of the formula, or "" if that is not clear."""
+    parts = []
+    if isinstance(target, Formula):
+        splits = [decompose(expr, target.box.variables) for expr in target.outputs]
+        parts = [str(part.original) for split in splits for part in split.parts]
+    return parts if len(parts) == heads else [""] * heads
+
+
+def tables_of(model: Model) -> Iterator[Table]:
+    """The tables of a model, head by head; none for Fang's blocks."""
+    return _TABLES[model.family.name](model)
+
+
+def _layer_tables(model: Model) -> Iterator[Table]:
+    weights, box = model.weights, model.box.floats()
+    for h, (head, text) in enumerate(zip(model.reading, summands(model.formula, len(model.reading)), strict=True)):
+        yield Table(
+            0, h, text,
+            tuple(_text(form, weights.inputs) for form in head.forms),
+            tuple(_range(form, box) for form in head.forms),
+            tuple(weights.slots[k] for k in head.slots),
+            head.slopes, head.offsets, head.values,
+        )  # fmt: skip
+
+
+def _circuit_tables(model: Model) -> Iterator[Table]:
+    slots, wires = model.weights.slots, model.wires
+    known = {w.place[:2]: (k, str(w.function)) for k, w in enumerate(wires.circuit.wires) if w.function and w.place}
+    for b, block in enumerate(model.reading.blocks):
+        for h, head in enumerate(block.heads):
+            k, text = known.get((b, h), (-1, ""))
+            yield Table(
+                b, h, text, (_text(head.form, slots),), (wires.arguments.get(k, _ANYWHERE),), (slots[head.slot],),
+                head.slopes[:, None], head.offsets[:, None], head.values[:, None],
+            )  # fmt: skip
+
+
+def _head_tables(model: Model) -> Iterator[Table]:
+    """Heads of any block, axes and columns; what their tables stand for is not said."""
+    slots = model.weights.slots
+    held: dict[tuple[int, int], list[HeadTable]] = {}
+    for wire in model.reading.wires:
+        held.setdefault(wire.place[:2], []).append(wire.table)
+    for (b, h), columns in held.items():
+        head = model.weights.blocks[b].attention.heads[h]
+        rows: list[dict[int, fmpq]] = [{} for _ in range(head.query.shape[0])]
+        for row, slot, value in head.query.entries():
+            rows[row][slot] = value
+        forms, table = rows[:-1:2], columns[0]
+        yield Table(
+            b, h, "", tuple(_text(form, slots) for form in forms), (_ANYWHERE,) * len(forms),
+            tuple(slots[k] for k in head.value.rows.tolist()),
+            table.slopes, table.offsets, np.stack([column.values for column in columns], axis=1),
+        )  # fmt: skip
+
+
+_TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
+    "ridge": lambda model: iter(()),
+    "prompts": lambda model: iter(()),
+    "heads": lambda model: iter(()),
+    "words": lambda model: iter(()),
+    "stages": lambda model: iter(()),
+    "tables": _layer_tables,
+    "circuit": _circuit_tables,
+    "layers": _head_tables,
+}
+
+
+class Wires:
+    """What the wires of a stored circuit mean, as expressions in the inputs, and where their arguments lie."""
+
+    def __init__(self, circuit: Circuit, formula: Formula, stored: Any, evidence: Evidence) -> None:
+        self.circuit, self.formula, self.stored, self.evidence = circuit, formula, stored, evidence
+        self.meanings: list[Expr] = []
+        for k, wire in enumerate(circuit.wires):
+            sides = [self.meaning(argument) for argument in wire.arguments]
+            self.meanings.append(_meaning(wire, sides) if sides else ex.variable(circuit.variables[k]))
+
+    def meaning(self, linear: LinearForm) -> Expr:
+        """A linear form of wires as an expression in the inputs."""
+        return ex.add(*(ex.mul(c, self.meanings[k]) for k, c in linear.terms), linear.constant)
+
+    @cached_property
+    def arguments(self) -> dict[int, Ends]:
+        """Where the arguments of tables and ReLUs lie for points of the box, as evidence shows it.
+
+        Of a model that does not verify, some are missing.
+        """
+        found: dict[int, Ends] = {}
+        with suppress(NotProvenError), precision(_BITS):
+            meanings = Meanings(self.formula, self.circuit, self.stored, self.evidence)
+            ranges = WireRanges(self.circuit, meanings, self.evidence)
+            found = ranges.arguments
+            for k, wire in enumerate(self.circuit.wires):
+                ranges.add(k)
+                if wire.function is not None:
+                    ends = inside_domain(wire.function, found.get(k, _ANYWHERE))
+                    if k in found:
+                        found[k] = ends
+                    bounded = math.isfinite(ends[1] - ends[0])
+                    low, high = function_range(wire.function, *ends) if bounded else _ANYWHERE
+                    ranges.found(k, (np.asarray(low), np.asarray(high)))
+        return found
+
+
+def _meaning(wire: Wire, sides: Sequence[Expr]) -> Expr:
+    if wire.is_norm:
+        return ex.call("sqrt", ex.add(*(ex.power(side, ex.number(2)) for side in sides)))
+    if wire.total is not None:
+        return ex.mul(*sides)
+    if wire.function is None:
+        return ex.call("max", sides[0], ex.number(0))
+    return ex.substitute(wire.function, dict(zip(map(ex.variable, wire.names), sides, strict=True)))
+
+
+def _text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:
+    terms = []
+    for k, coefficient in form.items():
+        value = int(coefficient.p) / int(coefficient.q)
+        name = names[k].removeprefix("x.")
+        terms.append(name if value == 1 else f"{value:.6g}" if name == "one" else f"{value:.6g}*{name}")
+    return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def _range(form: Mapping[int, fmpq], box: Sequence[Ends]) -> Ends:
+    ends = np.array([np.multiply(int(c.p) / int(c.q), box[k]) for k, c in form.items()])
+    return float(ends.min(axis=1).sum()), float(ends.max(axis=1).sum())

@@ -1,0 +1,61 @@
+"""FLINT's settings, held by one thread at a time, and power series that are never read beyond their length.
+
+python-flint keeps the working precision and the length of series (``ctx.prec``, ``ctx.cap``) for the whole process.
+Both are changed only here, by blocks that hold one lock, so that no other thread of ours works with them meanwhile.
+
+A lower precision only widens balls. A shorter series is worse: python-flint answers 0 for a coefficient beyond the
+length. Every series carries that length (``prec``), whatever the setting became meanwhile, and `coefficients` refuses
+to read beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+
+from flint import arb, arb_series, ctx
+
+from transformula.kernel.exceptions import RefutedError
+
+_lock = RLock()
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Work at a given binary precision, alone in this process, and restore the old one."""
+    with _lock, ctx.workprec(bits):
+        yield
+
+
+@contextmanager
+def series_length(length: int) -> Iterator[None]:
+    """Keep this many coefficients of every series, alone in this process, and restore the old number."""
+    with _lock:
+        before, ctx.cap = ctx.cap, length
+        try:
+            yield
+        finally:
+            ctx.cap = before
+
+
+def coefficients(series: arb_series, length: int) -> list[arb]:
+    """The first coefficients of a series; a series that is shorter than that is refused.
+
+    Examples
+    --------
+    >>> coefficients(arb_series([1, 2], 3), 3)
+    [1.00000000000000, 2.00000000000000, 0]
+    >>> coefficients(arb_series([1, 2], 3), 4)
+    Traceback (most recent call last):
+    ...
+    transformula.kernel.exceptions.RefutedError: a power series has 3 coefficients where 4 are needed
+    """
+    if not series.prec >= length:
+        raise RefutedError(f"a power series has {series.prec} coefficients where {length} are needed")
+    return [series[k] for k in range(length)]
+
+
+def head(series: arb_series) -> arb:
+    """The constant coefficient of a series."""
+    return coefficients(series, 1)[0]

@@ -1,0 +1,243 @@
+"""How errors and rounding are carried through linear forms of wires, and followed on parts of the box.
+
+A form Σ c_w·slot_w + c_0 is read where Σ p_w M_w + p_0 is meant, and slot w holds M_w up to e_w: it is off by at most
+
+    Σ |c_w| e_w + Σ |c_w − p_w| sup|M_w| + |c_0 − p_0|.
+
+Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths made of
+ReLUs bring their own error along (`lengths`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import arb, fmpq
+
+from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
+from transformula.kernel.circuit.head_proofs import check_size
+from transformula.kernel.circuit.wire_ranges import WireRanges
+from transformula.kernel.derivations.meanings import Meanings
+from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
+from transformula.kernel.enclosures.function_cells import Cells
+from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.parts import Part, in_parts
+from transformula.kernel.rounding.formats import FloatFormat
+from transformula.kernel.structures.network_wires import ONE, Term, WireForm
+from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.work import spend
+
+#: Numbers in one chunk of parts of the box, some 50 ms of work.
+_TOGETHER = 300_000
+
+
+class Relative(NamedTuple):
+    """Computed with so many roundings of the whole, (1 + d)ⁿ with |d| ≤ u, but for what is ``lost`` to underflow.
+
+    An input is, with one. If û = u(1 + δ) + e, ReLU(û) is ReLU(u)(1 + δ) up to |e|. A sum of nonnegative terms
+    that are all such is within the largest of their factors; a multiple of one of them is such whatever its sign.
+    """
+
+    roundings: int
+    lost: arb
+
+
+@dataclass(frozen=True)
+class Value:
+    """A wire: |M| ≤ size, held up to ``error``, computed up to ``rounding``.
+
+    ``ends`` enclose what it holds in exact arithmetic. ``nonnegative``: never below 0, not even in floats, as a ReLU,
+    whatever its error, and an input that is meant to be so, for rounding to nearest keeps the sign. ``made``
+    and ``rounded`` are what the wire itself adds to error and rounding, at its argument and at its value;
+    ``cells`` bound a table's function on ``reach``, where its argument can be, exact or computed.
+    """
+
+    size: arb
+    error: arb
+    rounding: arb
+    ends: tuple[arb, arb]
+    made: Fuzz = NO_FUZZ
+    rounded: Fuzz = NO_FUZZ
+    cells: Cells | None = None
+    reach: tuple[float, float] | None = None
+    nonnegative: bool = False
+    relative: Relative | None = None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A linear form against what is meant: its error and rounding, and what part is not the wires'.
+
+    ``nonnegative`` if it adds up such wires with positive factors, on every path: then it is so too.
+    """
+
+    error: arb
+    rounding: arb
+    made: arb
+    rounded: arb
+    ends: tuple[arb, arb]
+    nonnegative: bool = False
+    relative: Relative | None = None
+
+
+class Carrier:
+    """The wires bounded so far; inputs are exact and rounded once."""
+
+    def __init__(self, form: FloatFormat, circuit: Circuit, meanings: Meanings, evidence: Evidence) -> None:
+        self.form, self.circuit, self.meanings, self.evidence = form, circuit, meanings, evidence
+        self.ranges = WireRanges(circuit, meanings, evidence)
+        self.values: dict[int, Value] = {}
+        self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
+        box = meanings.formula.box
+        #: Below the smallest normal number results may be flushed to zero.
+        self.flush = form.tiny / form.unit_roundoff
+        for k in range(box.dimension):
+            ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
+            wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
+            fuzz, sign, once = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0), Relative(1, self.flush)
+            self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, NO_FUZZ, fuzz, None, None, sign, once)
+        #: wire of the weights → wire of the circuit
+        self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
+
+    def argument(self, linear: LinearForm, form: WireForm) -> Argument:
+        """A linear form of the weights against the one that is meant."""
+        slots, norms = self.circuit.written_out(linear)
+        meant = dict(slots.terms)
+        spend(20 * (len(meant) + len(form.terms)))
+        terms = {self.index[i]: term for i, term in form.terms.items()}
+        made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
+        error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))
+        low = high = arb(0)
+        rounding = rounded = arb(0)
+        for k in terms.keys() | meant.keys():
+            if k != ONE and k not in self.values:
+                raise RefutedError(f"wire {k} is read before it is computed")
+            term = terms.get(k)
+            c = arb(term.coefficient if term else fmpq(0))
+            if k == ONE:
+                low, high = low + c, high + c
+            else:
+                value = self.values[k]
+                wrong = _gap(term.coefficient if term else fmpq(0), meant.get(k, ex.number(0)))
+                made += wrong * (value.size + value.error)
+                rounded += wrong * value.rounding
+                error += abs(c) * value.error
+                rounding += abs(c) * value.rounding
+                products = c * value.ends[0], c * value.ends[1]
+                low, high = low + products[0].min(products[1]), high + products[0].max(products[1])
+            if term:
+                rounded += self.form.gamma(term.roundings) * arb(term.size) * self.reach(k)
+        rounded += 2 * arb(form.underflow) * self.form.tiny  # later roundings do not double what underflows
+        self.check_overflow([form])
+        ends = low.lower(), high.upper()
+        signs = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].nonnegative) for k, t in terms.items())
+        error, rounding = (error + made).upper(), (rounding + rounded).upper()
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs, self._relative(terms, form, signs))
+
+    def _relative(self, terms: Mapping[int, Term], form: WireForm, signs: bool) -> Relative | None:
+        """How a form is rounded whose terms do not cancel, if all its wires are of this kind."""
+        known = [(t, self.values[k].relative) for k, t in terms.items() if k != ONE]
+        alone = len(terms) == 1 and all(abs(t.coefficient) == t.size for t in terms.values())
+        roundings, lost = 0, arb(form.underflow) * self.flush
+        for term, of in known:
+            if of is None:
+                return None
+            roundings, lost = max(roundings, of.roundings + term.roundings), lost + arb(term.size) * of.lost
+        # later roundings do not double what is lost
+        return Relative(roundings, 2 * lost) if known and len(known) == len(terms) and (signs or alone) else None
+
+    def reach(self, k: int) -> arb:
+        """Bound of what a wire holds in floats."""
+        if k == ONE:
+            return arb(1)
+        return self.values[k].size + self.values[k].error + self.values[k].rounding
+
+    def check_overflow(self, forms: Iterable[WireForm], factor: int = 1) -> None:
+        """Refuse forms that might be infinite in floats times a factor, now that all wires are bounded."""
+        for form in forms:
+            spend(2 * len(form.terms))
+            sizes = (arb(t.size) * self.reach(self.index[i]) for i, t in form.terms.items())
+            check_size(self.form, 2 * factor * sum(sizes, arb(0)))
+
+    def norm(self, k: int) -> tuple[Fuzz, Fuzz]:
+        """What a norm adds: the error of its measure; and to rounding, since it bends a little otherwise.
+
+        N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error; that the units' coefficients
+        are not those meant changes both, by what errors of the units may.
+        """
+        if k not in self.norms:
+            wire = self.circuit.wires[k]
+            off = moved = arb(0)
+            for side in wire.arguments:
+                slots, norms = self.circuit.written_out(side)
+                off += sum((abs(enclose(c)) * arb(self.norm(i)[0].value) for i, c in norms), arb(0))
+                for i, c in slots.terms:
+                    off += abs(enclose(c)) * self.values[i].error
+                    moved += abs(enclose(c)) * self.values[i].rounding
+            assert wire.measure is not None
+            error = wire.measure.error * (arb(self.ranges.values[k][1]) + off + moved)
+            wrong = sum((to_fmpq(c) * arb(self.values[i].made.argument) for i, c in wire.parts), arb(0))
+            rounded = (2 * error).min(wire.measure.bend * moved) + 2 * wire.measure.unit_factor * wrong
+            self.norms[k] = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounded))
+        return self.norms[k]
+
+    def followed(self, name: str, linear: LinearForm) -> tuple[arb, arb] | None:
+        """What reaches a linear form of the errors and roundings made at the wires, at worst."""
+        flow = cache(lambda: self._flow(linear))  # only if it is asked for
+        region = self.meanings.region
+        tree = self.evidence.parts(name, linear, lambda a, b: np.add(*flow()(a, b)), *region.floats)
+        if tree is None or not linear.terms:
+            return None
+        error, rounding = flow()(*region.leaves(tree))
+        return arb(float(np.max(error))), arb(float(np.max(rounding)))
+
+    def _flow(self, linear: LinearForm) -> Callable[[Floats, Floats], tuple[Floats, Floats]]:
+        """On each of many parts of the box, what reaches a linear form of the errors, and of the roundings."""
+        needed = self.circuit.needed(linear)
+        spend(20 * len(needed))
+        values = {k: self.values[k] for k in needed if k in self.values}
+        made, rounded = ({k: getattr(v, part) for k, v in values.items()} for part in ("made", "rounded"))
+        for k in needed:
+            if self.circuit.wires[k].is_norm:
+                made[k], rounded[k] = self.norm(k)
+        ends, whole, whole_rounding = {}, {}, {}
+        for k, value in values.items():
+            low, high = value.ends[0] - value.rounding, value.ends[1] + value.rounding
+            ends[k] = -round_up(-low), round_up(high)
+            whole[k], whole_rounding[k] = round_up(value.error), round_up(value.rounding)
+        cells = {k: v.cells for k, v in values.items() if v.cells is not None}
+        reach = {k: v.reach for k, v in values.items() if v.reach is not None}
+        flow = ErrorFlow(self.circuit, cells, {k: made[k].plus(rounded[k]) for k in made}, ends, reach)
+
+        forms = [flow.form(argument) for k in needed for argument in self.circuit.wires[k].arguments]
+        together = max(1, _TOGETHER // sum((2 + len(form.terms) for form in forms), len(flow.form(linear).terms)))
+        carried = partial(_carried, flow, linear, ((made, whole), (rounded, whole_rounding)))
+
+        def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+            steps = [slice(k, k + together) for k in range(0, lower.shape[1], together)]
+            error, rounding = in_parts(carried, [(lower[:, p], upper[:, p]) for p in steps])
+            return error, rounding
+
+        return both
+
+
+def _carried(flow: ErrorFlow, linear: LinearForm, errors: tuple[tuple[Any, Any], ...], part: Part) -> Floats:
+    """What errors at the wires, and their whole errors where paths are cut, amount to on some parts of the box."""
+    lower, upper = part
+    paths = flow.on(lower, upper, linear)
+    return np.stack([np.broadcast_to(paths.carry(*both), lower.shape[1]) for both in errors])
+
+
+def _gap(stored: fmpq, meant: Expr) -> arb:
+    """|stored − meant|; exactly zero where a rational is stored as it is."""
+    if meant.number is not None:
+        return abs(arb(stored - to_fmpq(meant.number)))
+    return abs(arb(stored) - enclose(meant))

@@ -1,0 +1,235 @@
+"""What is proven of one head: its table's error, what other tokens leak in, and its rounding.
+
+*Leak.* On arguments up to R_k in absolute value on axis k, some token of the head's own table scores at least
+own = max_j Σ_k (b_jk − |a_jk| R_k), and every foreign token j at most g_j + Σ_k (|b_jk| + |a_jk| R_k). With gap
+the difference, n foreign tokens have at most the share n e^{−gap} of the weight and move the result by at
+most that times the spread of values. The gap must exceed `SILENT` for computed scores too, so that in floats the
+exponential of a foreign token is faint, at most 3η (`formats`). Added to another float it changes that by at most twice
+as much, as that float is a possible result; so in any order foreign tokens change the sum of the weights by at most
+7nη, and that of the products by 7nηY for values up to Y and 2n smallest numbers, as each may underflow. The sum of the
+weights is about 1 or more: with |result| ≤ Y both together are less than 20nηY and 4n smallest numbers.
+
+*Excursions.* A function f is proven close to the table T on an interval D inside f's domain. Errors may carry
+the argument û beyond D though the argument u that is meant lies in D. With c the point of D nearest to û,
+
+    |T(û) − f(u)| ≤ |T(û) − T(c)| + |T(c) − f(c)| + |f(c) − f(u)|,         |c − u| ≤ |û − u|,
+
+and the first term is at most the oscillation of T beyond D.
+
+If u is an exact linear form of the inputs, the range of what is meant is known exactly, and so are nodes of f that
+are defined on it because of proven signs (`Meant`). Both count if D is that range: c is then meant somewhere.
+
+*Rounding.* T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| |û − u|, and up to twice the table's error.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import arb
+
+from transformula.kernel.circuit.questions import Found, Interval, Question
+from transformula.kernel.enclosures.balls import float_above, float_below, from_float, round_up
+from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
+from transformula.kernel.exceptions import NotProvenError, RefutedError
+from transformula.kernel.folder.evidence import Evidence, Meant
+from transformula.kernel.parts import Part, answered
+from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
+from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.stored_circuit import SQUARE
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice
+from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
+from transformula.kernel.work import spend
+
+#: e^−760 < 2^−1096 is below the smallest subnormal of every format.
+SILENT = 760.0
+#: Of a table's array; NumPy has at most 32.
+MAX_AXES = 30
+#: How small |T' − f'| need be, as a share of sup|f'|, before it stops to matter beside it.
+_FLAT = 0.02
+
+
+def check_size(form: FloatFormat, size: arb) -> None:
+    """Refuse what might overflow."""
+    if not size < form.largest:
+        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
+
+
+class Leak(NamedTuple):
+    """What foreign tokens change in exact arithmetic, and in floats."""
+
+    real: arb
+    computed: arb
+
+
+def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> Leak:
+    """Bound of |softmax over all tokens − softmax over the head's own| applied to the values."""
+    far = np.asarray(reach, dtype=np.float64)
+    if not np.isfinite(far).all():
+        raise NotProvenError("the argument of a table could not be bounded")
+    spend(50 + 0.05 * (head.slopes.size + head.foreign_slopes.size))
+    own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
+    other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
+    own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())
+    foreign = float((head.gates + other_sizes).max(initial=-math.inf))
+    size = 1 + float(own_sizes.max()) + float((np.abs(head.gates) + other_sizes).max(initial=0.0))
+    values = float(np.abs(head.values).max()), float(np.abs(head.foreign_values).max(initial=0.0))
+    check_size(form, 2 * QUERY_FACTOR * (arb(size) + arb(float(far.max()))))
+    if not len(head.gates):
+        return Leak(arb(0), arb(0))
+    # each of two scores has 2d + 1 products and sums in the format, and as many in float64 above
+    operations = 2 * len(far) + 3
+    slack = 2 * size * (round_up(form.gamma(operations)) + operations * 2.0**-52)
+    gap = arb(own) - arb(foreign) - arb(slack)
+    if not gap > SILENT:
+        raise RefutedError(
+            f"a head is not kept to its own table where its argument may reach {float(far.max()):.3g}: "
+            "the gate is too weak"
+        )
+    real = (len(head.gates) * (-gap).exp() * (arb(values[0]) + arb(values[1]))).upper()
+    faint = len(head.gates) * (20 * form.normal * arb(max(values)) + 4 * form.tiny)
+    return Leak(real, (real + faint).upper())
+
+
+def as_table(head: HeadTable) -> SoftmaxTable:
+    """The head's own tokens; with several axes they must form a full grid."""
+    axes = head.slopes.shape[1]
+    if axes == 1:
+        return SoftmaxTable((head.slopes[:, 0],), (head.offsets[:, 0],), head.values)
+    if axes > MAX_AXES:
+        raise RefutedError(f"a table has over {MAX_AXES} axes")
+    grid = lattice(head.slopes, head.offsets)
+    if grid is None:
+        raise RefutedError("a table's tokens do not form a grid")
+    return SoftmaxTable(grid.slopes, grid.offsets, grid.arranged(head.values))
+
+
+class HeadProofs:
+    """Bounds of heads of one argument, each on all of the pieces given; equal questions are answered once."""
+
+    def __init__(self, form: FloatFormat, evidence: Evidence) -> None:
+        self.form, self.evidence = form, evidence
+        self._known: dict[object, Any] = {}
+
+    def _once(self, key: object, answer: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = answer()
+        return self._known[key]
+
+    def table(self, head: HeadTable) -> SoftmaxTable:
+        """The head's table, made once."""
+        found: SoftmaxTable = self._once(("table", head), lambda: as_table(head))
+        return found
+
+    def all(self, questions: Sequence[Question]) -> list[Found]:
+        """Answers from what is stored; questions about one table make one part of the proof."""
+        groups: dict[SoftmaxTable, list[int]] = {}
+        for k, question in enumerate(questions):
+            groups.setdefault(question.table, []).append(k)
+        asked = [[questions[k] for k in group] for group in groups.values()]
+        parts = [(self.form, [self.evidence.of_table(one.wire) for one in group], group) for group in asked]
+        answers = answered(_all, parts, _fits)
+        found = dict(zip(chain(*groups.values()), chain(*answers), strict=True))
+        return [found[k] for k in range(len(questions))]
+
+    def one(self, question: Question) -> Found:
+        """The answer to one question."""
+        reach, meant = question.reach, question.meant.floats
+        own, moved, inside, where = self._error(question)
+        if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
+            raise NotProvenError(f"{question.function} is not seen to be defined on u = {meant[0]:.6g}..{meant[1]:.6g}")
+        cells = self._cells(question.wire, question.function, inside, where)
+        slopes = cells.slopes(np.array([reach[0]]), np.array([reach[1]]))  # infinite beyond the cells
+        steepest = float(np.max(np.abs(slopes))) if inside == reach else math.inf
+        gap, softmax = self._rounding(question, steepest)
+        return Found(own, moved, inside, where, cells, steepest, gap, softmax)
+
+    def _cells(self, wire: int, function: Expr, ends: Interval, meant: Meant) -> Cells:
+        """The function's values and slopes on cells that cover an interval."""
+        if function == SQUARE:
+            return SquareCells()
+        edges = _edges(self.evidence.cells(wire, function, *ends))
+        known = meant.exact if (edges[0], edges[-1]) == meant.floats else (None, frozenset[Expr]())
+        key = "cells", function, edges, known
+        found: Cells = self._once(key, lambda: FunctionCells(function, list(edges), *known))
+        return found
+
+    def _error(self, question: Question) -> tuple[float, float, Interval, Meant]:
+        """As in `Found`."""
+        wire, table, function, reach, meant = question[:5]
+        ends = [(arb(reach[0]), arb(reach[1]))]
+        pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))
+        whole = pieces[0], pieces[-1]
+        inside = max(reach[0], whole[0]), min(reach[1], whole[1])
+        meant = meant if whole == meant.floats else Meant(meant.floats)
+        exact, defined = meant.exact
+        first, last = exact or (from_float(whole[0]), from_float(whole[1]))
+        key = "pieces", table, function, first, last, defined
+        bounds = self._once(key, lambda: TablePieces(table, function, "u", first, last, defined))
+        own = [self._once((bounds, a, b), partial(bounds.on, a, b)).error for a, b in pairwise(_met(pieces, inside))]
+        beyond = [(reach[0], float_above(first)), (float_below(last), reach[1])]
+        moved = [self._once((table, a, b), partial(oscillation, table, a, b)) for a, b in beyond if a < b]
+        total = float(np.max(own)), float(np.max(moved, initial=0.0))
+        if not (math.isfinite(total[0]) and math.isfinite(total[1])):
+            raise NotProvenError(f"a table of {function} could not be bounded on u = {reach[0]:.6g}..{reach[1]:.6g}")
+        return *total, inside, meant
+
+    def _rounding(self, question: Question, steepest: float) -> tuple[float, tuple[float, float]]:
+        """Gap and softmax, as in `Found`."""
+        wire, table, function, reach = question[:4]
+        known = math.isfinite(steepest)
+        softmax = self.evidence.softmax(wire, table, [(arb(reach[0]), arb(reach[1]))])
+        if not isinstance(softmax, list) or len(softmax) != 1:
+            raise RefutedError("the edges for a table's rounding cannot be read")
+        edges, minus = _met(_edges(softmax[0], reach), reach), function if known else None
+        enough = _FLAT * steepest if known else 0.0
+        steps = _met(_edges(self.evidence.slopes(wire, table, minus, *reach, enough), reach), reach)
+        # u·slope + offset, each read as it is; behind the gate everything is zero in floats
+        sums = len(table.values)
+        whole, exact = [(arb(edges[0]), arb(edges[-1]))], (0, 0.0)
+        bound, both = (
+            self._once((table, edges, n, lost), partial(rounding_bound, table, whole, [list(edges)], Arithmetic(
+                self.form, 2, sum_roundings=sums, argument_errors=(lost,), input_roundings=n)))
+            for n, lost in (exact, question.roundings(steepest) or exact)
+        )  # fmt: skip
+        slopes = self._once((table, minus), lambda: SlopePieces(table, minus))
+        gaps = [self._once((slopes, a, b), partial(slopes.on, a, b))[0] for a, b in pairwise(steps)]
+        return float(np.max(gaps)), (bound, both)
+
+
+def _all(part: Part) -> list[Found]:
+    """The answers of one part: the format, what is stored for each question, and the questions."""
+    form, stored, questions = part
+    proofs = HeadProofs(form, stored[0])
+    found = []
+    for proofs.evidence, question in zip(stored, questions, strict=True):
+        found.append(proofs.one(question))
+    return found
+
+
+def _fits(answer: Any, part: Part) -> bool:
+    return isinstance(answer, list) and len(answer) == len(part[-1]) and all(type(one) is Found for one in answer)
+
+
+def _edges(given: Any, cover: Interval | None = None) -> tuple[float, ...]:
+    """Increasing floats as a tuple."""
+    edges = tuple(own_edges(given, MAX_PIECES).tolist())
+    if cover is not None and not (edges[0] <= cover[0] and cover[1] <= edges[-1]):
+        raise RefutedError("the pieces in evidence.json do not cover the range of an argument")
+    return edges
+
+
+def _met(edges: tuple[float, ...], ends: Interval) -> tuple[float, ...]:
+    """The edges of the pieces that an interval meets; they cover it."""
+    if not edges[0] <= ends[0] <= ends[1] <= edges[-1]:
+        raise RefutedError("the pieces in evidence.json do not meet the range of an argument")
+    first = min(bisect_right(edges, ends[0]), len(edges) - 1) - 1
+    return edges[first : max(bisect_left(edges, ends[1]), first + 1) + 1]

@@ -1,0 +1,1 @@
+"""Rules for the gallery: constructions beyond polynomials, one-layer models and circuits, one file each."""

@@ -1,0 +1,37 @@
+"""Learning from data: scikit-learn estimators whose models are Transformers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from transformula.optional import require
+
+if TYPE_CHECKING:
+    from transformula.learn.classifier import PolynomialTransformerClassifier
+    from transformula.learn.linear_attention_regressor import LinearAttentionRegressor
+    from transformula.learn.one_layer_regressor import OneLayerTransformerRegressor
+    from transformula.learn.regressor import PolynomialTransformerRegressor
+
+_HOME = {  # module, and the packages it needs
+    "LinearAttentionRegressor": ("linear_attention_regressor", ("sklearn",)),
+    "OneLayerTransformerRegressor": ("one_layer_regressor", ("sklearn", "torch")),
+    "PolynomialTransformerClassifier": ("classifier", ("sklearn",)),
+    "PolynomialTransformerRegressor": ("regressor", ("sklearn",)),
+}
+
+__all__ = [
+    "LinearAttentionRegressor",
+    "OneLayerTransformerRegressor",
+    "PolynomialTransformerClassifier",
+    "PolynomialTransformerRegressor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that the trainer alone needs no scikit-learn."""
+    if name in _HOME:
+        module, needed = _HOME[name]
+        require(name, *needed)
+        return getattr(import_module(f"transformula.learn.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,169 @@
+"""Which solver for which data, and one call for all of them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import threadpool_limits
+
+from transformula.learn.distinct_rows import Floats, Rows
+from transformula.learn.fitted import Solution
+from transformula.learn.solvers.exact_fit import fit_exact
+from transformula.learn.solvers.features import count_terms
+from transformula.learn.solvers.lowrank_fit import fit_lowrank
+from transformula.learn.solvers.penalty import beyond_noise
+from transformula.learn.solvers.ridgefit import fit_ridges
+from transformula.learn.solvers.sparse_fit import fit_sparse
+
+CLOSED_FORM = ("exact", "sparse", "lowrank")
+SOLVERS = ("auto", *CLOSED_FORM, "sgd", "adam")
+#: `exact` stores a square matrix of this side at most: 1.8 GB.
+MOST_EXACT_TERMS = 15_000
+#: `sparse` visits every term a few times.
+MOST_SPARSE_TERMS = 60_000
+#: Above this, `auto` does not try `exact`.
+_AUTO_EXACT_TERMS = 1_000
+#: With fewer rows, folds are too small to judge by.
+_FEWEST_JUDGED = 8
+#: A polynomial of at most this many forms is also tried as a sum of ridge functions.
+_MOST_RIDGE_RANK = 8
+#: BLAS threads that wait for each other cost more than they give below this many numbers.
+_ONE_THREAD = 2_000_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the closed-form solvers may be told."""
+
+    degree: int
+    ridge: float | None = None
+    criterion: str = "ebic"
+    max_terms: int | None = None
+    rank: int | None = None
+    seed: int = 0
+    n_jobs: int | None = None
+
+
+def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
+    """Fit one closed-form solver."""
+    terms = count_terms(rows.X.shape[1], settings.degree)
+    if solver in _CEILINGS and terms > _CEILINGS[solver]:
+        raise ValueError(
+            f"solver={solver!r} would handle all {terms} monomials of degree {settings.degree} in "
+            f"{rows.X.shape[1]} variables; at most {_CEILINGS[solver]} fit: use solver='lowrank'"
+        )
+    limits = threadpool_limits(1 if rows.X.size * min(terms, 100) < _ONE_THREAD else None)
+    with limits:
+        if solver == "exact":
+            return _exact(rows, settings, terms)
+        if solver == "sparse":
+            return fit_sparse(
+                rows.X,
+                rows.Y,
+                settings.degree,
+                weight=rows.weight,
+                criterion=settings.criterion,
+                max_terms=settings.max_terms,
+                seed=settings.seed,
+            )
+        return _lowrank(rows, settings)
+
+
+_CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
+
+
+def _exact(rows: Rows, settings: Settings, terms: int) -> Solution:
+    if len(rows) < terms and settings.ridge == 0:
+        warnings.warn(
+            f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
+            "and the one with the smallest coefficients is taken; give ridge > 0 or None, a lower degree "
+            "or solver='sparse'",
+            UserWarning,
+            stacklevel=4,
+        )
+    return fit_exact(rows.X, rows.Y, settings.degree, ridge=settings.ridge, weight=rows.weight)
+
+
+def _lowrank(rows: Rows, settings: Settings) -> Solution:
+    found = fit_lowrank(
+        rows.X,
+        rows.Y,
+        settings.degree,
+        rank=settings.rank,
+        weight=rows.weight,
+        ridge=settings.ridge,
+        seed=settings.seed,
+    )
+    if not 0 < len(found.directions) <= _MOST_RIDGE_RANK or len(rows) < 20 * len(found.terms):
+        return found
+    form = fit_ridges(found, rows.X, rows.Y, weight=rows.weight, seed=settings.seed)
+    return form if len(form.directions) <= 3 * len(found.directions) else found
+
+
+def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
+    """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
+
+    `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. What is
+    neither `sparse` as asked for nor clearly better than the linear model gives way to it.
+    Tables up to 2000 rows are judged on 5 folds, others on one fifth of a part of their rows: 200 for each
+    variable, 5000 at least.
+    """
+    candidates = _candidates(rows, settings)
+    if len(candidates) == 1:
+        return candidates[0]
+    most = max(5000, 200 * rows.X.shape[1])
+    if len(rows) > most:
+        order = np.random.default_rng(settings.seed + 1).permutation(len(rows))[:most]
+        rows = rows.take(np.sort(order))
+    fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
+    folds = range(5 if len(rows) <= 2000 else 1)
+    losses = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+        delayed(_held_out)(name, rows, fold == held, given) for name, given in candidates for held in folds
+    )
+    each = np.array([np.concatenate(losses[k : k + len(folds)]) for k in range(0, len(losses), len(folds))])
+    total = each.sum(axis=1)
+    # below this share of the targets' variance differences are rounding
+    rounding = 1e-16 * float(rows.weight.sum())
+    best = int(np.argmax(total <= 1.01 * float(total.min()) + rounding))
+    linear = candidates.index(_linear(settings))
+    gain = each[linear] - each[best]
+    if not beyond_noise(gain, errors=1) and not (best == 0 and total[0] <= total[linear] + rounding):
+        best = linear
+    return candidates[best]
+
+
+def _linear(settings: Settings) -> tuple[str, Settings]:
+    return "exact", replace(settings, degree=1)
+
+
+def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
+    """What `auto` tries, the simplest first."""
+    terms = count_terms(rows.X.shape[1], settings.degree)
+    if terms > MOST_SPARSE_TERMS:
+        return [("lowrank", settings)]
+    found = [("sparse", settings)]
+    if len(rows) < _FEWEST_JUDGED:
+        return found
+    found.append(_linear(settings))
+    if len(rows) < 20:
+        return found
+    if len(rows) <= 2000 and settings.criterion == "ebic":
+        found.append(("sparse", replace(settings, criterion="bic")))
+    if rows.X.shape[1] > 1:
+        found.append(("lowrank", settings))
+    if settings.degree > 1 and terms <= _AUTO_EXACT_TERMS and (len(rows) <= 2000 or terms <= len(rows) // 3):
+        found.append(("exact", settings))
+    return found
+
+
+def _held_out(solver: str, rows: Rows, held: np.ndarray, settings: Settings) -> Floats:  # type: ignore[type-arg]
+    """The loss at every held-out row, in variances of the targets."""
+    inside, outside = rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+    found = solve(solver, inside, settings)
+    spread = np.maximum(rows.Y.var(axis=0), 1e-300)
+    with np.errstate(over="ignore"):
+        miss: Floats = (outside.Y - found.predict(outside.X)) ** 2 / spread
+    return np.asarray(outside.weight * miss.mean(axis=1))

@@ -1,0 +1,170 @@
+r"""The columns that term selection sees: standardised features, of rows or of a state that stands for them.
+
+A column is sqrt(w) (phi_j - mean_j) / norm_j, of unit length. Selection needs their inner products only, so rows may
+be replaced by any others with the same ones. With C = F'F the centred matrix of a `gram.Gram` (F square), the columns
+of F have the inner products of the centred features, F'z = g gives the targets' part z in their span, and one row more
+holds what is outside of it:
+
+    | y - Phi c |^2 = | z - F c |^2 + (s - |z|^2).
+
+`StateColumns` are these p rows in place of all n. The state is of an orthonormal basis; powers are combinations of
+it, by a small triangular matrix for each variable.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
+from scipy.sparse import csc_array
+
+from transformula.learn.solvers.features import (
+    Basis,
+    Floats,
+    Terms,
+    blocks,
+    evaluate_some,
+    evaluate_terms,
+    univariate_values,
+)
+from transformula.learn.solvers.gram import Gram
+
+_COLUMNS_A_PASS = 16
+#: What is outside the span is known to about this share of the targets' squares.
+_ROUNDING = 1e-13
+
+
+class TermColumns(Protocol):
+    """Unit columns for all terms; those of the constant and of terms without variance are zero and never chosen."""
+
+    terms: Terms
+    basis: Basis
+    mean: Floats
+    inverse_norm: Floats
+    count: int
+
+    def values(self, chosen: list[int]) -> Floats:
+        """The chosen columns: (rows, k)."""
+
+    def correlate(self, V: Floats) -> Floats:
+        """Inner products of every column with the columns of V (rows, m)."""
+
+    def gram(self, j: int, likely: NDArray[np.intp]) -> Floats:
+        """Column j of the matrix of inner products; ``likely`` are wanted next."""
+
+
+class RowColumns:
+    """Columns of rows, reached only through blocked passes and a cache, so that none but the chosen are stored."""
+
+    def __init__(self, terms: Terms, basis: Basis, X: Floats, weight: Floats) -> None:
+        self.terms, self.basis, self.X, self.root, self.count = terms, basis, X, np.sqrt(weight), len(X)
+        self.total = weight.sum()
+        first, second = np.zeros(len(terms)), np.zeros(len(terms))
+        for rows in blocks(len(X), len(terms)):
+            phi = evaluate_terms(terms, basis, X[rows])
+            first += phi @ weight[rows]
+            phi *= phi
+            second += phi @ weight[rows]
+        self.mean = first / self.total
+        self.inverse_norm = _inverse_norm(second - self.total * self.mean**2, second)
+        self._cache: dict[int, Floats] = {}
+
+    def values(self, chosen: list[int]) -> Floats:
+        """The chosen columns themselves: (rows, k)."""
+        phi = evaluate_some(self.terms.exponents[chosen], self.basis, self.X)
+        unit = (phi - self.mean[chosen]) * self.inverse_norm[chosen]
+        return np.asarray(unit * self.root[:, None])
+
+    def correlate(self, V: Floats) -> Floats:
+        """Inner products of every column with the columns of V (rows, m), which sqrt(w) annuls."""
+        out = np.zeros((len(self.terms), V.shape[1]))
+        weighted = V * self.root[:, None]
+        for rows in blocks(len(self.X), len(self.terms)):
+            out += evaluate_terms(self.terms, self.basis, self.X[rows]) @ weighted[rows]
+        out -= self.mean[:, None] * weighted.sum(axis=0)
+        return np.asarray(out * self.inverse_norm[:, None])
+
+    def gram(self, j: int, likely: NDArray[np.intp]) -> Floats:
+        """Column j of the Gram matrix; a miss computes the likely next ones in the same pass."""
+        if j not in self._cache:
+            wanted = [j] + [int(i) for i in likely if i != j]
+            wanted = [i for i in wanted if i not in self._cache][:_COLUMNS_A_PASS]
+            for i, column in zip(wanted, self.correlate(self.values(wanted)).T, strict=True):
+                self._cache[i] = np.ascontiguousarray(column)
+        return self._cache[j]
+
+
+class StateColumns:
+    """Columns of the rows that a state stands for, in another basis; ``targets`` belong to them (p, outputs)."""
+
+    def __init__(self, gram: Gram, basis: Basis) -> None:
+        self.terms, self.basis, self.count = gram.terms, basis, gram.rows
+        mean, matrix, along = gram.centred()
+        per_row = gram.rows / gram.total  # weights of mean 1
+        factor, within = _factor(matrix, along)
+        change = _change_of_basis(gram.terms, gram.basis, basis)  # column: a term of `basis` in those of the state
+        self.mean = np.asarray(change[[0]].toarray()[0] + change[1:].T @ mean)
+        columns = np.asarray((change[1:].T @ factor.T).T)
+        variance = np.sum(columns**2, axis=0)
+        self.inverse_norm = _inverse_norm(variance, variance + gram.total * self.mean**2)
+        self.unit = np.vstack([columns * self.inverse_norm, np.zeros(len(columns.T))])
+        self.inverse_norm = self.inverse_norm / per_row**0.5
+        squares = gram.total * gram.variance
+        outside = np.maximum(squares - np.sum(within**2, axis=0), _ROUNDING * squares)
+        self.targets = np.vstack([within, np.sqrt(outside)]) * per_row**0.5
+
+    def values(self, chosen: list[int]) -> Floats:
+        """The chosen columns: (p, k)."""
+        return np.asarray(self.unit[:, chosen])
+
+    def correlate(self, V: Floats) -> Floats:
+        """Inner products of every column with the columns of V (p, m)."""
+        return np.asarray(self.unit.T @ V)
+
+    def gram(self, j: int, likely: NDArray[np.intp]) -> Floats:
+        """Column j of the matrix of inner products."""
+        return np.asarray(self.unit.T @ self.unit[:, j])
+
+
+def _inverse_norm(variance: Floats, second: Floats) -> Floats:
+    usable = variance > 1e-12 * second
+    usable[0] = False
+    return np.asarray(np.where(usable, 1.0, 0.0) / np.sqrt(np.where(usable, variance, 1.0)))
+
+
+def _factor(upper: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """F with F'F the given matrix, and z with F'z = right, of least norm where the matrix is singular."""
+    scale = np.sqrt(np.maximum(np.diagonal(upper), 1e-300))
+    scaled = upper / np.outer(scale, scale)
+    try:
+        factor = cholesky(scaled, check_finite=False)
+        if np.diagonal(factor).min() > 1e-6:
+            return factor * scale, solve_triangular(factor, right / scale[:, None], trans="T", check_finite=False)
+    except LinAlgError:
+        pass
+    values, vectors = eigh(scaled, lower=False, check_finite=False)
+    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
+    root, vectors = np.sqrt(values[keep]), vectors[:, keep]
+    return (root * vectors).T * scale, (vectors.T @ (right / scale[:, None])) / root[:, None]
+
+
+def _change_of_basis(terms: Terms, old: Basis, new: Basis) -> csc_array:
+    """Every term of the new basis (a column) as a combination of the terms of the old one."""
+    q = terms.degree
+    nodes = np.cos(np.pi * (np.arange(q + 1) + 0.5) / (q + 1))[:, None] * 2.0 / old.scale + old.shift
+    # (d, powers of the new, powers of the old)
+    tables = np.linalg.solve(
+        univariate_values(old, nodes).transpose(1, 2, 0), univariate_values(new, nodes).transpose(1, 2, 0)
+    ).transpose(0, 2, 1)
+    index = {alpha: i for i, alpha in enumerate(map(tuple, terms.exponents.tolist()))}
+    rows, columns, values = [], [], []
+    for alpha, column in index.items():
+        for beta in product(*(range(a + 1) for a in alpha)):
+            rows.append(index[beta])
+            columns.append(column)
+            values.append(prod(tables[v, alpha[v], beta[v]] for v in range(len(alpha)) if alpha[v]))
+    return csc_array((values, (rows, columns)), shape=(len(terms), len(terms)))

@@ -1,0 +1,184 @@
+r"""What is remembered of rows that have gone by, as values that add up.
+
+`Moments` holds a count, means and sums of squared deviations; two of them are merged by Chan's formulas, which keep the
+digits that sums of squares would lose:
+
+    mean = mean_a + d w_b / w,   squares = squares_a + squares_b + d^2 w_a w_b / w,   d = mean_b - mean_a.
+
+`Sample` holds the distinct rows whose hash is least, with their weights. The hash is of the numbers in the row, so
+the sample does not depend on how the rows were cut into parts, on their order, or on who read them, and a table that
+fits into the sample is in it completely. `Split` holds out rows by another hash of the same kind; equal rows are never
+on both sides.
+
+`Survey` is all of it in one pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.learn.distinct_rows import Floats, Range, Rows
+
+Hashes = NDArray[np.uint64]
+
+#: A sample holds about this many numbers, and rows within these limits.
+_SAMPLE_NUMBERS = 2**23
+_LEAST_SAMPLE, _MOST_SAMPLE = 4_000, 50_000
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def sample_size(width: int) -> int:
+    """How many rows of so many numbers a sample holds.
+
+    Examples
+    --------
+    >>> sample_size(11), sample_size(1000)
+    (50000, 8388)
+    """
+    return int(np.clip(_SAMPLE_NUMBERS // max(1, width), _LEAST_SAMPLE, _MOST_SAMPLE))
+
+
+def row_hashes(table: Floats, seed: int) -> Hashes:
+    """64 bits for every row of numbers, the same for equal rows (−0.0 is 0.0)."""
+    bits = np.ascontiguousarray((table + 0.0).T).view(np.uint64)
+    h = np.full(len(table), seed, dtype=np.uint64)
+    for column in bits:
+        h ^= h >> np.uint64(29)
+        h += column
+        h *= _ODD
+    for by in (30, 27, 31):  # splitmix64's finish
+        h ^= h >> np.uint64(by)
+        h *= np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ (h >> np.uint64(32))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weight, means and sums of squared deviations of several columns."""
+
+    weight: float
+    mean: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, values: Floats, weight: Floats | None = None) -> Moments:
+        """Of the rows of a table (rows, columns)."""
+        w = np.ones(len(values)) if weight is None else weight
+        total = float(w.sum())
+        mean = w @ values / total if total else np.zeros(values.shape[1])
+        return cls(total, mean, w @ (values - mean) ** 2)
+
+    def __add__(self, other: Moments) -> Moments:
+        total = self.weight + other.weight
+        if not total:
+            return self
+        gap = other.mean - self.mean
+        mean = self.mean + gap * (other.weight / total)
+        return Moments(total, mean, self.squares + other.squares + gap**2 * (self.weight * other.weight / total))
+
+    @property
+    def deviation(self) -> Floats:
+        """Standard deviations."""
+        return np.asarray(np.sqrt(self.squares / self.weight))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The distinct rows with the least hashes: inputs and targets side by side, sorted by hash."""
+
+    size: int
+    outputs: int
+    hashes: Hashes
+    table: Floats
+    weight: Floats
+
+    @classmethod
+    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, seed: int) -> Sample:
+        """Of a batch of rows; those of weight zero do not count."""
+        table = np.hstack([X, Y]) + 0.0
+        w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
+        keep = w > 0
+        table, w = table[keep], w[keep]
+        return cls(size, Y.shape[1], row_hashes(table, seed), table, w)._cut()
+
+    def __add__(self, other: Sample) -> Sample:
+        return replace(
+            self,
+            hashes=np.concatenate([self.hashes, other.hashes]),
+            table=np.concatenate([self.table, other.table]),
+            weight=np.concatenate([self.weight, other.weight]),
+        )._cut()
+
+    def _cut(self) -> Sample:
+        order = np.argsort(self.hashes, kind="stable")
+        hashes, table, weight = self.hashes[order], self.table[order], self.weight[order]
+        new = np.ones(len(hashes), dtype=bool)
+        new[1:] = (hashes[1:] != hashes[:-1]) | np.any(table[1:] != table[:-1], axis=1)
+        starts = np.flatnonzero(new)
+        total = np.add.reduceat(weight, starts) if len(starts) else weight
+        starts = starts[: self.size]
+        return replace(self, hashes=hashes[starts], table=table[starts], weight=total[: self.size])
+
+    def rows(self, keep: NDArray[np.bool_] | None = None) -> Rows:
+        """The rows, or some of them, for the solvers."""
+        some = slice(None) if keep is None else keep
+        d = self.table.shape[1] - self.outputs
+        X, Y = self.table[some, :d], self.table[some, d:]
+        return Rows(np.ascontiguousarray(X), np.ascontiguousarray(Y), self.weight[some])
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows are held out: a share of them, by a hash of their numbers."""
+
+    share: float = 0.0
+    seed: int = 0
+
+    def held(self, X: Floats, Y: Floats) -> NDArray[np.bool_]:
+        """True where a row is held out."""
+        if not self.share:
+            return np.zeros(len(X), dtype=bool)
+        # 2^53 steps: a float64 holds every one of them
+        place = row_hashes(np.hstack([X, Y]), ~self.seed & 0xFFFFFFFFFFFFFFFF) >> np.uint64(11)
+        return np.asarray(place < np.uint64(self.share * 2.0**53))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass finds out."""
+
+    rows: int
+    held_rows: int
+    range: Range  # of all rows
+    targets: Moments  # of those that are not held out
+    sample: Sample  # of all rows
+
+    def __add__(self, other: Survey) -> Survey:
+        return Survey(
+            self.rows + other.rows,
+            self.held_rows + other.held_rows,
+            self.range.union(other.range),
+            self.targets + other.targets,
+            self.sample + other.sample,
+        )
+
+    @classmethod
+    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, split: Split) -> Survey:
+        """Of a batch of at least one row."""
+        held = split.held(X, Y)
+        w = None if weight is None else weight[~held]
+        return cls(
+            len(X),
+            int(held.sum()),
+            Range.of(X),
+            Moments.of(Y[~held], w),
+            Sample.of(X, Y, weight, size, split.seed),
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sample is the whole table."""
+        return self.rows <= self.sample.size

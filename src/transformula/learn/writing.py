@@ -1,0 +1,273 @@
+r"""Learned polynomials as text, and as a Transformer with a certificate.
+
+A fitted polynomial is converted in exact rational arithmetic to monomials of the original variables, or
+to powers of linear forms, and then written with as few decimals as keep it within a tolerance::
+
+    Σ_α |c_α − written c_α| · sup |x^α| ≤ tolerance · (standard deviation of the targets)
+
+on the training range. `transformer_of` builds the weights of Fang's Theorem 3.5 for the text, and proves
+them as `transformula.compile` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from flint import Ordering, fmpq, fmpq_mpoly_ctx
+
+from transformula.api import compile
+from transformula.compiler.attempts import Built
+from transformula.compiler.constructions import POLYNOMIAL
+from transformula.compiler.options import Options, known_dtype
+from transformula.compiler.package import package
+from transformula.compiler.polynomial import ridge_weights
+from transformula.compiler.ridge_sum import RidgeSum
+from transformula.errors import InputError
+from transformula.formula.given_box import box_of
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.parsing import MAX_LENGTH
+from transformula.learn.distinct_rows import Range
+from transformula.model import Model
+
+Exponents = tuple[int, ...]
+#: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.
+DIRECTION_DECIMALS = 12
+#: Up to this many monomials, a sum of powers of linear forms is written out.
+MOST_EXPANDED = 500
+_MOST_DECIMALS = 300
+
+
+@dataclass(frozen=True)
+class MonomialSum:
+    """For each output, exponents → exact coefficient."""
+
+    outputs: tuple[dict[Exponents, Fraction], ...]
+
+
+@dataclass(frozen=True)
+class ExactRidges:
+    """bias + Σ_k Σ_s powers[k][s][output] (directions[k]·x)^s, all rational."""
+
+    directions: tuple[tuple[Fraction, ...], ...]
+    powers: tuple[dict[int, list[Fraction]], ...]
+    bias: tuple[Fraction, ...]
+
+    def expand(self) -> MonomialSum:
+        """The same polynomial in monomials, exactly."""
+        width = len(self.directions[0]) if self.directions else 1
+        context = fmpq_mpoly_ctx.get([f"x{i}" for i in range(width)], Ordering.degrevlex)
+        totals = [context.constant(_fmpq(b)) for b in self.bias]
+        for direction, by_power in zip(self.directions, self.powers, strict=True):
+            form = sum((_fmpq(v) * g for v, g in zip(direction, context.gens(), strict=True)), totals[0] * 0)
+            power = context.constant(1)
+            for s in range(1, max(by_power, default=0) + 1):
+                power = power * form
+                for o, c in enumerate(by_power.get(s, ())):
+                    totals[o] += _fmpq(c) * power
+        return MonomialSum(tuple({tuple(map(int, e)): _fraction(c) for e, c in t.to_dict().items()} for t in totals))
+
+
+def _fmpq(value: Fraction) -> fmpq:
+    return fmpq(value.numerator, value.denominator)
+
+
+def _fraction(value: fmpq) -> Fraction:
+    return Fraction(int(value.p), int(value.q))
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes polynomials in named variables, rounded for a range of inputs.
+
+    Attributes
+    ----------
+    names : the variables, one for each column.
+    reach : the largest magnitude of each column.
+    budget : how far the text may be from the polynomial, for each output.
+    """
+
+    names: Sequence[str]
+    reach: Sequence[float]
+    budget: Sequence[float]
+
+    def round_monomials(self, given: MonomialSum) -> MonomialSum:
+        """The fewest decimals that stay within the budget."""
+        outputs = []
+        for terms, budget in zip(given.outputs, self.budget, strict=True):
+            share = budget / max(1, len(terms))
+            rounded = {e: _round(c, self._size(e), share) for e, c in terms.items()}
+            outputs.append({e: c for e, c in rounded.items() if c})
+        return MonomialSum(tuple(outputs))
+
+    def round_ridges(self, given: ExactRidges) -> ExactRidges:
+        """The same for the powers of linear forms; directions are decimals already."""
+        count = sum(map(len, given.powers)) + 1
+        powers = []
+        for direction, by_power in zip(given.directions, given.powers, strict=True):
+            reach = math.fsum(abs(float(v)) * r for v, r in zip(direction, self.reach, strict=True))
+            powers.append(
+                {
+                    s: [_round(c, reach**s, b / count) for c, b in zip(row, self.budget, strict=True)]
+                    for s, row in by_power.items()
+                }
+            )
+        bias = tuple(_round(b, 1.0, budget / count) for b, budget in zip(given.bias, self.budget, strict=True))
+        return ExactRidges(given.directions, tuple(powers), bias)
+
+    def _size(self, exponents: Exponents) -> float:
+        return math.prod((r**e for r, e in zip(self.reach, exponents, strict=True)), start=1.0)
+
+    def monomial_texts(self, given: MonomialSum) -> list[str]:
+        """One formula for each output, constant first, then by degree."""
+        texts = []
+        for terms in given.outputs:
+            ordered = sorted(terms, key=lambda e: (sum(e), [-k for k in e]))
+            texts.append(_join([(terms[e], self._monomial(e)) for e in ordered]))
+        return texts
+
+    def _monomial(self, exponents: Exponents) -> str:
+        factors = [n if e == 1 else f"{n}**{e}" for n, e in zip(self.names, exponents, strict=True) if e]
+        return "*".join(factors)
+
+    def ridge_texts(self, given: ExactRidges) -> list[str]:
+        """One formula for each output, as powers of linear forms."""
+        forms = [_join([(v, name) for v, name in zip(d, self.names, strict=True) if v]) for d in given.directions]
+        texts = []
+        for output, bias in enumerate(given.bias):
+            terms = [(bias, "")] if bias else []
+            for form, by_power in zip(forms, given.powers, strict=True):
+                for s, row in sorted(by_power.items()):
+                    if row[output]:
+                        terms.append((row[output], f"({form})" if s == 1 else f"({form})**{s}"))
+            texts.append(_join(terms))
+        return texts
+
+
+def _round(value: Fraction, size: float, share: float) -> Fraction:
+    """The nearest decimal whose error times ``size`` is at most ``share``."""
+    if not size > 0:
+        return Fraction(0)
+    decimals = math.ceil(math.log10(size) - math.log10(2 * share)) if share > 0 else _MOST_DECIMALS
+    decimals = min(decimals, _MOST_DECIMALS)
+    return Fraction(round(value * Fraction(10) ** decimals)) / Fraction(10) ** decimals
+
+
+def _join(terms: Sequence[tuple[Fraction, str]]) -> str:
+    text = ""
+    for value, what in terms:
+        sign = "-" if value < 0 else "+"
+        size = decimal_text(abs(value))
+        piece = size if not what else what if size == "1" else f"{size}*{what}"
+        text += f" {sign} {piece}" if text else f"{'-' if sign == '-' else ''}{piece}"
+    return text or "0"
+
+
+def decimal_text(value: Fraction) -> str:
+    """A fraction whose denominator is a power of ten, in digits.
+
+    Examples
+    --------
+    >>> decimal_text(Fraction(1, 8)), decimal_text(Fraction(3, 10**9)), decimal_text(Fraction(12 * 10**9))
+    ('0.125', '3e-9', '12000000000')
+    """
+    scale = 0
+    while value.denominator != 1:
+        value, scale = value * 10, scale + 1
+        if scale > 2 * _MOST_DECIMALS:
+            raise ValueError("the fraction is not a decimal")
+    digits = str(value.numerator)
+    if scale == 0:
+        return digits if len(digits) < 20 else f"{digits.rstrip('0')}e{len(digits) - len(digits.rstrip('0'))}"
+    if scale - len(digits) >= 6:
+        return f"{digits}e-{scale}"
+    digits = digits.rjust(scale + 1, "0")
+    return f"{digits[:-scale]}.{digits[-scale:]}"
+
+
+Written = MonomialSum | ExactRidges
+
+
+def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
+    """Round and write; the rounded polynomial comes back for the weights."""
+    if isinstance(polynomial, ExactRidges):
+        width = len(polynomial.directions[0]) if polynomial.directions else 1
+        degree = max((s for p in polynomial.powers for s in p), default=0)
+        count = sum(map(len, polynomial.powers))
+        if math.comb(width + degree, degree) <= max(MOST_EXPANDED, 2 * count):
+            polynomial = polynomial.expand()
+    if isinstance(polynomial, MonomialSum):
+        polynomial = writer.round_monomials(polynomial)
+        texts = writer.monomial_texts(polynomial)
+    else:
+        polynomial = writer.round_ridges(polynomial)
+        texts = writer.ridge_texts(polynomial)
+    longest = max(map(len, texts))
+    if longest > MAX_LENGTH:
+        raise InputError(
+            f"the formula would have {longest} characters, and at most {MAX_LENGTH} can be read back: "
+            "lower the degree or the rank, raise the tolerance, or use predict"
+        )
+    return texts, polynomial
+
+
+def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) -> Model:
+    """Fang's Transformer for the text, certified on the box (restricted to the variables that occur)."""
+    dtype, used = known_dtype(dtype), _used_variables(polynomial, box.variables)
+    if not used:
+        raise InputError("the fitted polynomial is a constant: there is nothing for a Transformer to compute")
+    kept = [k for k, name in enumerate(box.variables) if name in used]
+    box = Box(
+        tuple(box.variables[k] for k in kept),
+        tuple(box.lower[k] for k in kept),
+        tuple(box.upper[k] for k in kept),
+    )
+    given: Any = texts[0] if len(texts) == 1 else texts
+    if isinstance(polynomial, MonomialSum):
+        return compile(given, box, construction=POLYNOMIAL.name, dtype=dtype)
+    formula = Formula.of(given, box)
+    total = RidgeSum(len(texts))
+    for direction, by_power in zip(polynomial.directions, polynomial.powers, strict=True):
+        form = [_fmpq(direction[k]) for k in kept]
+        for s, row in by_power.items():
+            for output, c in enumerate(row):
+                total.add(form, s, output, _fmpq(c))
+    weights = ridge_weights(total.pruned(), [_fmpq(b) for b in polynomial.bias], box, dtype)
+    return package(POLYNOMIAL, Built(weights), formula, Options(dtype=dtype))
+
+
+def _used_variables(polynomial: Written, names: Sequence[str]) -> set[str]:
+    if isinstance(polynomial, MonomialSum):
+        exponents = [e for terms in polynomial.outputs for e in terms]
+    else:
+        exponents = [
+            tuple(int(v != 0) for v in d)
+            for d, p in zip(polynomial.directions, polynomial.powers, strict=True)
+            if any(c for row in p.values() for c in row)
+        ]
+    return {names[k] for e in exponents for k, power in enumerate(e) if power}
+
+
+def range_box(names: Sequence[str], inputs: Range) -> Box:
+    """The training range as a box, its ends rounded outward to a 10,000th of its width.
+
+    A column with one value gets a unit interval (it is never used).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> str(range_box(["x"], Range(np.array([-1.23451]), np.array([2.0]))))
+    'x=-6173/5000..2'
+    """
+    intervals = {}
+    columns = zip(inputs.low.tolist(), inputs.high.tolist(), inputs.varying.tolist(), strict=True)
+    for name, (low, high, varying) in zip(names, columns, strict=True):
+        if not varying:
+            intervals[name] = Fraction(low), Fraction(low) + 1
+            continue
+        unit = Fraction(10) ** (math.floor(math.log10(high - low)) - 4)
+        intervals[name] = math.floor(Fraction(low) / unit) * unit, math.ceil(Fraction(high) / unit) * unit
+    return box_of(intervals)

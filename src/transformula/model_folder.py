@@ -1,0 +1,111 @@
+"""What may stand in a model folder, and what may replace it; `kernel.folder.files` reads models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformula import files
+from transformula.errors import ModelFileError
+from transformula.kernel.folder.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
+from transformula.kernel.folder.model_files import read_text
+
+#: What exporting, reporting and fitting write into a model folder.
+ONNX_FILE, TORCH_FOLDER, LOADER_FILE = "model.onnx", "torch", "load.py"
+REPORT_FILE, FIT_FILE = "report.html", "fit.json"
+#: What in model.json says what a model stands for: a formula on a box, samples or an algorithm.
+_TARGET = ("formulas", "box", "shape", "samples", "task")
+EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE, FIT_FILE)
+
+
+def is_torch_export(folder: Path) -> bool:
+    """Whether a folder is empty or holds what an export to torch writes, and nothing of others'."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    return names - {"__pycache__"} in (set(), {WEIGHTS_FILE, LOADER_FILE})
+
+
+def write_folder(folder: Path, contents: Mapping[str, bytes | str], force: bool = False) -> None:
+    """Write a model folder or an export, whole or not at all.
+
+    A model takes the place of a model of the same formula, an export that of an export; with ``force`` also of another
+    formula's. Anything else in the way is left alone and refused.
+    """
+    if LOADER_FILE in contents:
+        data = contents[WEIGHTS_FILE]
+        assert isinstance(data, bytes)
+        files.write_folder(folder, contents, partial(_keeps_export, stated=_exported(data), force=force))
+    else:
+        stated = _target(parse_json(str(contents[MODEL_FILE]), MODEL_FILE))
+        files.write_folder(folder, contents, partial(_keeps_model, stated=stated, force=force))
+
+
+def check_folder(folder: Path, stated: Mapping[str, Any] | None = None, force: bool = False) -> None:
+    """Refuse, before any work, a folder whose contents a model may not replace.
+
+    ``stated`` is what model.json will state, as far as it says what the model stands for; None if that is not known.
+    """
+    target = None if stated is None else _target(stated)
+    files.check_folder(folder, partial(_keeps_model, stated=target, force=force))
+
+
+def _target(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model stands for, out of its description."""
+    return {key: body[key] for key in _TARGET if body.get(key) is not None}
+
+
+def _keeps_model(folder: Path, stated: Mapping[str, Any] | None, force: bool) -> str:
+    """Why a folder must stay: it is not empty, nor a model of ours with nothing in it but exports, which go with it; or
+    the model is another formula's."""
+    others = "is not a model folder, or holds other files: choose another folder"
+    if not folder.is_dir():
+        return others
+    names = {path.name for path in folder.iterdir()}
+    if not names:
+        return ""
+    if MODEL_FILE not in names or not names <= {*MAX_BYTES, *EXPORTS}:
+        return others
+    if TORCH_FOLDER in names and not is_torch_export(folder / TORCH_FOLDER):
+        return others
+    try:
+        body = parse_json(read_text(folder, MODEL_FILE), MODEL_FILE)
+    except ModelFileError:
+        return others
+    if body.get("format") != "transformula":
+        return others
+    held = _target(body)
+    return "" if force or stated is None or held == stated else _another(_name(held))
+
+
+def _keeps_export(folder: Path, stated: object, force: bool) -> str:
+    """Why a folder must stay: it is not empty, nor an export; or it is an export of another formula's model."""
+    if not is_torch_export(folder):
+        return "is not an earlier export: choose another folder"
+    path = folder / WEIGHTS_FILE
+    held = _exported(path.read_bytes()) if path.is_file() else stated
+    return "" if force or held == stated else _another("the export of another model")
+
+
+def _exported(data: bytes) -> Any:
+    """Formula and box, as an export states them; None if it states none."""
+    try:
+        size = int.from_bytes(data[:8], "little")
+        claim = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["config"])["claim"]
+        return claim["formula"], claim["box"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _name(held: Mapping[str, Any]) -> str:
+    if "task" in held:
+        return "an in-context model"
+    if "samples" in held:
+        return "a memorised table"
+    text = f"{'; '.join(map(str, held.get('formulas', ())))} on {held.get('box')}"
+    return f"the model of {text if len(text) <= 80 else f'{text[:77]}...'}"
+
+
+def _another(held: str) -> str:
+    return f"holds {held}: choose another folder, or replace it with --force (in Python, force=True)"

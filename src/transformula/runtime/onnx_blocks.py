@@ -1,0 +1,309 @@
+"""The blocks as written, as an ONNX graph: node by node, for any runtime that reads opset 17.
+
+One input ``x`` (batch × inputs, or batch × positions × features for a sequence), one output ``y`` (batch ×
+outputs, or batch × positions × features), any batch. The embedding, every block and the readout are in
+the graph; its initializers are the stored weights, transposed, with nothing multiplied into them.
+
+Attention is spelled out as softmax(QKᵀ)V, because onnxruntime's default optimiser rewrites more compact
+forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 attribute, which would
+spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
+stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
+computed in the last block, as in the reference. The optimiser's NoopElimination leaves out a single number that is 0
+or 1 *in float32* where it is added or multiplied by, so that x·1.00000001 would be x: see `is_mistaken`. Fang's
+hardmax is ``where(argmax == 0..n-1, scores, 0)``; of equal scores the first wins, as in NumPy. Linear attention
+mixes by the scores themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.errors import ExportError
+from transformula.kernel.folder.weights import (
+    Attention,
+    Block,
+    FeedForward,
+    Head,
+    IntArray,
+    Matrix,
+    Weights,
+    named_matrices,
+)
+from transformula.optional import require
+from transformula.runtime.leading import leading_tokens, read_tokens
+
+OPSET = 17
+IR_VERSION = 8
+INPUT, OUTPUT, BATCH = "x", "y", "batch"
+#: Protocol buffers hold two gigabytes; the rest of the file needs a little.
+MAX_BYTES = 2_000_000_000
+
+
+def import_onnx(runtime: bool = False) -> Any:
+    """The onnx package (or onnxruntime), or one sentence that says how to get it."""
+    name = "onnxruntime" if runtime else "onnx"
+    require("ONNX", name)
+    return import_module(name)
+
+
+def graph_bytes(
+    weights: Weights, metadata: Mapping[str, str], sequence: tuple[int, int] | None = None, version: str = ""
+) -> bytes:
+    """The ONNX file of some weights: the same weights and metadata give the same bytes.
+
+    Parameters
+    ----------
+    weights : Weights
+        What to run.
+    metadata : mapping of str to str
+        Entries for the file's ``metadata_props``.
+    sequence : (n, d), optional
+        Take and give batch × n × d instead of flat rows.
+    version : str
+        The producer's version, for the file's header.
+    """
+    needed = sum(8 * int(np.prod(m.shape, dtype=float)) for n, m in named_matrices(weights) if _dense(n))
+    return file_bytes(_Writer(weights.dtype, weights, sequence), needed, metadata, version)
+
+
+def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
+    """The file of a graph whose numbers need so many bytes, checked."""
+    onnx = import_onnx()
+    if needed > MAX_BYTES:
+        raise ExportError(
+            f"the matrices take {needed / 1e9:.1f} GB written out, and an ONNX file holds at most 2 GB: "
+            "compile with fewer tokens"
+        )
+    writer.helper = onnx.helper
+    graph = writer.graph(onnx)
+    model = onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="transformula",
+        producer_version=version,
+    )
+    onnx.helper.set_model_props(model, dict(metadata))
+    onnx.checker.check_model(model, full_check=True)
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def _dense(name: str) -> bool:
+    """Embedding and readout are written without their empty rows and columns."""
+    return name not in ("embedding", "readout")
+
+
+def onnx_executor(data: bytes, options: Any = None) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """An ONNX file's bytes in onnxruntime on the CPU, with default session options unless given."""
+    runtime = import_onnx(runtime=True)
+    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    def run(x: NDArray[Any]) -> NDArray[Any]:
+        result: NDArray[Any] = session.run([OUTPUT], {INPUT: x})[0]
+        return result
+
+    return run
+
+
+def is_mistaken(number: NDArray[Any], neutral: int) -> bool:
+    """Whether onnxruntime's default optimiser takes a constant for 0 (in a sum) or 1 (in a product), wrongly."""
+    return number.size == 1 and number.item() != neutral and np.float32(number.item()) == neutral
+
+
+class GraphWriter:
+    """Collects nodes and initializers; every method returns the name of what it made."""
+
+    helper: Any
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.nodes: list[Any] = []
+        self.constants: dict[str, NDArray[Any]] = {}
+
+    def graph(self, onnx: Any) -> Any:
+        """The whole graph."""
+        raise NotImplementedError
+
+    def finished(self, onnx: Any, ends: Sequence[Sequence[Any]]) -> Any:
+        """The graph of what was collected, with the shapes of its input and its output."""
+        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        return onnx.helper.make_graph(
+            self.nodes,
+            "transformula",
+            [onnx.helper.make_tensor_value_info(INPUT, kind, ends[0])],
+            [onnx.helper.make_tensor_value_info(OUTPUT, kind, ends[1])],
+            initializer=[onnx.numpy_helper.from_array(a, name) for name, a in self.constants.items()],
+        )
+
+    def constant(self, name: str, array: Any) -> str:
+        """An initializer."""
+        array = np.asarray(array)
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype)
+        self.constants[name] = np.ascontiguousarray(array)
+        return name
+
+    def node(self, name: str, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A node of one output, which has its name."""
+        self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def sum(self, name: str, rows: str, constant: str) -> str:
+        """What a constant is added to."""
+        return self.node(name, "Sum" if is_mistaken(self.constants[constant], 0) else "Add", rows, constant)
+
+
+class _Writer(GraphWriter):
+    """The blocks as they are written."""
+
+    def __init__(self, dtype: str, weights: Weights, sequence: tuple[int, int] | None) -> None:
+        super().__init__(dtype)
+        self.weights, self.sequence = weights, sequence
+
+    def graph(self, onnx: Any) -> Any:
+        weights = self.weights
+        self.lead = leading_tokens(weights)
+        read = read_tokens(weights)
+        stream, tokens = self.embed(), np.arange(self.lead, dtype=np.int32)
+        for b, first in enumerate(weights.first_places):
+            if b == len(weights.blocks) - 1 and len(read) < self.lead and len(read):
+                tokens = read  # nobody looks at the other tokens after the last block
+            self.here, self.first = f"blocks.{b}.", f"blocks.{first}."
+            stream = self.block(f"blocks.{b}", weights.blocks[b], stream, tokens)
+        self.read_out(stream, tokens)
+        ends = [[BATCH, len(weights.inputs)], [BATCH, weights.outputs]]
+        if self.sequence is not None:
+            ends = [[BATCH, *self.sequence]] * 2
+        return self.finished(onnx, ends)
+
+    # The parts of a Transformer
+
+    def embed(self) -> str:
+        """x to batch × leading tokens × width: numbers for the slots inputs reach, then those slots."""
+        weights, width = self.weights, self.weights.width
+        self.memory = ""
+        constants = weights.memory.dense()
+        if self.lead < weights.tokens:
+            self.memory = self.constant("memory", constants[self.lead :])
+        x = INPUT
+        if self.sequence is not None:
+            x = self.node("x.rows", "Reshape", x, self.constant("x.shape", [-1, len(weights.inputs)]))
+        tokens, slots = np.divmod(weights.embedding.rows, width)
+        used, place = np.unique(slots, return_inverse=True)
+        if not len(used):
+            used = np.zeros(1, dtype=np.int32)
+        dense = np.zeros((len(weights.inputs), self.lead, len(used)), dtype=weights.dtype)
+        dense[weights.embedding.cols, tokens, place] = weights.embedding.values
+        linear = self.constant("embedding", dense.reshape(len(weights.inputs), -1))
+        flat = self.node("embedded.flat", "MatMul", x, linear)
+        shape = self.constant("embedded.shape", [-1, self.lead, len(used)])
+        given = self.node("embedded", "Reshape", flat, shape)
+        spread = self.constant("embedding.slots", np.eye(width)[used])
+        stream = self.node("embedded.stream", "MatMul", given, spread)
+        return self.sum("stream", stream, self.constant("tokens", constants[: self.lead]))
+
+    def shared(self, name: str, array: Any) -> str:
+        """An initializer of a block, under the name it has where the block stands first: a loop has one set of them."""
+        return self.constant(name.replace(self.here, self.first, 1), array)
+
+    def block(self, name: str, block: Block, stream: str, tokens: IntArray) -> str:
+        asking = stream
+        if len(tokens) < self.lead:
+            asking = self.node(f"{name}.asking", "Gather", stream, self.constant("read", tokens), axis=1)
+        new = ""
+        for h, head in enumerate(block.attention.heads):
+            mixed = self.head(f"{name}.heads.{h}", block.attention, head, stream, asking)
+            if mixed:
+                new = self.node(f"{name}.heads.{h}.sum", "Add", new, mixed) if new else mixed
+        stream = self.node(f"{name}.attended", "Add", asking, new) if new else asking
+        if block.feed_forward is not None:
+            added = self.feed_forward(f"{name}.feed_forward", block.feed_forward, stream)
+            stream = self.node(f"{name}.stream", "Add", stream, added)
+        return stream
+
+    def head(self, name: str, attention: Attention, head: Head, stream: str, asking: str) -> str:
+        """What a head adds to the asking tokens; nothing if its values are all zero."""
+        rows = np.unique(head.value.rows)
+        if not len(rows):
+            return ""
+        query = self.shared(f"{name}.query", head.query.dense().T)
+        key = self.shared(f"{name}.key", head.key.dense().T)
+        value = self.shared(f"{name}.value", head.value.dense()[rows].T)
+        wanted = np.eye(self.weights.width) if head.output is None else head.output.dense().T
+        output = self.shared(f"{name}.output", wanted[rows])
+        queries = self.node(f"{name}.queries", "MatMul", asking, query)
+        keys = self.node(f"{name}.keys", "MatMul", stream, key)
+        values = self.node(f"{name}.values", "MatMul", stream, value)
+        turned = self.node(f"{name}.keys.T", "Transpose", keys, perm=[0, 2, 1])
+        scores = self.node(f"{name}.scores", "MatMul", queries, turned)
+        if self.memory:
+            fixed = self.node(f"{name}.memory.keys", "MatMul", self.memory, key)
+            turned = self.node(f"{name}.memory.keys.T", "Transpose", fixed, perm=[1, 0])
+            extra = self.node(f"{name}.memory.scores", "MatMul", queries, turned)
+            scores = self.node(f"{name}.all.scores", "Concat", scores, extra, axis=2)
+        if attention.scale != 1:
+            factor = np.full(self.weights.tokens, attention.scale)
+            if self.weights.tokens == 1 and attention.scale != float(np.float32(attention.scale)):
+                raise ExportError("a single token with a scale beyond float32 cannot be kept from fusion")
+            scores = self.node(f"{name}.scaled", "Mul", scores, self.shared(f"{name}.scale", factor))
+        mixed = self.mix(name, self.pattern(name, attention, scores), values, value)
+        return self.node(f"{name}.written", "MatMul", mixed, output)
+
+    def pattern(self, name: str, attention: Attention, scores: str) -> str:
+        if attention.kind == "softmax":
+            return self.node(f"{name}.pattern", "Softmax", scores, axis=-1)
+        if attention.kind == "linear":
+            return scores
+        best = self.node(f"{name}.best", "ArgMax", scores, axis=2, keepdims=1, select_last_index=0)
+        places = self.constant("places", np.arange(self.weights.tokens))
+        chosen = self.node(f"{name}.chosen", "Equal", best, places)
+        return self.node(f"{name}.pattern", "Where", chosen, scores, self.constant("zero", np.zeros(1)))
+
+    def mix(self, name: str, pattern: str, values: str, value: str) -> str:
+        """Pattern times values: the leading tokens' of each sample, and the constant ones of all."""
+        if not self.memory:
+            return self.node(f"{name}.mixed", "MatMul", pattern, values)
+        sizes = self.constant("parts", [self.lead, self.weights.tokens - self.lead])
+        parts = [f"{name}.pattern.leading", f"{name}.pattern.memory"]
+        split = self.helper.make_node("Split", [pattern, sizes], parts, name=f"{name}.parts", axis=2)
+        self.nodes.append(split)
+        fixed = self.node(f"{name}.memory.values", "MatMul", self.memory, value)
+        first = self.node(f"{name}.mixed.leading", "MatMul", parts[0], values)
+        second = self.node(f"{name}.mixed.memory", "MatMul", parts[1], fixed)
+        return self.node(f"{name}.mixed", "Add", first, second)
+
+    def feed_forward(self, name: str, layer: FeedForward, stream: str) -> str:
+        hidden = self.affine(f"{name}.hidden", layer.hidden, layer.hidden_bias, stream)
+        bent = self.node(f"{name}.relu", "Relu", hidden)
+        return self.affine(f"{name}.output", layer.output, layer.output_bias, bent)
+
+    def affine(self, name: str, matrix: Matrix, bias: Matrix, stream: str) -> str:
+        product = self.node(f"{name}.product", "MatMul", stream, self.shared(name, matrix.dense().T))
+        if not bias.nonzeros:
+            return product
+        return self.sum(f"{name}.shifted", product, self.shared(f"{name}.bias", bias.dense()[:, 0]))
+
+    def read_out(self, stream: str, tokens: IntArray) -> None:
+        weights, width = self.weights, self.weights.width
+        place = np.searchsorted(tokens, weights.readout.cols // width) * width
+        used, column = np.unique(place + weights.readout.cols % width, return_inverse=True)
+        if not len(used):
+            used = np.zeros(1, dtype=np.int64)
+        dense = np.zeros((len(used), weights.outputs))
+        dense[column, weights.readout.rows] = weights.readout.values
+        shape = self.constant("stream.shape", [-1, len(tokens) * width])
+        flat = self.node("stream.flat", "Reshape", stream, shape)
+        picked = self.node("stream.read", "Gather", flat, self.constant("readout.slots", used), axis=1)
+        product = self.node("outputs", "MatMul", picked, self.constant("readout", dense))
+        bias = self.constant("bias", weights.bias.dense()[:, 0])
+        if self.sequence is None:
+            self.sum(OUTPUT, product, bias)
+            return
+        rows = self.sum("outputs.rows", product, bias)
+        self.node(OUTPUT, "Reshape", rows, self.constant("y.shape", [-1, *self.sequence]))

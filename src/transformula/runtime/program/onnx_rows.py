@@ -1,0 +1,186 @@
+"""Where the rows of a program are in an ONNX graph, and linear forms of them.
+
+Arrays are rows × batch. Inputs that few products read are transposed by these products, which takes less time than
+transposing them once. A product is a Gemm that adds to the previous result. There is no MatMul, so that onnxruntime's
+default optimiser has nothing to rewrite: it would move a scalar factor of one into a float32 attribute.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from transformula.kernel.folder.weights import FloatArray
+from transformula.runtime.onnx_blocks import GraphWriter, is_mistaken
+from transformula.runtime.program.program_steps import ONE, Affine, Program, Rows, Step, Tables
+
+#: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
+MOST_PRODUCTS = 3
+#: Of so many forms in a row that read one another, what they read of earlier rows is one product.
+CHAIN = 4
+
+
+class RowsWriter(GraphWriter):
+    """Keeps track of which owner made which rows: owner 0 is the constant, 1 the inputs, then come the steps."""
+
+    def __init__(self, program: Program, sequence: tuple[int, int] | None) -> None:
+        super().__init__(program.dtype)
+        self.program, self.sequence = program, sequence
+        self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
+        self.made: dict[int, str] = {}
+        self.joined: dict[tuple[int, ...], str] = {}
+        self.chains = self.chained()
+        self.begun: dict[Affine, str] = {}
+        self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
+
+    def owner(self, row: int) -> int:
+        """The owner of a row: 0 is the constant, 1 the inputs, then the steps."""
+        return int(np.searchsorted(self.starts, row, side="right")) - 1
+
+    def array(self, owner: int) -> str:
+        """The array of a step, written on first use; a step that is only read through `arguments` is never written."""
+        if owner not in self.made:
+            step = self.program.steps[owner - 2]
+            self.made[owner] = self.written(f"steps.{owner - 2}", step)
+        return self.made[owner]
+
+    def written(self, name: str, step: Step) -> str:
+        """The nodes of a step."""
+        raise NotImplementedError
+
+    def added(self, name: str, matrix: FloatArray, rows: str, more: FloatArray | str, turned: bool = False) -> str:
+        """matrix @ rows + more: one Gemm; a matrix of one number is Mul and Add, which take half the time."""
+        kept = is_mistaken(matrix, 1)  # in a Gemm no number is left out
+        if isinstance(more, np.ndarray):
+            kept = kept or is_mistaken(more, 0)
+            more = self.constant(f"{name}.constant", more) if more.any() else ""
+        if matrix.shape == (1, 1) and not turned and not kept:
+            if matrix[0, 0] != 1:
+                factor = self.constant(f"{name}.matrix", matrix)
+                rows = self.node(f"{name}.scaled" if more else name, "Mul", rows, factor)
+            return self.node(name, "Add", rows, more) if more else rows
+        parts = [self.constant(f"{name}.matrix", matrix), rows, *([more] if more else [])]
+        return self.node(name, "Gemm", *parts, **({"transB": 1} if turned else {}))
+
+    def product(self, name: str, matrix: FloatArray, reads: Rows) -> str:
+        """matrix @ rows[reads]; a form that reads a row twice keeps both coefficients, in two products."""
+        constants = matrix[:, reads == ONE]
+        matrix, reads = matrix[:, reads != ONE], reads[reads != ONE]
+        wanted = [part for source in self.sources(reads) for part in self.parts(source, matrix, reads)]
+        more: FloatArray | str = constants
+        as_it_is = [k for k, (source, part) in enumerate(wanted) if _is_identity(part) and not self.rows(source)[1]]
+        if len(wanted) > 1 and as_it_is and not constants.any():  # the others are added to it
+            more, _ = self.rows(wanted.pop(as_it_is[0])[0])
+        for k, (source, part) in enumerate(wanted, start=1):
+            rows, turned = self.rows(source)
+            more = self.added(name if k == len(wanted) else f"{name}.{k}", part, rows, more, turned)
+        assert isinstance(more, str)
+        return more
+
+    def chained(self) -> dict[Affine, list[int]]:
+        """Consecutive forms that read many arrays each, such as the folds of a length: the chain that each is in."""
+        chains: dict[Affine, list[int]] = {}
+        chain: list[int] = []
+        steps = self.program.steps
+        for k, step in enumerate(steps, start=2):
+            if not isinstance(step, Affine) or not (step.bend or step is steps[-1]):
+                continue
+            twice = len({*step.reads.tolist()}) < len(step.reads)
+            if twice or len(self.owners(step.reads)) <= MOST_PRODUCTS:
+                continue
+            if not chain or chain[-1] != k - 1 or len(chain) == CHAIN:
+                chain = []
+            chain.append(k)
+            chains[step] = chain
+        return {step: chain for step, chain in chains.items() if len(chain) > 1}
+
+    def form(self, name: str, step: Affine) -> str:
+        """matrix @ rows[reads]; in a chain, the part from the chain is added to the part from earlier rows."""
+        if step not in self.chains:
+            return self.product(name, step.matrix, step.reads)
+        chain = self.chains[step]
+        if step not in self.begun:
+            self.begin(f"{name}.chain", chain)
+        made, within = self.begun[step], [k for k in self.owners(step.reads) if k >= chain[0]]
+        for k in within:
+            (_, part), *_ = self.parts((k,), step.matrix, step.reads)
+            made = self.added(name if k == within[-1] else f"{name}.{k}", part, self.array(k), made)
+        return made
+
+    def begin(self, name: str, chain: list[int]) -> None:
+        """One product of everything a chain reads from earlier rows, split up again."""
+        steps = [step for step in self.chains if self.chains[step] is chain]
+        earlier = np.arange(self.starts[chain[0]])
+        matrix = np.zeros((sum(step.width for step in steps), len(earlier)))
+        ends = np.cumsum([0, *(step.width for step in steps)]).tolist()
+        for step, start, stop in zip(steps, ends[:-1], ends[1:], strict=True):
+            old = step.reads < len(earlier)
+            matrix[start:stop, step.reads[old]] = step.matrix[:, old]
+        read = matrix.any(axis=0)
+        rows = self.product(name, matrix[:, read], earlier[read])
+        widths = self.constant(f"{name}.widths", [step.width for step in steps])
+        self.begun |= {step: f"{name}.form{k}" for k, step in enumerate(steps)}
+        names = [self.begun[step] for step in steps]
+        self.nodes.append(self.helper.make_node("Split", [rows, widths], names, name=f"{name}.split", axis=0))
+
+    def owners(self, reads: Rows) -> list[int]:
+        """The owners of the rows."""
+        return sorted({self.owner(row) for row in reads.tolist() if row != ONE})
+
+    def sources(self, reads: Rows) -> list[tuple[int, ...]]:
+        """The owners of the rows, in groups that take one product each: single ones, or joined if there are many."""
+        owners = self.owners(reads)
+        if len(owners) <= MOST_PRODUCTS:
+            return [(k,) for k in owners] or [(1,)]
+        for k in owners:
+            self.rows((k,))  # written now, so that what they have joined is known
+        found: list[tuple[int, ...]] = [(1,)] if 1 in owners and not self.turned_once else []
+        for some in sorted(self.joined, key=len, reverse=True):
+            if len(some) > 1 and {*some} <= {*owners}.difference(*found):
+                found.append(some)
+        rest = tuple(k for k in owners if k not in {*itertools.chain(*found)})
+        return [*found, rest] if rest else found
+
+    def parts(
+        self, source: tuple[int, ...], matrix: FloatArray, reads: Rows
+    ) -> list[tuple[tuple[int, ...], FloatArray]]:
+        """The factors of all rows of a source; a second matrix for rows that a form reads twice, and so on."""
+        held = np.concatenate([np.arange(self.starts[k], self.starts[k + 1]) for k in source]).tolist()
+        times: dict[int, int] = {}
+        parts = [np.zeros((len(matrix), len(held)))]
+        for row, factors in zip(reads.tolist(), matrix.T, strict=True):
+            if row in held:
+                again = times[row] = times.get(row, -1) + 1
+                if again == len(parts):
+                    parts.append(np.zeros_like(parts[0]))
+                parts[again][:, held.index(row)] = factors
+        return [(source, part) for part in parts]
+
+    def rows(self, owners: tuple[int, ...]) -> tuple[str, bool]:
+        """The rows of some owners, one after the other, and whether they are still batch × rows."""
+        if owners == (1,) and not self.turned_once:
+            return self.made[1], True
+        if owners not in self.joined:
+            joined = "rows." + ".".join(map(str, owners))
+            if owners == (1,) and self.program.inputs == 1:
+                self.joined[owners] = self.node("inputs", "Reshape", self.made[1], self.constant("row", [1, -1]))
+            elif owners == (1,):
+                self.joined[owners] = self.node("inputs", "Transpose", self.made[1], perm=[1, 0])
+            elif len(owners) == 1:
+                self.joined[owners] = self.array(owners[0])
+            else:
+                parts = (self.rows((k,))[0] for k in owners)
+                self.joined[owners] = self.node(joined, "Concat", *parts, axis=0)
+        return self.joined[owners], False
+
+
+def _is_identity(matrix: FloatArray) -> bool:
+    return np.array_equal(matrix, np.eye(len(matrix)))
+
+
+def _readings(program: Program) -> int:
+    """About how many products read inputs; linear forms that a layer of tables reads are part of its own product."""
+    read = [bool(((s.reads > 0) & (s.reads <= program.inputs)).any()) for s in program.steps]
+    within = [isinstance(s, Tables) and before for s, before in zip(program.steps, [False, *read], strict=False)]
+    return sum(one and not part for one, part in zip(read, within, strict=True))

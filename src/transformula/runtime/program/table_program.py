@@ -1,0 +1,98 @@
+"""From weights to a program: the kernel's reading, slot by slot.
+
+`kernel.network` checks that the weights are a table Transformer and hands over the tables. Here every slot of every
+data token is followed through the blocks as a *content*: a constant, or the number of a node that computes it. Equal
+nodes are one node, so tables, arguments and units that heads or positions share are computed once, and nodes that no
+output reads are left out.
+"""
+
+from __future__ import annotations
+
+from transformula.kernel.folder.weights import Block, Matrix, Weights
+from transformula.kernel.structures.network import read_network
+from transformula.runtime.program.nodes import Content, Nodes
+from transformula.runtime.program.program_steps import Program
+from transformula.runtime.program.score_bounds import Interval
+
+
+def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Program:
+    """The program of a softmax model; raises `RefutedError` for weights of another layout.
+
+    Parameters
+    ----------
+    weights : Weights
+        Of any depth: one layer, a circuit, a sequence.
+    box : tuple of (low, high), optional
+        Where the inputs are meant to lie. Without it every softmax is shifted by its largest score.
+    """
+    network = read_network(weights)
+    held = {wire.place: wire.table for wire in network.wires if wire.table is not None}
+    positions = network.positions if network.repeated else 1
+    nodes = Nodes(network.inputs, _own_box(box, network.inputs), weights.dtype)
+    streams = _streams(weights, nodes, 1 if network.repeated else network.positions)
+    for b, block in enumerate(weights.blocks):
+        written: dict[int, list[Content]] = {}
+        for h, head in enumerate(block.attention.heads):
+            asked = _rows(head.query)[:-1:2]
+            arguments = [nodes.linear(_terms(row, streams[0]), 0.0, (b, "arguments")) for row in asked]
+            for column, slot in enumerate(head.value.rows.tolist()):
+                table = held[b, h, column]
+                read = nodes.table(arguments, table.slopes, table.offsets, table.values, (b, "tables"))
+                written.setdefault(slot, []).append(read)
+        for stream in streams:
+            for slot, added in written.items():
+                stream[slot] = nodes.linear([(c, 1.0) for c in (stream[slot], *added)], 0.0, (b, "attended"))
+            _bend(nodes, b, block, stream)
+    return nodes.program(_outputs(weights, nodes, streams, len(network.outputs)), positions)
+
+
+def _own_box(box: tuple[Interval, ...] | None, inputs: int) -> tuple[Interval, ...] | None:
+    """The box of one position: the smallest that contains the boxes of all positions."""
+    if box is None:
+        return None
+    parts = [box[k::inputs] for k in range(inputs)]
+    return tuple((min(low for low, _ in part), max(high for _, high in part)) for part in parts)
+
+
+def _streams(weights: Weights, nodes: Nodes, count: int) -> list[list[Content]]:
+    """The slots of the data tokens as they come in."""
+    streams: list[list[Content]] = [list(map(float, row)) for row in weights.memory.dense()[:count]]
+    for row, column in zip(weights.embedding.rows.tolist(), weights.embedding.cols.tolist(), strict=True):
+        token, slot = divmod(row, weights.width)
+        if token < count:
+            streams[token][slot] = nodes.input(column)
+    return streams
+
+
+def _bend(nodes: Nodes, b: int, block: Block, stream: list[Content]) -> None:
+    """The feed-forward layer at one position, in place."""
+    layer = block.feed_forward
+    if layer is None:
+        return
+    inside, added = layer.hidden_bias.dense()[:, 0].tolist(), layer.output_bias.dense()[:, 0].tolist()
+    units = [
+        nodes.relu(_terms(row, stream), bias, (b, "units"))
+        for row, bias in zip(_rows(layer.hidden), inside, strict=True)
+    ]
+    for slot, row in enumerate(_rows(layer.output)):
+        if row or added[slot]:
+            terms = [(stream[slot], 1.0), *_terms(row, units)]
+            stream[slot] = nodes.linear(terms, added[slot], (b, "bent"))
+
+
+def _outputs(weights: Weights, nodes: Nodes, streams: list[list[Content]], count: int) -> list[Content]:
+    flat = [content for stream in streams for content in stream]
+    bias, rows = weights.bias.dense()[:, 0].tolist(), _rows(weights.readout)
+    last = len(weights.blocks)
+    return [nodes.linear(_terms(rows[o], flat), bias[o], (last, "outputs")) for o in range(count)]
+
+
+def _rows(matrix: Matrix) -> list[list[tuple[int, float]]]:
+    rows: list[list[tuple[int, float]]] = [[] for _ in range(matrix.shape[0])]
+    for row, column, value in zip(matrix.rows.tolist(), matrix.cols.tolist(), matrix.values.tolist(), strict=True):
+        rows[row].append((column, value))
+    return rows
+
+
+def _terms(row: list[tuple[int, float]], contents: list[Content]) -> list[tuple[Content, float]]:
+    return [(contents[column], value) for column, value in row]

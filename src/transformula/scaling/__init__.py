@@ -1,5 +1,0 @@
-"""Workers for large amounts of work: processes of this machine, or a Dask cluster."""
-
-from transformula.scaling.engines import Engine, EngineError, Outcome, WorkerLostError, opened_engine
-
-__all__ = ["Engine", "EngineError", "Outcome", "WorkerLostError", "opened_engine"]

@@ -1,0 +1,282 @@
+"""The report: one self-contained page about a model: its formula, its claim, its inside, its error.
+
+The page needs no network and runs one small script of ours, which its policy names by hash. What is drawn
+is sampled and says so; what is claimed is copied from the certificate, digit by digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from html import escape
+from pathlib import Path
+
+from transformula import model_folder
+from transformula.errors import InputError, ModelFileError
+from transformula.files import as_path, write_file
+from transformula.formula.prompt_target import Prompts
+from transformula.formula.sample_target import Samples
+from transformula.kernel.check import Verification
+from transformula.kernel.folder.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
+from transformula.kernel.syntax.boxes import Formula
+from transformula.model import Model
+from transformula.optional import require
+from transformula.proven import stated, verify_folder
+from transformula.show import page_parts as html
+from transformula.show.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
+from transformula.show.figures import PRINT, picture
+from transformula.show.report_body import attention_section, error_section, inside_section, slider_data
+from transformula.show.report_tables import cut, tables_section
+from transformula.show.typeset import typeset_interval, typeset_wrapping
+
+FORMATS = ("png", "svg")
+MAX_INTERVALS = 24
+#: Where a claim holds, and what it is about.
+_WORDS: dict[type, tuple[str, str]] = {
+    Formula: ("every point of the box", "formula"),
+    Samples: ("every sample", "target"),
+    Prompts: ("every prompt of the box", "exact answer"),
+}
+#: What is said beside a mean.
+_SEAMS = (
+    "A continuous function cannot jump: between its cells the model has seams, a part “seams” of the box, where its "
+    "error may be as large as the values. At every point outside them |computed − formula| is at most “outside seams”, "
+    "and at every point of the box |computed| is at most “largest”."
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_report` did; ``verification`` is None where it was not asked for."""
+
+    page: Path
+    plots: tuple[Path, ...]
+    verification: Verification | None
+
+
+def write_report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    plots: str | Path | None = None,
+    form: str = "png",
+    verify: bool = True,
+) -> Written:
+    """Write a model folder's page, and static plots if a folder for them is given.
+
+    Parameters
+    ----------
+    folder : path
+        As written by `Model.save`.
+    out : path, optional
+        The page, ``-`` for standard output; default FOLDER/report.html.
+    plots : path, optional
+        A folder for one picture per figure.
+    form : {"png", "svg"}
+        The pictures' format.
+    verify : bool
+        Whether to run the checker and say on the page what it found.
+
+    Examples
+    --------
+    >>> import tempfile, transformula as tf
+    >>> with tempfile.TemporaryDirectory() as where:
+    ...     written = write_report(tf.compile("x*y", on="x=0..1, y=0..1").save(where + "/product"))
+    ...     written.page.name, written.verification.verified
+    ('report.html', True)
+    """
+    require("a report", "matplotlib")
+    if form not in FORMATS:
+        raise InputError(f"plots can be written as {' or '.join(FORMATS)}, not {form}")
+    folder = as_path(folder)
+    if not folder.is_dir():
+        raise ModelFileError(f"there is no model folder {folder}")
+    place = folder / model_folder.REPORT_FILE if out is None else as_path(out)
+    verification = verify_folder(folder) if verify else None
+    try:
+        model = Model.load(folder)
+    except ModelFileError:
+        if verification is None or verification.verified:
+            raise
+        write_file(place, refused_page(folder.name, verification), parents=True)
+        return Written(place, (), verification)
+    write_file(place, report_page(model, folder.name, verification), parents=True)
+    pictures = []
+    if plots is not None:
+        for drawing in all_drawings(model, PRINT):
+            pictures.append(as_path(plots) / f"{drawing.name}.{form}")
+            write_file(pictures[-1], picture(drawing.figure, form), parents=True)
+    return Written(place, tuple(pictures), verification)
+
+
+def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
+    """The page as text. ``verification`` is what the checker said, None if nobody asked it."""
+    # weights that do not verify may have any shape: what cannot be drawn then is left out, with the reason
+    trusted = model.proven
+    followed: list[Followed] = []
+
+    def attention() -> str:
+        followed.extend(follow_heads(model))
+        return attention_section(model, followed)
+
+    parts: list[Callable[[], str]] = [
+        lambda: _headline(model, name, verification),
+        lambda: _claim(model, name),
+        lambda: error_section(model),
+        lambda: inside_section(model),
+        attention,
+        lambda: tables_section(model),
+    ]
+    body = [_guarded(part, trusted) for part in parts]
+    body.append(_footer())
+    data = [slider_data(one) for one in followed]
+    title = f"{name or 'model'}: {cut(str(model.formula), 80)}"
+    return html.page(title, "\n".join(filter(None, body)), data)
+
+
+def refused_page(name: str, verification: Verification) -> str:
+    """The page of a folder that cannot even be loaded: why the checker refuses it."""
+    body = f"<h1>{escape(name)}</h1>\n" + _verdict(verification)
+    return html.page(f"{name}: does not verify", body)
+
+
+def _guarded(part: Callable[[], str], trusted: bool) -> str:
+    try:
+        return part()
+    except InputError as error:
+        return html.paragraph(f"Not drawn: {error}.")
+    except Exception as error:
+        if trusted:
+            raise
+        return html.paragraph(f"Not drawn: the weights are not what the construction promises ({error}).")
+
+
+def _headline(model: Model, name: str, verification: Verification | None) -> str:
+    label = f"<h1>transformula report{': ' + escape(name) if name else ''}</h1>"
+    if isinstance(model.formula, Samples):
+        count, outputs = len(model.formula.x), len(model.formula.outputs)
+        many = f", {outputs} outputs each" if outputs > 1 else ""
+        formula = f'<div class="headline">{count:,} memorised samples{many}</div>'
+    elif isinstance(model.formula, Prompts):
+        formula = f'<div class="headline">{escape(model.formula.words)}</div>'
+    else:
+        shown = model.formula.outputs[:MAX_OUTPUTS]
+        rows = [f'<div class="headline">{typeset_wrapping(expr)}</div>' for expr in shown]
+        if len(shown) < len(model.formula.outputs):
+            left = len(model.formula.outputs) - len(shown)
+            rows.append(html.paragraph(f"and {left} further outputs, under the same claim"))
+        formula = "\n".join(rows)
+    return f"<header>\n{label}\n{formula}\n{_box(model)}\n{_badge(model)}\n{_verdict(verification)}\n</header>"
+
+
+def _box(model: Model) -> str:
+    box = model.box
+    if isinstance(model.formula, Prompts):
+        return f'<p class="box">{escape(model.where)}</p>'
+    shown = range(min(box.dimension, MAX_INTERVALS))
+    if isinstance(model.formula, Samples):
+        ends = box.floats()
+        inside = ", ".join(f"{escape(box.variables[k])} from {ends[k][0]:.4g} to {ends[k][1]:.4g}" for k in shown)
+    else:
+        inside = " ".join(typeset_interval(box, k) for k in shown)
+    left = box.dimension - len(shown)
+    more = f" and {left} further variables" if left else ""
+    sequence = ""
+    if model.sequence is not None:
+        sequence = f' <span class="soft">a sequence of {model.sequence[0]} positions × {model.sequence[1]}</span>'
+    return f'<p class="box">{inside}{more}{sequence}</p>'
+
+
+def _badge(model: Model) -> str:
+    where, target = _WORDS[type(model.formula)]
+    bound, mean = html.number(model.certificate.bound, "bound"), model.certificate.mean
+    which = "" if mean is None else "mean of "
+    place = f"at {where}" if mean is None else "over the box, not at every point"
+    return (
+        f'<div class="badge"><p><strong>{which}|computed − {target}| ≤ {bound}</strong></p>'
+        f"<p>claimed {place}, rounding included, in {escape(model.weights.dtype)}: {_size(model)}</p></div>"
+    )
+
+
+def _size(model: Model) -> str:
+    def count(value: int, noun: str) -> str:
+        return f"{value:,} {noun}{'s' if value != 1 else ''}"
+
+    sizes = [count(model.layers, "layer"), count(model.heads, "head"), count(model.tokens, "token")]
+    return f"{escape(model.construction)}, {', '.join(sizes)}"
+
+
+def _verdict(verification: Verification | None) -> str:
+    if verification is None:
+        return '<div class="badge" data-verified="unknown"><p>The checker was not run for this page.</p></div>'
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    if not verification.verified:
+        reasons = "".join(f"<p>{escape(reason)}</p>" for reason in verification.reasons)
+        return (
+            '<div class="badge bad" role="alert" data-verified="no">'
+            "<p><strong>This model does NOT verify.</strong> Do not rely on its claim. "
+            f"The checker, run {when}, says:</p>{reasons}</div>"
+        )
+    assert verification.approximation is not None and verification.rounding is not None
+    proven = [html.number(value) for value in (verification.approximation, verification.rounding)]
+    return (
+        '<div class="badge good" data-verified="yes"><p><strong>Verified.</strong> When this page was '
+        f"written ({when}) the checker proved the claim again from the files alone: "
+        f"approximation {proven[0]}, rounding {proven[1]}"
+        f"{'' if verification.mean is None else ', means over the box'}.</p></div>"
+    )
+
+
+def _claim(model: Model, name: str) -> str:
+    certificate = model.certificate
+    where, target = _WORDS[type(model.formula)]
+    mean = certificate.mean
+    words = [
+        "Let T be the function that the stored weights compute in exact real arithmetic. "
+        + (f"At {where}, " if mean is None else "On average over the box (and not at every point), ")
+        + f"T is within “approximation” of the {target}; and a computer that works in {certificate.dtype}, adding up "
+        "in any order, comes within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
+        + (" for every output." if model.weights.outputs > 1 else "."),
+        *([] if mean is None else [_SEAMS]),
+        _how(model),
+        "No part of the proof is a sample. The figures below are samples, to look at; they prove nothing.",
+    ]
+    marks = {"approximation", "rounding", "eps"}
+    rows = [
+        (name.replace("_", " "), html.number(value, name) if name in marks else html.number(value))
+        for name, value in stated(certificate).items()
+        if value is not None
+    ]
+    model_of = [(k.replace("_", " "), html.short(v)) for k, v in certificate.rounding_model.items()]
+    hashes = (certificate.weights_sha256, certificate.model_sha256, certificate.evidence_sha256)
+    names = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE)
+    sums = [(n, f'<span class="hash">{escape(h)}</span>') for n, h in zip(names, hashes, strict=True)]
+    left = [
+        html.facts(rows),
+        *map(html.paragraph, words),
+        f"<p>To prove it again: <code>transformula verify {escape(name or 'FOLDER')}</code></p>",
+    ]
+    right = [
+        "<h3>Arithmetic the rounding bound is about</h3>" + html.facts(model_of),
+        "<h3>Files it speaks of (sha256)</h3>" + html.facts(sums),
+    ]
+    return html.section("The claim", html.columns("".join(left), "".join(right)))
+
+
+def _how(model: Model) -> str:
+    if not model.proven:
+        return "This is the folder's own claim: nothing of it was proven when this page was written."
+    if model.made_by.exact and model.certificate.approximation == 0:
+        return model.made_by.identity
+    return model.made_by.proof
+
+
+def _footer() -> str:
+    from transformula import __version__
+
+    text = (
+        f"Written by transformula {__version__}. The formula in the figures was evaluated in 128-bit "
+        f"arithmetic where that is quick, else in float64. At most {MAX_HEADS} heads and {MAX_OUTPUTS} "
+        "outputs are drawn."
+    )
+    return f"<footer><p>{escape(text)}</p></footer>"

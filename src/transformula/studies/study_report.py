@@ -1,0 +1,196 @@
+"""What a study hands back: tables, numbers and one figure, written as JSON, PNG, Markdown and HTML."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from transformula.files import write_file
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for."""
+
+    name: str
+    seed: int = 0
+    size: str = "normal"
+    started: float = field(default_factory=time.perf_counter)
+
+    def pick(self, quick: Any, normal: Any, full: Any = None) -> Any:
+        """One value for each size; ``full`` defaults to ``normal``."""
+        return {"quick": quick, "normal": normal, "full": normal if full is None else full}[self.size]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers and words under named columns."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def markdown(self) -> str:
+        """The table for a page."""
+        rows = [[_cell(v).replace("|", "\\|") for v in row] for row in (self.columns, *self.rows)]
+        head, *lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([f"**{self.title}**", "", head, "|" + " --- |" * len(self.columns), *lines])
+
+
+@dataclass
+class Report:
+    """One study's result.
+
+    Attributes
+    ----------
+    question : what the paper says or leaves open.
+    setting : what was run, in words and numbers.
+    findings : sentences with the measured numbers in them.
+    facts : the numbers, for JSON.
+    figure : a matplotlib figure, or None.
+    """
+
+    run: Run
+    title: str
+    question: str
+    setting: str
+    tables: list[Table]
+    findings: list[str]
+    facts: dict[str, Any]
+    figure: Any = None
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.seconds = time.perf_counter() - self.run.started
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the figure."""
+        return {
+            "study": self.run.name,
+            "seed": self.run.seed,
+            "size": self.run.size,
+            "title": self.title,
+            "setting": self.setting,
+            "findings": self.findings,
+            "tables": [{"title": t.title, "columns": list(t.columns), "rows": t.rows} for t in self.tables],
+            "facts": self.facts,
+            "seconds": round(self.seconds, 1),
+            "versions": _versions(),
+        }
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write NAME.json, NAME.png, NAME.md and NAME.html, each whole or not at all."""
+        picture = self._picture()
+        contents = {
+            "json": (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode(),
+            "png": picture,
+            "md": self.page().encode(),
+            "html": self.html(picture).encode(),
+        }
+        paths = []
+        for ending, content in contents.items():
+            if content:
+                paths.append(folder / f"{self.run.name}.{ending}")
+                write_file(paths[-1], content, parents=True)
+        return paths
+
+    def _picture(self) -> bytes:
+        if self.figure is None:
+            return b""
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, dpi=110, format="png")
+        return buffer.getvalue()
+
+    def html(self, picture: bytes) -> str:
+        """The study as one self-contained page: no network, no scripts."""
+        parts = [f"<h1>{escape(self.title)}</h1>", f"<p>{escape(self.question)}</p>"]
+        parts.append(f"<p><em>Setting.</em> {escape(self.setting)}</p>")
+        for table in self.tables:
+            head = "".join(f"<th>{escape(c)}</th>" for c in table.columns)
+            rows = ("".join(f"<td>{escape(_cell(v))}</td>" for v in row) for row in table.rows)
+            body = "".join(f"<tr>{row}</tr>" for row in rows)
+            parts.append(f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{body}</table>")
+        parts.append("<ul>" + "".join(f"<li>{escape(s)}</li>" for s in self.findings) + "</ul>")
+        if picture:
+            data = base64.b64encode(picture).decode()
+            parts.append(f'<img alt="{escape(self.title)}" src="data:image/png;base64,{data}">')
+        style = "body{font:16px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+        style += "td,th{padding:.2em .8em;text-align:right}img{max-width:100%}"
+        title = f"<meta charset=utf-8><title>{escape(self.title)}</title><style>{style}</style>"
+        return f"<!doctype html>\n<html lang=en>{title}<body>{''.join(parts)}</body></html>\n"
+
+    def page(self) -> str:
+        """The study as a Markdown page."""
+        option = "" if self.run.size == "normal" else f" --{self.run.size}"
+        parts = [f"# {self.title}", self.question, f"*Setting.* {self.setting}"]
+        parts.append(
+            "<!-- not run: it may take minutes or a GPU; tests/studies runs every study at its quick size -->\n"
+            f"```bash\ntransformula reproduce {self.run.name}{option} --seed {self.run.seed}\n```"
+        )
+        parts += [t.markdown() for t in self.tables]
+        parts.append("\n".join(f"- {sentence}" for sentence in self.findings))
+        if self.figure is not None:
+            parts.append(f"![{self.title}]({self.run.name}.png)")
+        versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
+        parts.append(f"Measured in {self.seconds:.0f} s with {versions}.")
+        return "\n\n".join(parts) + "\n"
+
+    def print(self) -> None:
+        """Show tables and findings on the terminal."""
+        from rich.console import Console
+        from rich.table import Table as Grid
+
+        console = Console(highlight=False)
+        console.print(f"[bold]{self.title}[/bold]")
+        for table in self.tables:
+            grid = Grid(title=table.title, title_justify="left")
+            for k, column in enumerate(table.columns):
+                grid.add_column(column, justify="left" if k == 0 else "right")
+            for row in table.rows:
+                grid.add_row(*(_cell(v) for v in row))
+            console.print(grid)
+        for sentence in self.findings:
+            console.print(f"- {sentence}", markup=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("transformula", "numpy", "scipy", "scikit-learn", "torch"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def name_ticks(axes: Any, values: Sequence[float]) -> None:
+    """Label a logarithmic axis at the measured places only."""
+    axes.set_xticks(list(values), [f"{v:g}" for v in values])
+    axes.minorticks_off()
+
+
+def new_figure(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:
+    """A figure and its axes, drawn without a screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns)

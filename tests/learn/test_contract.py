@@ -1,0 +1,88 @@
+"""scikit-learn's own contract, for every estimator and every solver."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from transformula.learn import (
+    LinearAttentionRegressor,
+    OneLayerTransformerRegressor,
+    PolynomialTransformerClassifier,
+    PolynomialTransformerRegressor,
+)
+
+ESTIMATORS = [
+    PolynomialTransformerRegressor(),
+    PolynomialTransformerRegressor(solver="exact"),
+    PolynomialTransformerRegressor(solver="sparse"),
+    PolynomialTransformerRegressor(solver="lowrank"),
+    PolynomialTransformerRegressor(solver="adam", epochs=60),
+    PolynomialTransformerClassifier(),
+    PolynomialTransformerClassifier(solver="adam", epochs=40),
+    OneLayerTransformerRegressor(),
+    LinearAttentionRegressor(),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, X[:, 0] ** 2 - X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=200)
+
+
+def test_the_tools_people_use(data):
+    X, y = data
+    model = PolynomialTransformerRegressor(degree=2)
+    assert cross_val_score(model, X, y, cv=3).min() > 0.95
+    search = GridSearchCV(PolynomialTransformerRegressor(solver="sparse"), {"degree": [1, 2]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"degree": 2}
+    pipe = make_pipeline(StandardScaler(), clone(model)).fit(X, y)
+    again = pickle.loads(pickle.dumps(pipe))
+    assert np.array_equal(pipe.predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize("solver", ["exact", "sparse", "lowrank", "adam"])
+def test_several_outputs(data, solver):
+    X, y = data
+    Y = np.column_stack([y, 2 * X[:, 0] + 1, X[:, 1] ** 2])
+    model = PolynomialTransformerRegressor(degree=2, solver=solver, learning_rate=0.05).fit(X, Y)
+    assert model.predict(X).shape == (200, 3)
+    assert model.score(X, Y) > 0.97
+    assert len(model.to_formula(1e-2)) == 3
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "sparse", "lowrank", "adam"])
+def test_a_weight_is_a_repetition(data, solver):
+    X, y = data
+    times = np.random.default_rng(1).integers(0, 4, size=len(X))
+    options = {"degree": 2, "solver": solver, "epochs": 20}
+    weighted = PolynomialTransformerRegressor(**options).fit(X, y, sample_weight=times)
+    repeated = PolynomialTransformerRegressor(**options).fit(np.repeat(X, times, 0), np.repeat(y, times))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_model(data):
+    X, y = data
+    for solver in ("lowrank", "adam"):
+        fits = [PolynomialTransformerRegressor(2, solver, epochs=10, random_state=3).fit(X, y) for _ in "ab"]
+        assert np.array_equal(*(f.predict(X) for f in fits))
+
+
+def test_jobs_change_nothing(data):
+    X, y = data
+    alone = PolynomialTransformerRegressor(degree=2).fit(X, y)
+    side_by_side = PolynomialTransformerRegressor(degree=2, n_jobs=2).fit(X, y)
+    assert np.array_equal(alone.predict(X), side_by_side.predict(X))

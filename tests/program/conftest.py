@@ -1,6 +1,0 @@
-"""Makes benchmarks/parity.py importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

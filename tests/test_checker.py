@@ -1,0 +1,92 @@
+"""Checks in processes of their own: many threads, killed processes, interrupts."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import transformula as tf
+from support.folders import open_model
+from transformula import checker
+from transformula.kernel.check import verify_files
+
+
+def _contents(model):
+    return model.packed, model.certificate.to_json()
+
+
+@pytest.fixture(scope="module")
+def models():
+    """Honest and forged contents, mixed."""
+    honest = [
+        tf.compile("sin(3*x) + exp(x)", on="x=-1..1", eps=1e-5),
+        tf.compile("x*y", on="x=0..1, y=0..1"),
+        tf.compile("sqrt(x)", on="x=0..1", eps=1e-2),
+    ]
+    found = [_contents(model) for model in honest]
+    for model in honest:
+        opened = open_model(model)
+        name = "readout.values" if "readout.values" in opened.arrays else "memory.values"
+        opened.arrays[name] = opened.arrays[name] * 1.5
+        found.append(opened.forged())
+    return found
+
+
+def test_threads_get_the_verdicts_that_each_folder_gets_alone(models):
+    alone = [verify_files(*contents) for contents in models]
+    assert {result.verified for result in alone} == {True, False}
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda k: checker.verify_files(*models[k % len(models)]), range(10 * len(models))))
+    assert results == alone * 10
+
+
+def test_a_checker_that_was_killed_is_replaced(models):
+    assert checker.verify_files(*models[0]).verified
+    for idle in list(checker._pool.idle.queue):
+        idle.process.kill()
+        idle.process.wait()
+    assert checker.verify_files(*models[0]).verified
+
+
+def test_a_checker_is_kept(models):
+    checker.verify_files(*models[0])
+    before = {idle.process.pid for idle in checker._pool.idle.queue}
+    checker.verify_files(*models[1])
+    assert {idle.process.pid for idle in checker._pool.idle.queue} == before
+
+
+def test_an_interrupt_ends_the_check_and_its_process(models, monkeypatch):
+    started = []
+
+    def interrupted(self, packed, claim):
+        started.append(self)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checker.Checker, "verify", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checker.verify_files(*models[0])
+    assert not started[0].alive
+    assert checker.verify_files(*models[0]).verified
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_starts_checkers_of_its_own(models):
+    checker.verify_files(*models[0])
+    child = os.fork()
+    if child == 0:
+        same = checker._pool.idle.empty() and checker.verify_files(*models[0]).verified
+        checker._pool.close()
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert checker.verify_files(*models[1]).verified
+
+
+def test_a_checker_ends_with_the_process_that_started_it(models):
+    own = checker.Checker()
+    assert own.verify(*models[0]).verified
+    own.process.stdin.close()
+    assert own.process.wait(timeout=60) == 0
+    own.process.stdout.close()
+    assert not own.alive
