@@ -151,8 +151,6 @@ def compile_command(
 def verify(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
@@ -160,7 +158,7 @@ def verify(
     from transformula.proven import stated, verify_folder
 
     start = time.perf_counter()
-    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
+    with progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
         from transformula.export.onnx_files import onnx_differences

@@ -198,10 +198,6 @@ class Finder(Evidence):
             self.written["parts"][name] = find_parts(bound, lower, upper)
         return self.written["parts"][name]
 
-    def is_ready(self, wire: int) -> bool:
-        """Never: a search takes one table after the other."""
-        return False
-
     def evidence(self) -> dict[str, Any]:
         """What was found, as it is stored."""
         kept = [{k: v for k, v in item.items() if k in _STORED} for item in self.written["tables"]]

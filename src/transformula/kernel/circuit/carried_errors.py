@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
@@ -27,7 +27,6 @@ from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.rounding.formats import FloatFormat
 from transformula.kernel.structures.network_wires import ONE, Term, WireForm
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
@@ -219,21 +218,17 @@ class Carrier:
 
         forms = [flow.form(argument) for k in needed for argument in self.circuit.wires[k].arguments]
         together = max(1, _TOGETHER // sum((2 + len(form.terms) for form in forms), len(flow.form(linear).terms)))
-        carried = partial(_carried, flow, linear, ((made, whole), (rounded, whole_rounding)))
 
         def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-            steps = [slice(k, k + together) for k in range(0, lower.shape[1], together)]
-            error, rounding = in_parts(carried, [(lower[:, p], upper[:, p]) for p in steps])
-            return error, rounding
+            errors, roundings = [], []
+            for start in range(0, lower.shape[1], together):
+                low, high = lower[:, start : start + together], upper[:, start : start + together]
+                paths = flow.on(low, high, linear)
+                errors.append(np.broadcast_to(paths.carry(made, whole), low.shape[1]))
+                roundings.append(np.broadcast_to(paths.carry(rounded, whole_rounding), low.shape[1]))
+            return np.concatenate(errors), np.concatenate(roundings)
 
         return both
-
-
-def _carried(flow: ErrorFlow, linear: LinearForm, errors: tuple[tuple[Any, Any], ...], part: Part) -> Floats:
-    """What errors at the wires, and their whole errors where paths are cut, amount to on some parts of the box."""
-    lower, upper = part
-    paths = flow.on(lower, upper, linear)
-    return np.stack([np.broadcast_to(paths.carry(*both), lower.shape[1]) for both in errors])
 
 
 def _gap(stored: fmpq, meant: Expr) -> arb:

@@ -114,14 +114,6 @@ class Evidence:
         """Cells of one variable between the seams, each with the edges of its pieces: [[low, .., high], ..]."""
         return self._item("grid", name)
 
-    def is_ready(self, wire: int) -> bool:
-        """Whether a wire's table can be bounded before its turn: nothing more is to be said about its argument."""
-        return not self._item("ranges", str(wire), [])
-
-    def of_table(self, wire: int) -> Evidence:
-        """What is stored for one table."""
-        return Evidence({"uses": {str(wire): 0}, "tables": [self._item("tables", self._item("uses", str(wire)))]})
-
     def _table(self, wire: int, part: str) -> Any:
         index = self._item("uses", str(wire))
         return self._within(self._item("tables", index), part, f"tables[{index}]")
