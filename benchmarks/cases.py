@@ -23,7 +23,7 @@ from rich.table import Table
 import transformula as tf
 import uncached  # noqa: F401
 from ladder import MARK
-from transformula.batches.attack import attacked_error
+from transformula.cluster.batch_jobs import attacked_error
 
 #: Tolerance in float32, relative to the largest |f| on the box.
 REL = 1e-3

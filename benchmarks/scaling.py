@@ -19,9 +19,9 @@ from typing import Any
 
 import transformula as tf
 import uncached  # noqa: F401
-from transformula.batches.batch_jobs import Job, work
-from transformula.batches.batch_requests import Request
-from transformula.batches.journal import Journal
+from transformula.cluster.batch_jobs import Job, work
+from transformula.cluster.batch_requests import Request
+from transformula.cluster.batch_run import Journal
 from transformula.model_folder import write_folder
 from transformula.runtime.matrices import nonzeros
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformula.api import compile, load, memorize, verify
-    from transformula.batches.batch_run import batch
+    from transformula.cluster.batch_run import batch
     from transformula.cluster.lent_workers import workers
     from transformula.compiler.comparison import Comparison, compare
     from transformula.compiler.gallery.prompt_models import in_context
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "batch": "transformula.batches.batch_run",
+    "batch": "transformula.cluster.batch_run",
     "Comparison": "transformula.compiler.comparison",
     "compare": "transformula.compiler.comparison",
     "compile": "transformula.api",

@@ -9,7 +9,7 @@ import pytest
 
 import transformula as tf
 from support.circuit_models import CASES, CASES_FILE
-from transformula.batches.attack import attacked_error
+from transformula.cluster.batch_jobs import attacked_error
 from transformula.compiler import circuit_guide
 from transformula.compiler.circuit import Circuits
 from transformula.compiler.prepare import prepared

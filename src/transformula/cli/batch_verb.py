@@ -14,7 +14,7 @@ from transformula.cli.working import Force, Scheduler
 from transformula.kernel.digits import at_most
 
 if TYPE_CHECKING:
-    from transformula.batches.batch_summary import Row, Summary
+    from transformula.cluster.batch_summary import Row, Summary
 
 #: Rows that are printed; the files have all.
 _SHOWN = 60
@@ -58,8 +58,8 @@ def batch_command(
 
     Exit code 0 if all are proven, 1 if some are not (they are listed, the others go on), 2 if the table cannot be used.
     """
-    from transformula.batches.batch_run import batch
     from transformula.cli.progress_bar import sweep_progress
+    from transformula.cluster.batch_run import batch
 
     rows, places = _read(table)
     with sweep_progress(quiet=json):
@@ -74,8 +74,8 @@ def batch_command(
 
 def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
     """The rows as mappings, and where each stands."""
-    from transformula.batches.batch_requests import check_columns
     from transformula.cli.csv_files import open_csv
+    from transformula.cluster.batch_requests import check_columns
 
     rows, places = [], []
     with open_csv(table) as file:

@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster, through `distributed`."""
+"""Workers of a Dask cluster, by means of `distributed`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 from transformula.cluster.engines import Engine, EngineError, Outcome, WorkerLostError, call
 from transformula.optional import require
 
-#: Seconds until a scheduler must answer, and until it must have workers.
+#: Seconds in which a scheduler must answer and must have workers.
 PATIENCE = 10.0
 #: Seconds without any worker after which a run gives up.
 DESERTED = 60.0
-#: One class since Python 3.11.
+#: Timeouts, one class since Python 3.11.
 _TIMEOUTS = (TimeoutError, asyncio.TimeoutError)
 #: Modules whose versions decide the last digits of a result; the version of Python is compared too.
 _COMPARED = ("transformula", "numpy", "flint")
@@ -34,7 +34,7 @@ class DaskEngine(Engine):
         from distributed import Client
 
         for name in [one for one in logging.root.manager.loggerDict if one.partition(".")[0] == "distributed"]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised, in a sentence
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised instead
         self.address = address
         _knock(address)
         try:
@@ -71,12 +71,13 @@ class DaskEngine(Engine):
 
     @property
     def workers(self) -> int:
-        """How many worker processes there are now."""
+        """Number of worker processes now."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
-        """Outcomes as they come. The scheduler gives a dead worker's tasks to others."""
-        waiting, running = enumerate(tasks), dict[Any, int]()
+        """Outcomes as they are ready. The scheduler gives a dead worker's tasks to others."""
+        waiting = enumerate(tasks)
+        running: dict[Any, int] = {}
         room, alive = 2 * self.workers, time.monotonic()
         try:
             while True:

@@ -1,4 +1,4 @@
-"""One small interface to workers: a function and tasks go in, outcomes come back as they are ready.
+"""Engines: workers that take a function and tasks, and return outcomes as they are ready.
 
 A task runs in another process, one at a time and on one thread, so that results are the same whichever worker computes
 them. An exception belongs to the task that raised it. If a worker dies, its task is tried again; if that kills a worker
@@ -7,14 +7,31 @@ too, the outcome is `WorkerLostError`, while the other tasks go on.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from joblib import cpu_count
+from joblib.externals.loky import ProcessPoolExecutor
+
 from transformula.blas_threads import one_thread
 from transformula.errors import InputError, TransformulaError
+
+#: Environment of local workers, read by libraries as they are loaded; `call` limits those that are loaded already.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+#: Largest number of local processes.
+MAX_JOBS = 1024
+#: Seconds between two checks of a local worker that its parent process is alive.
+_PARENT_CHECK = 0.5
+
+_Task = tuple[int, Any]
 
 
 class EngineError(InputError):
@@ -34,19 +51,19 @@ class Outcome:
     error: Exception | None = None
 
     def get(self) -> Any:
-        """The value, or raise what went wrong."""
+        """The value; raises the task's error."""
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class Engine(ABC):
-    """Workers to send tasks to; closed at the end of a ``with`` block, which stops what still runs."""
+    """Workers to send tasks to; closed at the end of a ``with`` block, which stops running tasks."""
 
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many tasks can be worked on at once."""
+        """Number of tasks that can run at once."""
 
     @abstractmethod
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
@@ -83,15 +100,13 @@ def opened_engine(jobs: int | None = None, scheduler: str | None = None) -> Engi
     ...     sorted(outcome.get() for outcome in engine.run(abs, [-3, 2, -1]))
     [1, 2, 3]
     """
-    if scheduler is not None:
-        if jobs is not None:
-            raise InputError("give either a number of jobs or a scheduler, which has workers of its own")
-        from transformula.cluster.dask_engine import DaskEngine
+    if scheduler is None:
+        return LocalEngine(jobs)
+    if jobs is not None:
+        raise InputError("give either a number of jobs or a scheduler, which has workers of its own")
+    from transformula.cluster.dask_engine import DaskEngine
 
-        return DaskEngine(scheduler)
-    from transformula.cluster.local_engine import LocalEngine
-
-    return LocalEngine(jobs)
+    return DaskEngine(scheduler)
 
 
 _working = threading.Lock()
@@ -101,3 +116,110 @@ def call(function: Callable[[Any], Any], task: Any) -> Any:
     """Run in a worker: one task at a time per process (precision is a process-wide setting), on one thread."""
     with _working, one_thread():
         return function(task)
+
+
+class LocalEngine(Engine):
+    """A pool of processes of this machine (joblib's loky), started by the first task."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        jobs = cpu_count() if jobs is None else jobs
+        if not isinstance(jobs, int) or not 1 <= jobs <= MAX_JOBS:
+            raise InputError(f"the number of jobs must be a whole number from 1 to {MAX_JOBS}, not {jobs!r}")
+        self.jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+
+    @property
+    def workers(self) -> int:
+        """Number of processes."""
+        return self.jobs
+
+    def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
+        """Outcomes as they are ready. A dead worker breaks its pool: the tasks in it are tried again, each alone."""
+        waiting = enumerate(tasks)
+        running: dict[Future[Any], _Task] = {}
+        suspects: list[_Task] = []
+        try:
+            while True:
+                while not suspects and len(running) < self.jobs and (task := next(waiting, None)) is not None:
+                    try:
+                        running[self._submit(function, task)] = task
+                    except BrokenProcessPool:  # died while it was idle
+                        suspects.append(task)
+                if not running and not suspects:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                    task = running.pop(future)
+                    if isinstance(future.exception(), BrokenProcessPool):
+                        suspects.append(task)
+                    else:
+                        yield _outcome(task, future)
+                if suspects and not running:  # all of a broken pool's futures end
+                    self.close()
+                    yield from (_run_alone(function, task) for task in sorted(suspects, key=lambda task: task[0]))
+                    suspects.clear()
+        finally:
+            if running:
+                self.close()
+
+    def _submit(self, function: Callable[[Any], Any], task: _Task) -> Future[Any]:
+        if self._pool is None:
+            self._pool = _new_pool(self.jobs)
+        future: Future[Any] = self._pool.submit(call, function, task[1])
+        return future
+
+    def close(self) -> None:
+        """End the processes; another run starts new ones."""
+        if self._pool is not None:
+            _shut_down(self._pool)
+            self._pool = None
+
+
+def _run_alone(function: Callable[[Any], Any], task: _Task) -> Outcome:
+    """Run a task in a separate pool, so that a crash is certainly its own."""
+    pool = _new_pool(1)
+    try:
+        future: Future[Any] = pool.submit(call, function, task[1])
+        future.exception()
+        return _outcome(task, future)
+    finally:
+        _shut_down(pool)
+
+
+def _new_pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(os.getpid(),), env=_ONE_THREAD)
+
+
+def _shut_down(pool: ProcessPoolExecutor) -> None:
+    """End a pool at once, and hide loky's messages about the tasks it loses."""
+    shown = threading.excepthook
+
+    def hook(args: Any) -> None:
+        if not type(args.thread).__module__.startswith("joblib.externals.loky"):
+            shown(args)
+
+    threading.excepthook = hook
+    try:
+        pool.shutdown(wait=True, kill_workers=True)
+    finally:
+        threading.excepthook = shown
+
+
+def _start_worker(parent: int) -> None:
+    """Leave Ctrl-C to the main process, which ends its workers; if it is killed, they end themselves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PARENT_CHECK)
+    os._exit(1)
+
+
+def _outcome(task: _Task, future: Future[Any]) -> Outcome:
+    error = future.exception()
+    if isinstance(error, BrokenProcessPool):
+        error = WorkerLostError("its process was killed twice: most likely it needs more memory")
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return Outcome(task[0], None if error else future.result(), error)

@@ -8,8 +8,8 @@ import pytest
 
 import transformula as tf
 from support.cluster import cluster
-from transformula.batches.journal import Journal
 from transformula.cluster import EngineError
+from transformula.cluster.batch_run import Journal
 from transformula.errors import InputError, SavingError
 from transformula.optional import MissingPackageError
 

@@ -1,42 +1,51 @@
-"""Many formulas, each compiled, verified, exported or reported by some worker, and each with an outcome of its own.
+"""Batches: many formulas, each compiled, verified, exported or reported by some worker, with an outcome of its own.
 
-The process that was called reads the table, gives out jobs, writes the folders and keeps the journal; workers compute.
-A folder's bytes depend on its request alone, not on who made it or when.
+The calling process reads the table, hands out jobs, writes the folders and keeps the journal; workers compute. A
+folder's bytes depend on its request alone, not on the worker or the time. A folder is written whole or not at all, and
+its journal line after it: a line without its folder means that the folder was removed, and a folder without its line is
+made again. So a killed batch can be resumed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transformula.api import parsed
-from transformula.batches.batch_jobs import Done, Job, work
-from transformula.batches.batch_requests import VERBS, Request, read_requests
-from transformula.batches.batch_summary import Summary, write_summary
-from transformula.batches.journal import Journal, certificate_digest, has_files, is_whole
-from transformula.cluster import Engine, EngineError, Outcome, opened_engine
+from transformula.cluster.batch_jobs import Done, Job, work
+from transformula.cluster.batch_requests import VERBS, Request, read_requests
+from transformula.cluster.batch_summary import Summary, write_summary
+from transformula.cluster.engines import Engine, EngineError, Outcome, opened_engine
 from transformula.compiler.package import stated
 from transformula.errors import InputError, SavingError, TransformulaError
 from transformula.files import as_path, check_folder, write_file
-from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES
 from transformula.kernel.folder.model_files import read_packed, read_text
 from transformula.model_folder import ONNX_FILE, REPORT_FILE, write_folder
 from transformula.model_folder import check_folder as check_model_folder
 from transformula.optional import require
 from transformula.progress import report
 
-#: What export and report add to a folder, and the packages they need.
+#: The journal: one line of JSON for each finished request.
+JOURNAL = "batch.jsonl"
+#: Names of temporary files and folders, which a killed batch leaves behind.
+_STAGING = re.compile(r"\.transformula-[0-9a-f]{16}")
+#: Files that the verbs export and report add to a folder, and the packages they need.
 _ADDED = {"export": ONNX_FILE, "report": REPORT_FILE}
 _NEEDS = {"export": ("onnx",), "report": ("matplotlib",)}
-#: Failures that say nothing about the formula: such a row is tried again when a batch is resumed.
-_PASSING = ("EngineError", "InternalFault", "MemoryError", "SavingError", "WorkerLostError")
+#: Types of errors that say nothing about the formula: a resumed batch tries such a row again.
+_TRANSIENT = ("EngineError", "InternalFault", "MemoryError", "SavingError", "WorkerLostError")
 
 
 class BatchInterrupted(TransformulaError):
-    """Somebody pressed Ctrl-C; what is finished is kept."""
+    """Ctrl-C ended a batch; finished rows are kept."""
 
     exit_code = 130
 
@@ -56,20 +65,20 @@ def batch(
     Parameters
     ----------
     formulas : iterable of mappings
-        ``name``, ``formula`` and ``box`` (or ``on``), and what `compile` takes: ``eps`` or ``rel``, ``dtype``,
-        ``construction``. What is missing or empty has its default.
+        ``name``, ``formula`` and ``box`` (or ``on``), and the options of `compile`: ``eps`` or ``rel``, ``dtype``,
+        ``construction``. Missing and empty ones have their defaults.
     out : path
-        Gets a folder for each name, summary.csv, summary.json, summary.html and batch.jsonl, the list of what is done.
+        Folder for a model folder of each name, summary.csv, summary.json, summary.html and the journal, batch.jsonl.
     jobs : int, optional
         Processes of this machine; by default one for each core.
     scheduler : str, optional
         The address of a Dask scheduler, whose workers then do the work.
     resume : bool
-        Keep what an earlier batch in ``out`` has finished, as long as it was asked for in the same words.
+        Keep the rows that an earlier batch in ``out`` has finished, where the request is unchanged.
     verb : {"compile", "verify", "export", "report"}
-        What to do. All but ``compile`` take the folders that are there, and compile only those that are missing.
+        The task. All but ``compile`` use existing folders, and compile only missing ones.
     places : sequence of str, optional
-        Where each formula stands, for messages.
+        Position of each formula in its source, for messages.
     force : bool
         Replace a folder in ``out`` that holds another formula's model; without it such a formula is listed as failed.
 
@@ -85,7 +94,8 @@ def batch(
     """
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}: choose {', '.join(VERBS)}")
-    requests, out = read_requests(formulas, places), as_path(out)
+    requests = read_requests(formulas, places)
+    out = as_path(out)
     require(verb, *_NEEDS.get(verb, ()))
     check_folder(out)
     with opened_engine(jobs, scheduler) as engine:
@@ -93,18 +103,22 @@ def batch(
 
 
 class _Batch:
-    """One run."""
+    """One run of a batch."""
 
     def __init__(self, requests: list[Request], out: Path, verb: str, force: bool) -> None:
-        self.requests, self.out, self.verb, self.force = requests, out, verb, force
+        self.requests = requests
+        self.out = out
+        self.verb = verb
+        self.force = force
         self.version = str(import_module(__name__.partition(".")[0]).__version__)
 
     def run(self, engine: Engine, resume: bool) -> Summary:
-        """Give out what is not finished; the summary is written also after Ctrl-C, or when a cluster goes away."""
+        """Hand out unfinished requests; the summary is written also after Ctrl-C or the loss of a cluster."""
         start = time.perf_counter()
         with Journal(self.out, forget=self.verb == "compile" and not resume) as journal:
             todo = [one for one in self.requests if not (resume and self._finished(one, journal))]
-            kept, workers = len(self.requests) - len(todo), engine.workers
+            kept = len(self.requests) - len(todo)
+            workers = engine.workers
             stopped: BaseException | None = None
             outcomes = engine.run(work, (self._job(one, journal) for one in todo))
             done: set[str] = set()
@@ -130,7 +144,7 @@ class _Batch:
         return summary
 
     def _line(self, request: Request, journal: Journal) -> dict[str, Any] | None:
-        """What is written down about the very same request."""
+        """The journal's line about the same request."""
         line = journal.lines.get(request.name)
         return line if line is not None and line.get("asked") == request.asked else None
 
@@ -142,7 +156,7 @@ class _Batch:
             return False
         folder = self.out / request.name
         if line.get("error"):
-            return line.get("verb") == self.verb and line.get("kind") not in _PASSING
+            return line.get("verb") == self.verb and line.get("kind") not in _TRANSIENT
         if self.verb in _ADDED and not (folder / _ADDED[self.verb]).is_file():
             return False
         return is_whole(folder, line.get("certificate"))
@@ -163,7 +177,7 @@ class _Batch:
             check_model_folder(folder, stated(parsed(request.formula, request.box)), self.force)
 
     def _settle(self, request: Request, outcome: Outcome, journal: Journal) -> None:
-        """Write a folder, then the line that says so."""
+        """Write a folder, then its line in the journal."""
         done = outcome.value if isinstance(outcome.value, Done) else Done()
         if outcome.error is not None:
             done.error, done.kind = str(outcome.error), type(outcome.error).__name__
@@ -177,7 +191,8 @@ class _Batch:
             for name, data in done.added.items():
                 write_file(folder / name, data)
         except SavingError as error:
-            done.error, done.kind, done.facts = str(error), "SavingError", {}
+            done.error, done.kind = str(error), type(error).__name__
+            done.facts = {}
         journal.add(
             {
                 "name": request.name,
@@ -191,3 +206,85 @@ class _Batch:
                 "kind": done.kind,
             }
         )
+
+
+class Journal:
+    """Lines of batch.jsonl by name, the last one of each; locked against other batches while it is open."""
+
+    def __init__(self, out: Path, forget: bool) -> None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            self._file = open(out / JOURNAL, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed below)
+        except OSError as error:
+            raise SavingError(f"cannot write {out / JOURNAL}: {error.strerror or error}") from None
+        try:
+            _lock(self._file, out)
+            if forget:
+                self._file.truncate(0)
+            self.lines = self._read()
+            _clear(out)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        lines: dict[str, dict[str, Any]] = {}
+        text = "\n"
+        self._file.seek(0)
+        for text in self._file:
+            try:
+                line = json.loads(text)
+                lines[line["name"]] = line
+            except (ValueError, KeyError, TypeError):
+                continue  # cut off by a kill
+        if not text.endswith("\n"):
+            self._file.write("\n")
+        return lines
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Write a line and flush it."""
+        self.lines[line["name"]] = line
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _lock(file: IO[str], out: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: two batches in one folder are then the user's to avoid
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise SavingError(f"another batch is writing to {out}: wait for it, or choose another folder") from None
+
+
+def _clear(out: Path) -> None:
+    """Remove the temporary files of a killed batch."""
+    for path in out.iterdir():
+        if _STAGING.fullmatch(path.name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def certificate_digest(contents: bytes | str) -> str:
+    """The hash of a certificate, which contains the hashes of the other files."""
+    return hashlib.sha256(contents.encode() if isinstance(contents, str) else contents).hexdigest()
+
+
+def has_files(folder: Path) -> bool:
+    """Whether all files of a model exist."""
+    return all((folder / name).is_file() for name in MAX_BYTES)
+
+
+def is_whole(folder: Path, digest: str | None) -> bool:
+    """Whether all files of a model exist, with the certificate that the journal names."""
+    try:
+        return has_files(folder) and certificate_digest((folder / CERTIFICATE_FILE).read_bytes()) == digest
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""What a table asks for: one request for each row, read and checked before any work is done."""
+"""Requests of a batch: one for each row of its table, read and checked before any work is done."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from transformula.errors import InputError
 
-#: What may be done with each formula. All but the first take the folder that is there, and make it where there is none.
+#: Verbs of a batch. All but the first use existing folders, and compile only missing ones.
 VERBS = ("compile", "verify", "export", "report")
-#: The names of columns; ``on`` is ``box`` by another name.
+#: Names of columns; ``on`` is a synonym of ``box``.
 COLUMNS = ("name", "formula", "box", "on", "eps", "rel", "dtype", "construction")
 _NEEDED = ("name", "formula", "box")
 _NAME = re.compile(r"\w(?:[\w .,+=()-]{0,98}[\w)+-])?")
-#: Names that Windows keeps for devices.
+#: Names that Windows reserves for devices.
 _DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9])(\..*)?", re.IGNORECASE)
-#: Files that stand beside the folders.
+#: Files of the batch itself, beside the model folders.
 OWN_FILES = ("batch.jsonl", "summary.csv", "summary.html", "summary.json")
 
 
@@ -37,12 +37,12 @@ class Request:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """All but the name: two requests that agree on it get the same model."""
+        """All fields but the name: they determine the model."""
         return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
 def read_requests(rows: Iterable[Mapping[str, Any]], places: Iterable[str] | None = None) -> list[Request]:
-    """Requests from rows; ``places`` say where each row stands, for messages.
+    """Requests from rows; ``places`` are the rows' positions in their source, for messages.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What came of a batch: one row for each formula, as a table on screen, CSV, JSON and a page."""
+"""The summary of a batch: one row for each formula, as CSV, JSON and a page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from transformula.files import write_file
 from transformula.show import page_parts as html
 
-#: Rows of the page; all of them are in the CSV file.
+#: Rows shown on the page; the CSV file has all.
 MAX_ROWS = 5_000
 _NUMBERS = ("layers", "tokens", "parameters", "eps", "bound", "attacked", "seconds")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One formula's outcome: sizes and bounds, or in ``error`` why there are none."""
+    """One formula's outcome: sizes and bounds, or the reason in ``error``."""
 
     name: str
     formula: str
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """All rows, in the order of the table; ``kept`` of them were finished before."""
+    """All rows, in the order of the table; ``kept`` of them were finished by an earlier run."""
 
     out: Path
     verb: str
