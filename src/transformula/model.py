@@ -45,7 +45,7 @@ from transformula.runtime.program.program_steps import Program
 if TYPE_CHECKING:
     import torch
 
-    from transformula.internals import NamedTrace, Table, Wires
+    from transformula.internals import ModelTable, NamedTrace, Wires
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +271,7 @@ class Model:
         return internals.token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[ModelTable, ...]:
         """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
         from transformula import internals
 
