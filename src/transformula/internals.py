@@ -214,12 +214,15 @@ def _layer_tables(model: Model) -> Iterator[ModelTable]:
 
 def _circuit_tables(model: Model) -> Iterator[ModelTable]:
     wires = model.wires
-    placed = ((k, wire) for k, wire in enumerate(wires.circuit.wires) if wire.function and wire.place)
-    known = {wire.place[:2]: (str(wire.function), wires.arguments.get(k, _ANYWHERE)) for k, wire in placed}
+    known: dict[tuple[int, int], tuple[str, Ends]] = {}
+    for k, wire in enumerate(wires.circuit.wires):
+        if wire.function is not None and wire.place is not None:
+            block, head, _ = wire.place
+            known[block, head] = str(wire.function), wires.arguments.get(k, _ANYWHERE)
     return _block_tables(model, known)
 
 
-def _block_tables(model: Model, known: Mapping[tuple[int, ...], tuple[str, Ends]]) -> Iterator[ModelTable]:
+def _block_tables(model: Model, known: Mapping[tuple[int, int], tuple[str, Ends]]) -> Iterator[ModelTable]:
     """The heads of all blocks; ``known`` has the function and the argument's range of some of them, by place."""
     slots = model.weights.slots
     for b, block in enumerate(model.reading.blocks):

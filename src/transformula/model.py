@@ -207,7 +207,7 @@ class Model:
         rows = points.rows.to(getattr(torch, self.weights.dtype))
         module = self._module(str(rows.device))
         if self.family.program is not None:
-            from transformula.runtime.program.plain_tensors import only_numbers
+            from transformula.runtime.program.torch_backend import only_numbers
 
             if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
                 array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())

@@ -57,7 +57,7 @@ def _read_ridge(weights: Weights) -> Ridge:
 
 
 def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
-    from transformula.runtime.program.ridge_program import ridge_program
+    from transformula.runtime.program.weights_program import ridge_program
 
     return ridge_program(read())
 
@@ -87,7 +87,7 @@ def _read_layers(weights: Weights) -> CircuitWeights:
 
 
 def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
-    from transformula.runtime.program.table_program import read_tables
+    from transformula.runtime.program.weights_program import read_tables
 
     return read_tables(weights, None if box is None else tuple(box.floats()))
 
