@@ -415,7 +415,7 @@ def executed(model: Any, points: Any, onnx: bool) -> list[tuple[str, Any]]:
         ("tensor", model(torch.tensor(points)).detach().numpy()),
     ]
     if onnx:
-        from transformula.runtime.onnx_blocks import onnx_executor
+        from transformula.runtime.onnx_graph import onnx_executor
 
         with tempfile.TemporaryDirectory() as folder:
             data = model.to_onnx(Path(folder) / "model.onnx").read_bytes()

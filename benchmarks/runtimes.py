@@ -30,7 +30,7 @@ from compiling import F2, F2_BOX
 from transformula.errors import ModelFileError
 from transformula.export.onnx_files import onnx_bytes
 from transformula.formula.evaluation import evaluate
-from transformula.runtime.onnx_blocks import GraphWriter, file_bytes, import_onnx
+from transformula.runtime.onnx_graph import GraphWriter, file_bytes, import_onnx
 
 HERE = Path(__file__).parent
 #: name: formula, box, eps

@@ -18,7 +18,7 @@ from transformula.kernel.structures.network_wires import ONE, HeadTable, Network
 from transformula.runtime import reference
 from transformula.runtime.matrices import matrix_of
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.table_program import read_tables
+from transformula.runtime.program.weights_program import read_tables
 
 #: A token's score where its gate is closed.
 CLOSED = -4096.0

@@ -26,7 +26,6 @@ from transformula.kernel.circuit.wire_ranges import WireRanges
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import FloatArray, Weights
-from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
@@ -113,7 +112,7 @@ def _place(index: Any, count: int, what: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ModelTable:
     """What one head looks up: softmax over j of (slopes_j · u + offsets_j), times values_j.
 
     Attributes
@@ -199,55 +198,43 @@ def summands(target: Formula | Samples | Prompts, heads: int) -> list[str]:
     return parts if len(parts) == heads else [""] * heads
 
 
-def tables_of(model: Model) -> Iterator[Table]:
+def tables_of(model: Model) -> Iterator[ModelTable]:
     """The tables of a model, head by head; none for Fang's blocks."""
     return _TABLES[model.family.name](model)
 
 
-def _layer_tables(model: Model) -> Iterator[Table]:
+def _layer_tables(model: Model) -> Iterator[ModelTable]:
     weights, box = model.weights, model.box.floats()
     for h, (head, text) in enumerate(zip(model.reading, summands(model.formula, len(model.reading)), strict=True)):
-        yield Table(
-            0, h, text,
-            tuple(_text(form, weights.inputs) for form in head.forms),
-            tuple(_range(form, box) for form in head.forms),
-            tuple(weights.slots[k] for k in head.slots),
-            head.slopes, head.offsets, head.values,
-        )  # fmt: skip
+        arguments = tuple(_text(form, weights.inputs) for form in head.forms)
+        ranges = tuple(_range(form, box) for form in head.forms)
+        writes = tuple(weights.slots[k] for k in head.slots)
+        yield ModelTable(0, h, text, arguments, ranges, writes, head.slopes, head.offsets, head.values)
 
 
-def _circuit_tables(model: Model) -> Iterator[Table]:
-    slots, wires = model.weights.slots, model.wires
-    known = {w.place[:2]: (k, str(w.function)) for k, w in enumerate(wires.circuit.wires) if w.function and w.place}
+def _circuit_tables(model: Model) -> Iterator[ModelTable]:
+    wires = model.wires
+    known: dict[tuple[int, int], tuple[str, Ends]] = {}
+    for k, wire in enumerate(wires.circuit.wires):
+        if wire.function is not None and wire.place is not None:
+            block, head, _ = wire.place
+            known[block, head] = str(wire.function), wires.arguments.get(k, _ANYWHERE)
+    return _block_tables(model, known)
+
+
+def _block_tables(model: Model, known: Mapping[tuple[int, int], tuple[str, Ends]]) -> Iterator[ModelTable]:
+    """The heads of all blocks; ``known`` has the function and the argument's range of some of them, by place."""
+    slots = model.weights.slots
     for b, block in enumerate(model.reading.blocks):
         for h, head in enumerate(block.heads):
-            k, text = known.get((b, h), (-1, ""))
-            yield Table(
-                b, h, text, (_text(head.form, slots),), (wires.arguments.get(k, _ANYWHERE),), (slots[head.slot],),
-                head.slopes[:, None], head.offsets[:, None], head.values[:, None],
-            )  # fmt: skip
+            text, ends = known.get((b, h), ("", _ANYWHERE))
+            arguments = tuple(_text(form, slots) for form in head.forms)
+            writes = tuple(slots[k] for k in head.slots)
+            ranges = (ends,) * head.axes
+            yield ModelTable(b, h, text, arguments, ranges, writes, head.slopes, head.offsets, head.values)
 
 
-def _head_tables(model: Model) -> Iterator[Table]:
-    """Heads of any block, axes and columns; what their tables stand for is not said."""
-    slots = model.weights.slots
-    held: dict[tuple[int, int], list[HeadTable]] = {}
-    for wire in model.reading.wires:
-        held.setdefault(wire.place[:2], []).append(wire.table)
-    for (b, h), columns in held.items():
-        head = model.weights.blocks[b].attention.heads[h]
-        rows: list[dict[int, fmpq]] = [{} for _ in range(head.query.shape[0])]
-        for row, slot, value in head.query.entries():
-            rows[row][slot] = value
-        forms, table = rows[:-1:2], columns[0]
-        yield Table(
-            b, h, "", tuple(_text(form, slots) for form in forms), (_ANYWHERE,) * len(forms),
-            tuple(slots[k] for k in head.value.rows.tolist()),
-            table.slopes, table.offsets, np.stack([column.values for column in columns], axis=1),
-        )  # fmt: skip
-
-
-_TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
+_TABLES: dict[str, Callable[[Model], Iterator[ModelTable]]] = {
     "ridge": lambda model: iter(()),
     "prompts": lambda model: iter(()),
     "heads": lambda model: iter(()),
@@ -255,7 +242,7 @@ _TABLES: dict[str, Callable[[Model], Iterator[Table]]] = {
     "stages": lambda model: iter(()),
     "tables": _layer_tables,
     "circuit": _circuit_tables,
-    "layers": _head_tables,
+    "layers": lambda model: _block_tables(model, {}),
 }
 
 

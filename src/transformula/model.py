@@ -45,7 +45,7 @@ from transformula.runtime.program.program_steps import Program
 if TYPE_CHECKING:
     import torch
 
-    from transformula.internals import NamedTrace, Table, Wires
+    from transformula.internals import ModelTable, NamedTrace, Wires
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ class Model:
         rows = points.rows.to(getattr(torch, self.weights.dtype))
         module = self._module(str(rows.device))
         if self.family.program is not None:
-            from transformula.runtime.program.plain_tensors import only_numbers
+            from transformula.runtime.program.torch_backend import only_numbers
 
             if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
                 array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())
@@ -271,7 +271,7 @@ class Model:
         return internals.token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[ModelTable, ...]:
         """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
         from transformula import internals
 

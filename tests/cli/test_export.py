@@ -149,7 +149,7 @@ def test_refusals(cli, folder, tmp_path, monkeypatch):
 
 
 def test_a_runtime_that_computes_something_else_is_caught(cli, folder, monkeypatch):
-    from transformula.runtime import onnx_blocks as onnx_graph
+    from transformula.runtime import onnx_graph
 
     honest = onnx_graph.onnx_executor
     monkeypatch.setattr(onnx_graph, "onnx_executor", lambda data: lambda x: honest(data)(x) + 1e-8)

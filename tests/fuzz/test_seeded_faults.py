@@ -62,7 +62,7 @@ FAULTS = [
     ("circuits", "the weights hold", _CIRCUIT + "error_flow:Paths.carry", "+ self.argument[k] * own.argument", ""),
     ("networks", "the kernel reads", _READER + "_products", "if bias != 0:", "if False:"),
     ("networks", "the kernel reads", _READER + "_attended", "wires.total([stream[slot], *", "wires.total([*"),
-    ("networks", "the program reads", "runtime.program.table_program:_bend",
+    ("networks", "the program reads", "runtime.program.weights_program:_bend",
      "nodes.relu(_terms(row, stream), bias,", "nodes.relu(_terms(row, stream), 0.0,"),
     ("runtimes", "numpy is within", "runtime.program.numpy_backend:_reader",
      "np.matmul(wide, rows[first:last], out=out)",

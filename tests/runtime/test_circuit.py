@@ -16,11 +16,11 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Attention, Block
 from transformula.runtime import reference
-from transformula.runtime.circuit_reading import NotCircuitError, read_circuit
 from transformula.runtime.matrices import dense_matrix
 from transformula.runtime.program import numpy_backend
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.table_program import read_tables
+from transformula.runtime.program.weights_program import read_tables
+from transformula.runtime.table_reading import NotCircuitError, read_circuit
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in SMALL for d in DTYPES])
 

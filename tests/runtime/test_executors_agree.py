@@ -15,8 +15,8 @@ from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.structures.ridge_blocks import read_ridge
 from transformula.runtime.exact import run_exact
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.ridge_program import ridge_program
 from transformula.runtime.program.torch_backend import ProgramModule
+from transformula.runtime.program.weights_program import ridge_program
 from transformula.runtime.reference import run, trace
 from transformula.runtime.torch_blocks import TransformerModule
 

@@ -13,7 +13,7 @@ from flint import fmpq
 
 import transformula as tf
 from transformula.errors import PointError
-from transformula.runtime.named_inputs import columns_of
+from transformula.runtime.input_rows import columns_of
 
 X, Y = [0.25, 0.5, 1.0], [0.5, 1.0, 0.0]
 WANTED = [x - 2 * y for x, y in zip(X, Y, strict=True)]

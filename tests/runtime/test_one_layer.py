@@ -24,7 +24,7 @@ from transformula.runtime import reference
 from transformula.runtime.matrices import dense_matrix
 from transformula.runtime.program import numpy_backend
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.table_program import read_tables
+from transformula.runtime.program.weights_program import read_tables
 from transformula.runtime.table_reading import NotOneLayerError, read_heads
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in NAMES for d in DTYPES])

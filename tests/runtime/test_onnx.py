@@ -13,10 +13,10 @@ from support.table import NAMES, hand_made, random_block, table
 from transformula.errors import ExportError, SavingError
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.optional import MissingPackageError
-from transformula.runtime import onnx_blocks as onnx_graph
-from transformula.runtime.leading import leading_tokens
-from transformula.runtime.matrices import dense_matrix
-from transformula.runtime.onnx_blocks import graph_bytes, onnx_executor
+from transformula.runtime import onnx_graph
+from transformula.runtime.matrices import dense_matrix, leading_tokens
+from transformula.runtime.onnx_blocks import graph_bytes
+from transformula.runtime.onnx_graph import onnx_executor
 from transformula.runtime.reference import run
 
 onnx = pytest.importorskip("onnx")

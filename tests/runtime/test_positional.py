@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from support.table import hand_made, random_block
-from transformula.runtime.positional import learned, sinusoidal
+from transformula.runtime.matrices import learned, sinusoidal
 from transformula.runtime.torch_blocks import TransformerModule
 
 

@@ -15,7 +15,7 @@ from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.runtime import reference
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.table_program import read_tables
+from transformula.runtime.program.weights_program import read_tables
 
 
 def runs(weights: Weights, x: np.ndarray) -> list[np.ndarray]:

@@ -23,7 +23,7 @@ from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.model import Model
 from transformula.runtime import reference
-from transformula.runtime.onnx_blocks import onnx_executor
+from transformula.runtime.onnx_graph import onnx_executor
 from transformula.runtime.program.program_steps import Powers, Program
 
 Run = Callable[[np.ndarray], Any]

@@ -7,8 +7,7 @@ import numpy as np
 
 import transformula as tf
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.runtime.matrices import dense_matrix
-from transformula.runtime.positional import learned, sinusoidal
+from transformula.runtime.matrices import dense_matrix, learned, sinusoidal
 
 POLYNOMIALS = {
     "line": ("3*x - 1/3", "x=-1..1"),

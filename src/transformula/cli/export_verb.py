@@ -95,7 +95,7 @@ def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[st
     """Measure first: a file that a runtime gets wrong is not written."""
     from transformula import model_folder
     from transformula.export.onnx_files import BLOCKS, PROGRAM, onnx_bytes
-    from transformula.runtime.onnx_blocks import OPSET, import_onnx, onnx_executor
+    from transformula.runtime.onnx_graph import OPSET, import_onnx, onnx_executor
 
     runtime = import_onnx(runtime=True)
     data = onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=model.proven)

@@ -14,12 +14,10 @@ from transformula.errors import InputError, brief
 
 if TYPE_CHECKING:
     from transformula.kernel.folder.weights import Weights
-    from transformula.kernel.structures.network_wires import Network
     from transformula.kernel.structures.ridge_blocks import Ridge
     from transformula.kernel.syntax.boxes import Box
-    from transformula.runtime.circuit_reading import CircuitWeights
     from transformula.runtime.program.program_steps import Program
-    from transformula.runtime.table_reading import TableHead
+    from transformula.runtime.table_reading import CircuitWeights, TableHead
 
 #: What may be asked for.
 Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun"]
@@ -59,7 +57,7 @@ def _read_ridge(weights: Weights) -> Ridge:
 
 
 def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
-    from transformula.runtime.program.ridge_program import ridge_program
+    from transformula.runtime.program.weights_program import ridge_program
 
     return ridge_program(read())
 
@@ -77,19 +75,19 @@ def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
 
 
 def _read_circuit(weights: Weights) -> CircuitWeights:
-    from transformula.runtime.circuit_reading import read_circuit
+    from transformula.runtime.table_reading import read_circuit
 
     return read_circuit(weights)
 
 
-def _read_network(weights: Weights) -> Network:
-    from transformula.kernel.structures.network import read_network
+def _read_layers(weights: Weights) -> CircuitWeights:
+    from transformula.runtime.table_reading import read_layers
 
-    return read_network(weights)
+    return read_layers(weights)
 
 
 def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
-    from transformula.runtime.program.table_program import read_tables
+    from transformula.runtime.program.weights_program import read_tables
 
     return read_tables(weights, None if box is None else tuple(box.floats()))
 
@@ -107,7 +105,7 @@ PROMPT_FAMILY = Family("prompts", "pair", lambda weights: None, None, _count_non
 STAGE_FAMILY = Family("stages", "variable", lambda weights: None, None, _count_nonzeros)
 WORD_FAMILY = Family("words", "data", _read_circuit, _table_program, _count_nonzeros)
 CIRCUIT_FAMILY = Family("circuit", "data", _read_circuit, _table_program, _count_nonzeros)
-LAYER_FAMILY = Family("layers", "data", _read_network, _table_program, _count_nonzeros)
+LAYER_FAMILY = Family("layers", "data", _read_layers, _table_program, _count_nonzeros)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from transformula.kernel.folder.description import CERTIFICATE_FILE
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.rules.rule_table import check_shape
 from transformula.proven import stated
-from transformula.runtime.onnx_blocks import MAX_BYTES, graph_bytes, import_onnx
+from transformula.runtime.onnx_blocks import graph_bytes
+from transformula.runtime.onnx_graph import MAX_BYTES, import_onnx
 from transformula.runtime.program.onnx_backend import program_bytes
 
 #: The metadata entry that says which of the two graphs a file holds.

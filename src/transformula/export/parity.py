@@ -14,7 +14,7 @@ from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.syntax.boxes import Formula
 from transformula.runtime import reference
-from transformula.runtime.leading import leading_tokens
+from transformula.runtime.matrices import leading_tokens
 
 _MOST_POINTS, _FEWEST_POINTS, _MOST_CORNERS = 2000, 64, 256
 _NUMBERS = 50_000_000

@@ -29,7 +29,7 @@ from transformula.kernel.folder.description import WEIGHTS_FILE
 from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.model_folder import LOADER_FILE
 from transformula.optional import require
-from transformula.runtime.leading import leading_tokens, read_tokens
+from transformula.runtime.matrices import leading_tokens, read_tokens
 
 if TYPE_CHECKING:
     import torch

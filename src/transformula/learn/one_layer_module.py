@@ -17,8 +17,7 @@ from torch import Tensor
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.linear_start import ALMOST_NOTHING, LinearStart
-from transformula.runtime.matrices import dense_matrix, matrix_of
-from transformula.runtime.positional import learned, sinusoidal
+from transformula.runtime.matrices import dense_matrix, learned, matrix_of, sinusoidal
 from transformula.runtime.torch_blocks import BlockModule, HeadModule, TransformerModule
 
 POSITIONS = ("learned", "sinusoidal", "none")

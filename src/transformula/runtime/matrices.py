@@ -1,4 +1,11 @@
-"""Matrices of Transformers from numbers, and how many there are: what a proof does not need."""
+"""Weights outside the proof: matrices from numbers, positional encodings, counts, and tokens that stay constant.
+
+Memory tokens attend too, but what attention writes into them is often never read. Let the first ``lead`` tokens
+include every token that depends on the inputs or is read out. If no block writes a slot that a *later* block's keys or
+values read, the tokens after them answer with their constant part in every block, so one copy serves all samples
+(`leading_tokens`). Only the places of zeros decide this: in exact arithmetic the function of the weights is the same,
+and every number that is read is the same up to the order of summation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,15 @@ import numpy as np
 from flint import fmpq
 from numpy.typing import NDArray
 
-from transformula.kernel.folder.weights import FloatArray, Matrix, Weights, named_matrices, to_rational
+from transformula.kernel.folder.weights import (
+    Block,
+    FloatArray,
+    IntArray,
+    Matrix,
+    Weights,
+    named_matrices,
+    to_rational,
+)
 
 
 def matrix_of(shape: tuple[int, int], entries: Iterable[tuple[int, int, Any]] = (), dtype: str = "float64") -> Matrix:
@@ -59,3 +74,50 @@ def memory_tokens(weights: Weights) -> int:
 def nonzeros(weights: Weights) -> int:
     """Non-zero numbers in the whole model, its constant token parts left out (as Fang counts)."""
     return sum(m.nonzeros for name, m in named_matrices(weights) if name != "memory")
+
+
+def sinusoidal(tokens: int, width: int, base: float = 10_000.0) -> FloatArray:
+    """The fixed positional encoding of Vaswani et al. 2017: sines in even columns, cosines in odd ones.
+
+    Examples
+    --------
+    >>> sinusoidal(2, 4).round(3).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [0.841, 0.54, 0.01, 1.0]]
+    """
+    positions = np.arange(tokens)[:, None]
+    pairs = np.arange(width)[None, :] // 2
+    angles = positions / base ** (2 * pairs / width)
+    return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+def learned(tokens: int, width: int, rng: np.random.Generator, scale: float = 0.02) -> FloatArray:
+    """A random start for a trained positional encoding."""
+    return rng.normal(0.0, scale, size=(tokens, width))
+
+
+def read_tokens(weights: Weights) -> IntArray:
+    """Indices of the tokens that the readout uses."""
+    return np.unique(weights.readout.cols // weights.width).astype(np.int32)
+
+
+def leading_tokens(weights: Weights) -> int:
+    """How many tokens, from the first on, depend on the inputs; the others are constants to all blocks."""
+    asked: set[int] = set()
+    for block in reversed(weights.blocks):
+        if _written(block) & asked:
+            return weights.tokens
+        asked |= _answered(block)
+    used = (*weights.data_tokens.tolist(), *read_tokens(weights).tolist())
+    return 1 + max(used, default=0)
+
+
+def _written(block: Block) -> set[int]:
+    rows = {int(r) for h in block.attention.heads for r in (h.value if h.output is None else h.output).rows}
+    layer = block.feed_forward
+    if layer is not None:
+        rows |= {*layer.output.rows.tolist(), *layer.output_bias.rows.tolist()}
+    return rows
+
+
+def _answered(block: Block) -> set[int]:
+    return {int(c) for head in block.attention.heads for m in (head.key, head.value) for c in m.cols}

@@ -4,24 +4,19 @@ One input ``x`` (batch × inputs, or batch × positions × features for a sequen
 outputs, or batch × positions × features), any batch. The embedding, every block and the readout are in
 the graph; its initializers are the stored weights, transposed, with nothing multiplied into them.
 
-Attention is spelled out as softmax(QKᵀ)V, because onnxruntime's default optimiser rewrites more compact
-forms: its MatMulScaleFusion moves a scalar factor of a product into a float32 attribute, which would
-spoil float64 (measured: 1e-8). A scale other than 1 is therefore a vector over the tokens. Tokens that
-stay constant (`leading`) are kept once instead of once per sample, and only tokens that are read are
-computed in the last block, as in the reference. The optimiser's NoopElimination leaves out a single number that is 0
-or 1 *in float32* where it is added or multiplied by, so that x·1.00000001 would be x: see `is_mistaken`. Fang's
-hardmax is ``where(argmax == 0..n-1, scores, 0)``; of equal scores the first wins, as in NumPy. Linear attention
-mixes by the scores themselves.
+Attention is spelled out as softmax(QKᵀ)V, and a scale other than 1 is a vector over the tokens, so that onnxruntime's
+optimiser has nothing to rewrite (`onnx_graph`). Tokens that stay constant (`leading_tokens`) are kept once instead of
+once per sample, and only tokens that are read are computed in the last block, as in the reference. Fang's hardmax is
+``where(argmax == 0..n-1, scores, 0)``; of equal scores the first wins, as in NumPy. Linear attention mixes by the
+scores themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transformula.errors import ExportError
 from transformula.kernel.folder.weights import (
@@ -34,21 +29,8 @@ from transformula.kernel.folder.weights import (
     Weights,
     named_matrices,
 )
-from transformula.optional import require
-from transformula.runtime.leading import leading_tokens, read_tokens
-
-OPSET = 17
-IR_VERSION = 8
-INPUT, OUTPUT, BATCH = "x", "y", "batch"
-#: Protocol buffers hold two gigabytes; the rest of the file needs a little.
-MAX_BYTES = 2_000_000_000
-
-
-def import_onnx(runtime: bool = False) -> Any:
-    """The onnx package (or onnxruntime), or one sentence that says how to get it."""
-    name = "onnxruntime" if runtime else "onnx"
-    require("ONNX", name)
-    return import_module(name)
+from transformula.runtime.matrices import leading_tokens, read_tokens
+from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter, file_bytes
 
 
 def graph_bytes(
@@ -68,30 +50,7 @@ def graph_bytes(
         The producer's version, for the file's header.
     """
     needed = sum(8 * int(np.prod(m.shape, dtype=float)) for n, m in named_matrices(weights) if _dense(n))
-    return file_bytes(_Writer(weights.dtype, weights, sequence), needed, metadata, version)
-
-
-def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
-    """The file of a graph whose numbers need so many bytes, checked."""
-    onnx = import_onnx()
-    if needed > MAX_BYTES:
-        raise ExportError(
-            f"the matrices take {needed / 1e9:.1f} GB written out, and an ONNX file holds at most 2 GB: "
-            "compile with fewer tokens"
-        )
-    writer.helper = onnx.helper
-    graph = writer.graph(onnx)
-    model = onnx.helper.make_model(
-        graph,
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
-        producer_name="transformula",
-        producer_version=version,
-    )
-    onnx.helper.set_model_props(model, dict(metadata))
-    onnx.checker.check_model(model, full_check=True)
-    data: bytes = model.SerializeToString(deterministic=True)
-    return data
+    return file_bytes(_BlocksWriter(weights.dtype, weights, sequence), needed, metadata, version)
 
 
 def _dense(name: str) -> bool:
@@ -99,67 +58,7 @@ def _dense(name: str) -> bool:
     return name not in ("embedding", "readout")
 
 
-def onnx_executor(data: bytes, options: Any = None) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """An ONNX file's bytes in onnxruntime on the CPU, with default session options unless given."""
-    runtime = import_onnx(runtime=True)
-    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-
-    def run(x: NDArray[Any]) -> NDArray[Any]:
-        result: NDArray[Any] = session.run([OUTPUT], {INPUT: x})[0]
-        return result
-
-    return run
-
-
-def is_mistaken(number: NDArray[Any], neutral: int) -> bool:
-    """Whether onnxruntime's default optimiser takes a constant for 0 (in a sum) or 1 (in a product), wrongly."""
-    return number.size == 1 and number.item() != neutral and np.float32(number.item()) == neutral
-
-
-class GraphWriter:
-    """Collects nodes and initializers; every method returns the name of what it made."""
-
-    helper: Any
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
-        self.nodes: list[Any] = []
-        self.constants: dict[str, NDArray[Any]] = {}
-
-    def graph(self, onnx: Any) -> Any:
-        """The whole graph."""
-        raise NotImplementedError
-
-    def finished(self, onnx: Any, ends: Sequence[Sequence[Any]]) -> Any:
-        """The graph of what was collected, with the shapes of its input and its output."""
-        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
-        return onnx.helper.make_graph(
-            self.nodes,
-            "transformula",
-            [onnx.helper.make_tensor_value_info(INPUT, kind, ends[0])],
-            [onnx.helper.make_tensor_value_info(OUTPUT, kind, ends[1])],
-            initializer=[onnx.numpy_helper.from_array(a, name) for name, a in self.constants.items()],
-        )
-
-    def constant(self, name: str, array: Any) -> str:
-        """An initializer."""
-        array = np.asarray(array)
-        if array.dtype.kind == "f":
-            array = array.astype(self.dtype)
-        self.constants[name] = np.ascontiguousarray(array)
-        return name
-
-    def node(self, name: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output, which has its name."""
-        self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def sum(self, name: str, rows: str, constant: str) -> str:
-        """What a constant is added to."""
-        return self.node(name, "Sum" if is_mistaken(self.constants[constant], 0) else "Add", rows, constant)
-
-
-class _Writer(GraphWriter):
+class _BlocksWriter(GraphWriter):
     """The blocks as they are written."""
 
     def __init__(self, dtype: str, weights: Weights, sequence: tuple[int, int] | None) -> None:

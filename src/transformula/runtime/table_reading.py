@@ -1,13 +1,13 @@
-"""One-layer softmax Transformers as tables, head by head: what is shown of them.
+"""Softmax Transformers read back as tables, head by head, for drawings, reports and exports.
 
-Every data token carries all inputs, a constant 1 and its position; memory tokens carry slopes, offsets and values.
-`kernel.network` reads a head as
+Data tokens carry the inputs, a constant 1 and one slot a wire; memory tokens carry slopes, offsets and values.
+`kernel.structures.network` checks the layout and reads a head as
 
     score_j(x) = Σ_axes (slope_j · form·x + offset_j) + gate_j,     gate_j = 0 or very negative
 
-so head h reads its own table T_h(x) = Σ_j softmax_j(score) value_j, and tokens behind the gate leak in
-with weight e^gate, which the proof bounds and floats do not hold. If the (slope, offset) pairs of the axes form
-a full grid, softmax factorises over the axes and costs Σ M_k exponentials instead of Π M_k.
+so the head reads its own table T(x) = Σ_j softmax_j(score) value_j. Tokens behind the gate leak in with weight e^gate,
+which the proof bounds and floats do not hold. If the (slope, offset) pairs of the axes form a full grid, softmax
+factorises over the axes and costs Σ M_k exponentials instead of Π M_k.
 """
 
 from __future__ import annotations
@@ -20,37 +20,53 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
-from transformula.kernel.folder.weights import FloatArray, Weights
+from transformula.kernel.folder.weights import Block, FloatArray, Weights
 from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, HeadTable
+from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, column_of, rows_of
 from transformula.kernel.tables.table_error import lattice
 from transformula.runtime import reference
+
+#: Σ coefficient · slot or input, by index.
+SlotForm = Mapping[int, fmpq]
 
 
 class NotOneLayerError(ModelFileError):
     """The weights are not a one-layer table Transformer; the message names what is out of place."""
 
 
+class NotCircuitError(ModelFileError):
+    """The weights are not a table circuit; the message names what is out of place."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadGrid:
+    """A table on a tensor grid: axis k has slopes[k] and offsets[k]; values has one dimension an axis, slots last."""
+
+    slopes: tuple[FloatArray, ...]
+    offsets: tuple[FloatArray, ...]
+    values: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class TableHead:
     """One head's table.
 
-    ``forms[k]`` maps input index to coefficient, one form an axis; ``columns`` holds a table for each written slot,
-    alike in all but their values, and ``slots`` says which these are.
+    ``forms`` has one form an axis: of inputs in a one-layer model, of slots in a circuit. ``columns`` has a table for
+    each of the written ``slots``, alike in all but their values.
     """
 
-    forms: tuple[Mapping[int, fmpq], ...]
+    forms: tuple[SlotForm, ...]
     columns: tuple[HeadTable, ...]
     slots: tuple[int, ...]
 
     @property
     def axes(self) -> int:
-        """How many linear forms the table depends on."""
+        """Number of linear forms that the table depends on."""
         return len(self.forms)
 
     @property
     def tokens(self) -> int:
-        """How many memory tokens the table has."""
+        """Number of memory tokens of the table."""
         return len(self.slopes)
 
     @property
@@ -69,73 +85,125 @@ class TableHead:
         return np.stack([column.values for column in self.columns], axis=1)
 
     @cached_property
-    def grid(self) -> Grid | None:
+    def grid(self) -> HeadGrid | None:
         """The table as a tensor grid, if it is one (a table of one axis always is)."""
-        return Grid.of(self)
+        found = lattice(self.slopes, self.offsets)
+        return None if found is None else HeadGrid(found.slopes, found.offsets, found.arranged(self.values))
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """Axis k has slopes[k] and offsets[k]; values has one dimension for each axis, slots last."""
+class CircuitBlock:
+    """One block: heads, the slots that each hidden unit is added to (with factors), and the output bias by slot."""
 
-    slopes: tuple[FloatArray, ...]
-    offsets: tuple[FloatArray, ...]
-    values: FloatArray
+    heads: tuple[TableHead, ...]
+    units: tuple[SlotForm, ...]
+    bias: SlotForm
 
-    @classmethod
-    def of(cls, head: TableHead) -> Grid | None:
-        """Find the product structure, or None."""
-        found = lattice(head.slopes, head.offsets)
-        return None if found is None else cls(found.slopes, found.offsets, found.arranged(head.values))
+
+@dataclass(frozen=True, eq=False)
+class CircuitWeights:
+    """The blocks, and each output as a form of slots plus a bias; of one position, if all positions do the same."""
+
+    blocks: tuple[CircuitBlock, ...]
+    readout: tuple[SlotForm, ...]
+    bias: tuple[fmpq, ...]
 
 
 def read_heads(weights: Weights) -> tuple[TableHead, ...]:
-    """Read every head's table out of the weights, or raise `NotOneLayerError`."""
-    _require(len(weights.blocks) == 1, f"there are {len(weights.blocks)} layers, not one")
+    """The heads of a one-layer model with their forms of the inputs, or raise `NotOneLayerError`."""
+    if len(weights.blocks) != 1:
+        raise NotOneLayerError(f"there are {len(weights.blocks)} layers, not one")
     try:
         network = read_network(weights)
     except RefutedError as error:
         raise NotOneLayerError(str(error)) from None
-    _require(not network.repeated, "every position carries its own inputs")
+    if network.repeated:
+        raise NotOneLayerError("every position carries its own inputs")
+    asked = {wire.place[1]: wire.arguments for wire in network.wires if wire.table is not None}
     found = []
-    for h, head in enumerate(weights.blocks[0].attention.heads):
-        wires = [w for w in network.wires if w.table is not None and w.place[1] == h]
-        _require(bool(wires), "a head writes nothing")
-        forms = tuple({k: t.coefficient for k, t in form.terms.items()} for form in wires[0].arguments)
-        _require(all(form and ONE not in form for form in forms), "an axis reads no inputs, or a constant")
-        tables = [wire.table for wire in wires if wire.table is not None]
-        # slopes, offsets and gates are the same for all: keep them once
-        columns = (replace(tables[0], values=t.values, foreign_values=t.foreign_values) for t in tables)
-        found.append(TableHead(forms, tuple(columns), tuple(head.value.rows.tolist())))
+    for h, head in enumerate(_block_heads(weights, network, 0)):
+        forms = tuple({k: term.coefficient for k, term in form.terms.items()} for form in asked[h])
+        if not all(form and ONE not in form for form in forms):
+            raise NotOneLayerError("an axis reads no inputs, or a constant")
+        found.append(replace(head, forms=forms))
     return tuple(found)
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise NotOneLayerError(message)
+def read_layers(weights: Weights) -> CircuitWeights:
+    """The blocks of a table Transformer of any depth, or raise `NotCircuitError`."""
+    try:
+        network = read_network(weights)
+    except RefutedError as error:
+        raise NotCircuitError(str(error)) from None
+    blocks = tuple(_block(block, _block_heads(weights, network, b)) for b, block in enumerate(weights.blocks))
+    readout = _readout(weights)[: len(network.outputs)]
+    added = column_of(weights.bias)
+    return CircuitWeights(blocks, readout, tuple(added.get(o, fmpq(0)) for o in range(len(readout))))
+
+
+def read_circuit(weights: Weights) -> CircuitWeights:
+    """The blocks of a circuit, in which a head reads one table of one argument, or raise `NotCircuitError`."""
+    found = read_layers(weights)
+    if any(head.axes != 1 or len(head.slots) != 1 for block in found.blocks for head in block.heads):
+        raise NotCircuitError("a head is not that of one table")
+    return found
+
+
+def _block_heads(weights: Weights, network: Network, b: int) -> tuple[TableHead, ...]:
+    """The heads of a block, with their forms of slots."""
+    held = {wire.place: wire.table for wire in network.wires if wire.table is not None}
+    found = []
+    for h, head in enumerate(weights.blocks[b].attention.heads):
+        forms = tuple(dict(row) for row in rows_of(head.query)[:-1:2])
+        slots = tuple(head.value.rows.tolist())
+        first, *others = (held[b, h, column] for column in range(len(slots)))
+        # slopes, offsets and gates are the same in all columns: keep them once
+        more = (replace(first, values=t.values, foreign_values=t.foreign_values) for t in others)
+        found.append(TableHead(forms, (first, *more), slots))
+    return tuple(found)
+
+
+def _block(block: Block, heads: tuple[TableHead, ...]) -> CircuitBlock:
+    layer = block.feed_forward
+    if layer is None:
+        return CircuitBlock(heads, (), {})
+    writes: list[dict[int, fmpq]] = [{} for _ in range(layer.output.shape[1])]
+    for slot, unit, factor in layer.output.entries():
+        writes[unit][slot] = factor
+    return CircuitBlock(heads, tuple(writes), column_of(layer.output_bias))
+
+
+def _readout(weights: Weights) -> tuple[SlotForm, ...]:
+    """Each output as a form of the slots of the token it is read at."""
+    forms: list[dict[int, fmpq]] = [{} for _ in range(weights.outputs)]
+    for row, column, value in weights.readout.entries():
+        slot = column % weights.width
+        if slot in forms[row]:
+            raise NotCircuitError("an output reads a slot at two positions")
+        forms[row][slot] = value
+    return tuple(forms)
 
 
 def read_table(head: TableHead, x: FloatArray) -> FloatArray:
-    """T(x): samples × written slots. Grids by products of one-axis softmaxes."""
+    """T(x): samples × written slots. Grids are evaluated as products of one-axis softmaxes."""
     arguments = [_argument(form, x) for form in head.forms]
-    if head.grid is None:
+    grid = head.grid
+    if grid is None:
         scores = np.stack(arguments, axis=1) @ head.slopes.T.astype(x.dtype)
         scores += head.offsets.sum(axis=1).astype(x.dtype)
         scattered: FloatArray = reference.softmax(scores) @ head.values.astype(x.dtype)
         return scattered
-    grid = head.grid
-    values = grid.values.astype(x.dtype)
     weights = [
         reference.softmax(u[:, None] * a.astype(x.dtype) + b.astype(x.dtype))
         for u, a, b in zip(arguments, grid.slopes, grid.offsets, strict=True)
     ]
-    result = np.tensordot(weights[0], values, axes=(1, 0))  # samples × other axes × slots
+    result = np.tensordot(weights[0], grid.values.astype(x.dtype), axes=(1, 0))  # samples × other axes × slots
     for w in weights[1:]:
         result = np.einsum("sj,sj...->s...", w, result)
     return result
 
 
-def _argument(form: Mapping[int, fmpq], x: FloatArray) -> FloatArray:
+def _argument(form: SlotForm, x: FloatArray) -> FloatArray:
     coefficients = np.array([float(v.p) / float(v.q) for v in form.values()], dtype=x.dtype)
     argument: FloatArray = x[:, list(form)] @ coefficients
     return argument

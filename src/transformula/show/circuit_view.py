@@ -17,8 +17,7 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
-from transformula.runtime.circuit_reading import CircuitBlock
-from transformula.runtime.table_reading import TableHead
+from transformula.runtime.table_reading import CircuitBlock, TableHead
 from transformula.show.slices import own_tokens
 
 _LONGEST = 72
@@ -79,8 +78,8 @@ class _Drawn:
         assert wire.place is not None
         block: CircuitBlock = self.model.reading.blocks[wire.place[0]]
         if wire.function is not None:
-            return self.model.weights.slots[block.heads[wire.place[1]].slot]
-        return self.model.weights.slots[next(iter(block.units[wire.place[1]].writes))]
+            return self.model.weights.slots[block.heads[wire.place[1]].slots[0]]
+        return self.model.weights.slots[next(iter(block.units[wire.place[1]]))]
 
     def items(self) -> list[Item]:
         circuit, model = self.circuit, self.model
@@ -109,7 +108,7 @@ class _Drawn:
         head = self.model.reading.blocks[block].heads[place]
         return Item(
             self.names[k], "table", 2 * block + 1, str(wire.function), argument, reads, meaning, ends,
-            len(head.slopes), self.tables[head.table],
+            head.tokens, self.tables[head.columns[0]],
         )  # fmt: skip
 
     def _length(self, k: int, wire: Wire) -> Item:
@@ -144,7 +143,7 @@ def _table_numbers(model: Model) -> dict[HeadTable, int]:
     first = {}
     for block, read in zip(model.weights.blocks, model.reading.blocks, strict=True):
         for head, found in zip(block.attention.heads, read.heads, strict=True):
-            first[found.table] = int(own_tokens(head, model.weights).min(initial=model.tokens))
+            first[found.columns[0]] = int(own_tokens(head, model.weights).min(initial=model.tokens))
     return {table: k + 1 for k, table in enumerate(sorted(first, key=lambda table: first[table]))}
 
 

@@ -103,9 +103,9 @@ def _circuit_tables(model: Model) -> str:
     folded: dict[HeadTable, str] = {}
     for block in model.reading.blocks:
         for head in block.heads:
-            table = head.table
+            table = head.columns[0]
             if table not in folded and len(folded) < MAX_TABLES:
-                title = f"Tokens read by wire {model.weights.slots[head.slot]}"
+                title = f"Tokens read by wire {model.weights.slots[head.slots[0]]}"
                 folded[table] = _token_rows(title, table.slopes, table.offsets, table.values[:, None])
     return html.section("Tables", html.table(columns, rows, (1, 5, 6)), note, *folded.values())
 

@@ -21,7 +21,7 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.structures.ridge_blocks import read_ridge
 from transformula.kernel.syntax.parsing import parse
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.ridge_program import ridge_program
+from transformula.runtime.program.weights_program import ridge_program
 from transformula.runtime.reference import run
 
 NONE = Evidence({})

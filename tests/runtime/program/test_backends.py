@@ -20,14 +20,14 @@ from support.nets import Layer, Net
 from support.one_layer_models import model_named
 from transformula.export.onnx_files import onnx_bytes
 from transformula.runtime import reference
-from transformula.runtime.onnx_blocks import onnx_executor
+from transformula.runtime.onnx_graph import onnx_executor
 from transformula.runtime.program import score_bounds as bounds
 from transformula.runtime.program import torch_backend
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.onnx_backend import program_bytes
-from transformula.runtime.program.plain_tensors import only_numbers
-from transformula.runtime.program.program_steps import Affine, Grid, Program, Tables
-from transformula.runtime.program.table_program import read_tables
+from transformula.runtime.program.program_steps import AffineStep, GridStep, Program, Tables
+from transformula.runtime.program.torch_backend import only_numbers
+from transformula.runtime.program.weights_program import read_tables
 
 DTYPES = ("float64", "float32")
 SEQUENCE = "same at each position"
@@ -298,7 +298,7 @@ def test_what_heads_share_is_computed_once():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_fine_partition_looks_at_few_tokens(dtype):
     model = tf.compile("x*sin(y)", on="x=0..1, y=0..2", eps=0.06, construction="partition", dtype=dtype)
-    (grid,) = (s for s in model.program.steps if isinstance(s, Grid))
+    (grid,) = (s for s in model.program.steps if isinstance(s, GridStep))
     assert all(w is not None and 2 * w + 1 < len(a) for w, a in zip(grid.windows, grid.slopes, strict=True))
     low, high = np.array(model.box.floats()).T
     edges = [np.concatenate([-np.diff(b) / np.diff(a), [low[k], high[k], -1, 4]]) for k, (a, b) in
@@ -354,7 +354,7 @@ def test_a_form_that_reads_a_row_twice_keeps_both_numbers():
     """Two slots may hold the same; their factors are not added up, as that would round."""
     twice = np.array([1, 2, 2, 2]), np.array([[1.0, 0.1, 0.2, 0.3]])
     program = Program(
-        2, 1, (Affine(*twice), Affine(np.array([0, 3]), np.array([[1.0, 1.0]]))), np.array([4]), "float64"
+        2, 1, (AffineStep(*twice), AffineStep(np.array([0, 3]), np.array([[1.0, 1.0]]))), np.array([4]), "float64"
     )
     x = np.random.default_rng(0).normal(size=(40, 2))
     wanted = 1 + x[:, :1] + 0.6 * x[:, 1:]

@@ -9,9 +9,9 @@ import pytest
 import transformula as tf
 from support.export_models import exported
 from transformula.export.onnx_files import onnx_bytes
-from transformula.runtime.onnx_blocks import onnx_executor
+from transformula.runtime.onnx_graph import onnx_executor
 from transformula.runtime.program.onnx_backend import program_bytes
-from transformula.runtime.program.program_steps import Affine, Program, Tables
+from transformula.runtime.program.program_steps import AffineStep, Program, Tables
 
 SUMS = ["Gemm", "Gemm", "Div"]
 
@@ -50,8 +50,8 @@ def test_inputs_that_many_products_read_are_turned_once(circuits):
     assert few["Transpose"] == few["Softmax"] == few["Concat"] == 0
     x = np.array([[1.0, 2.0], [-3.0, 1.0]])
     for count, turned in ((3, 0), (4, 1)):
-        read = [Affine(np.array([1, 2]), np.full((1, 2), k + 1.0), bend=True) for k in range(count)]
-        total = Affine(np.arange(3, 3 + count), np.ones((1, count)))
+        read = [AffineStep(np.array([1, 2]), np.full((1, 2), k + 1.0), bend=True) for k in range(count)]
+        total = AffineStep(np.arange(3, 3 + count), np.ones((1, count)))
         data = program_bytes(Program(2, 1, (*read, total), np.array([3 + count]), "float64"), {})
         assert _operators(data).count("Transpose") == turned
         assert onnx_executor(data)(x)[:, 0] == pytest.approx(np.maximum(x.sum(axis=1), 0) * sum(range(count + 1)))
@@ -65,9 +65,9 @@ def _file(model):
 @pytest.mark.parametrize("constant", [0.0, 0.5])
 def test_a_row_that_is_added_as_it_is_needs_no_product(factors, constant):
     """y = a r + b x + c, and y = r + r: what has the factor one is added to the other product."""
-    bent = Affine(np.array([1]), np.array([[3.0]]), bend=True)
-    last = Affine(np.array([0, 1, 2]), np.array([[constant, *factors]]))
-    twice = Affine(np.array([2, 2]), np.array([[1.0, 1.0]]))
+    bent = AffineStep(np.array([1]), np.array([[3.0]]), bend=True)
+    last = AffineStep(np.array([0, 1, 2]), np.array([[constant, *factors]]))
+    twice = AffineStep(np.array([2, 2]), np.array([[1.0, 1.0]]))
     x = np.array([[1.0], [-2.0], [0.5]])
     r = np.maximum(3 * x, 0)
     for form, wanted in ((last, factors[0] * x + factors[1] * r + constant), (twice, 2 * r)):
@@ -83,7 +83,7 @@ def test_forms_that_read_one_another_are_taken_apart_from_one_product(widths, dt
     steps, rows = [], 3
     for k, width in enumerate(widths):
         read = np.concatenate([[0], rng.permutation(np.arange(1, rows))])
-        steps.append(Affine(read, rng.integers(-2, 3, (width, rows)).astype(dtype), bend=k < len(widths) - 1))
+        steps.append(AffineStep(read, rng.integers(-2, 3, (width, rows)).astype(dtype), bend=k < len(widths) - 1))
         rows += width
     program = Program(2, 1, tuple(steps), np.arange(rows - widths[-1], rows), dtype)
     data = program_bytes(program, {})
@@ -109,7 +109,7 @@ def test_the_folds_of_a_length_join_no_array_twice():
 @pytest.mark.parametrize(("factor", "constant"), [(1.00000001, 0.0), (1.0, 1e-60), (1 - 1e-9, -1e-50), (1.0, 1.0)])
 def test_no_number_is_taken_for_zero_or_one(factor, constant):
     """In float32 they are 0 and 1, and onnxruntime's default optimiser left out what it took for these."""
-    step = Affine(np.array([0, 1]), np.array([[constant, factor]]), True)
+    step = AffineStep(np.array([0, 1]), np.array([[constant, factor]]), True)
     x = np.array([[3e-60], [1.0], [2.0]])
     found = onnx_executor(program_bytes(Program(1, 1, (step,), np.array([2]), "float64"), {}))(x)
     assert np.allclose(found, np.maximum(factor * x + constant, 0), rtol=1e-14, atol=0)

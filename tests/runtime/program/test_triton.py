@@ -12,7 +12,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 from transformula.runtime.program import triton_ridge, triton_tables  # noqa: E402
-from transformula.runtime.program.table_layout import table_layout  # noqa: E402
+from transformula.runtime.program.torch_backend import table_layout  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TYPES = {torch.float32: 3e-6, torch.float64: 1e-13}

@@ -18,7 +18,7 @@ from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.gallery.local_rule import column_names
 from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.syntax.boxes import Box
-from transformula.runtime.circuit_reading import read_circuit
+from transformula.runtime.table_reading import read_circuit
 
 
 def joined(
@@ -57,14 +57,15 @@ def joined(
     old: dict[tuple[int, int], int] = {}
     for b, block in enumerate(circuit.blocks):
         for h, head in enumerate(block.heads):
-            if head.table not in known:
-                known[head.table] = len(tables)
-                tables.append(Tokens(head.slopes[:, None], head.offsets[:, None], head.values[:, None]))
-            form = {slot[k]: v for k, v in head.form.items()}
+            (table,), written = head.columns, slot[head.slots[0]]
+            if table not in known:
+                known[table] = len(tables)
+                tables.append(Tokens(head.slopes, head.offsets, head.values))
+            form = {slot[k]: v for k, v in head.forms[0].items()}
             when = max((ready.get(name, 0) for name in form), default=0)
-            ready[slot[head.slot]] = when + 1
+            ready[written] = when + 1
             old[b, h] = len(heads)
-            heads.append(HeadSpec(when, known[head.table], (form,), (2.0,), (slot[head.slot],)))
+            heads.append(HeadSpec(when, known[table], (form,), (2.0,), (written,)))
     rows = zip(circuit.readout, circuit.bias, strict=True)
     readout = [({slot[k]: v for k, v in form.items()}, bias) for form, bias in rows]
     assert built.circuit is not None

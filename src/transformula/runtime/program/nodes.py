@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
+from transformula.kernel.tables.table_error import lattice
 from transformula.runtime.program import score_bounds as bounds
-from transformula.runtime.program.grid_detection import grid_of
-from transformula.runtime.program.program_steps import ONE, Affine, Program, Step, Tables
+from transformula.runtime.program.program_steps import ONE, AffineStep, GridStep, Program, Rows, Step, Tables
 from transformula.runtime.program.score_bounds import ANYWHERE, Interval
 
 #: A constant (a float), or the number of a node.
@@ -24,7 +24,7 @@ _ORDER = ("arguments", "tables", "attended", "units", "bent", "outputs")
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class FormNode:
     """Σ factor · node + constant, or the larger of that and zero."""
 
     terms: tuple[tuple[int, float], ...]
@@ -60,7 +60,7 @@ class Anchored:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class TableNode:
     """One table: scores and values."""
 
     scores: Scores
@@ -100,7 +100,7 @@ class Nodes:
 
     def __init__(self, inputs: int, box: tuple[Interval, ...] | None, dtype: str) -> None:
         self.inputs, self.dtype = inputs, dtype
-        self.made: list[Linear | Read | None] = [None] * inputs
+        self.made: list[FormNode | TableNode | None] = [None] * inputs
         self.stages: list[Stage] = [(-1, "arguments")] * inputs
         #: Where nodes lie with inputs in the box, and with any inputs.
         self.within: list[Interval] = list(box) if box is not None else [ANYWHERE] * inputs
@@ -144,16 +144,16 @@ class Nodes:
             within, always = (
                 bounds.table_range(*line, where[asked[0]], self.dtype) for where in (self.within, self.always)
             )
-        return self._add((scores, values.tobytes()), Read(scores, values), within, always, stage)
+        return self._add((scores, values.tobytes()), TableNode(scores, values), within, always, stage)
 
     def _form(self, terms: tuple[tuple[int, float], ...], constant: float, bend: bool, stage: Stage) -> int:
         within, always = (
             bounds.linear_range([(where[k], f) for k, f in terms], constant, bend)
             for where in (self.within, self.always)
         )
-        return self._add((terms, constant, bend), Linear(terms, constant, bend), within, always, stage)
+        return self._add((terms, constant, bend), FormNode(terms, constant, bend), within, always, stage)
 
-    def _add(self, key: Any, node: Linear | Read, within: Interval, always: Interval, stage: Stage) -> int:
+    def _add(self, key: Any, node: FormNode | TableNode, within: Interval, always: Interval, stage: Stage) -> int:
         if key not in self._known:
             self._known[key] = len(self.made)
             self.made.append(node)
@@ -194,7 +194,7 @@ class Nodes:
         return found
 
     def _steps(self, wanted: list[int], place: dict[int, int]) -> Iterable[tuple[Step, list[int]]]:
-        forms = [k for k in wanted if isinstance(self.made[k], Linear)]
+        forms = [k for k in wanted if isinstance(self.made[k], FormNode)]
         for bend in (False, True):
             made = [k for k in forms if self.made[k].bend == bend]  # type: ignore[union-attr]
             if made:
@@ -202,14 +202,14 @@ class Nodes:
         heads: dict[Scores, list[int]] = {}
         for k in wanted:
             node = self.made[k]
-            if isinstance(node, Read):
+            if isinstance(node, TableNode):
                 heads.setdefault(node.scores, []).append(k)
         kinds: dict[bool, dict[Scores, list[int]]] = {}
         for scores, made in heads.items():
             values = np.stack([self.made[k].values for k in made])  # type: ignore[union-attr]
             if len(scores.arguments) > 1:
                 reads = np.array([place[k] for k in scores.arguments])
-                grid = grid_of(reads, scores.slopes, scores.offsets, values.T, self.dtype)
+                grid = self._grid(reads, scores, values)
                 if grid is not None:
                     yield grid, made
                     continue
@@ -218,6 +218,16 @@ class Nodes:
         for shifted, alike in sorted(kinds.items()):
             for part in _parts(alike):
                 yield self._tables(part, place, shifted), [k for made in part.values() for k in made]
+
+    def _grid(self, reads: Rows, scores: Scores, values: FloatArray) -> GridStep | None:
+        """The table as a grid, or None; values are columns × tokens."""
+        found = lattice(scores.slopes, scores.offsets)
+        if found is None:
+            return None
+        slopes = tuple(line.astype(self.dtype) for line in found.slopes)
+        offsets = tuple(line.astype(self.dtype) for line in found.offsets)
+        windows = tuple(bounds.window(a, b, self.dtype) for a, b in zip(slopes, offsets, strict=True))
+        return GridStep(reads, slopes, offsets, found.arranged(values.T).astype(self.dtype), windows)
 
     def _way(self, scores: Scores, values: FloatArray) -> Anchored | None:
         """How to go without a shift, if that is safe."""
@@ -232,12 +242,12 @@ class Nodes:
         met = max(low, clamp[0]), min(high, clamp[1])
         return Anchored(anchor, clamp, met != (low, high), bounds.sinks(*line, met, self.dtype))
 
-    def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> Affine:
+    def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> AffineStep:
         columns: dict[tuple[int, int], int] = {}  # a row that a form reads twice has two columns
         entries = []
         for i, k in enumerate(made):
             node = self.made[k]
-            assert isinstance(node, Linear)
+            assert isinstance(node, FormNode)
             if node.constant or not node.terms:
                 entries.append((i, columns.setdefault((ONE, 0), len(columns)), node.constant))
             times: dict[int, int] = {}
@@ -250,7 +260,7 @@ class Nodes:
             matrix[i, column] = factor
         reads = np.array([row for row, _ in columns])
         order = np.argsort(reads, kind="stable")  # rows that stand together are read together
-        return Affine(reads[order], matrix[:, order].astype(self.dtype), bend)
+        return AffineStep(reads[order], matrix[:, order].astype(self.dtype), bend)
 
     def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool) -> Tables:
         def read(scores: Scores) -> list[tuple[int, Interval]]:

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -14,9 +15,18 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from transformula.kernel.folder.weights import FloatArray
-from transformula.runtime.program.grid_detection import crossings
-from transformula.runtime.program.powers_numpy import powers_work
-from transformula.runtime.program.program_steps import ONE, Affine, Grid, Powers, Program, Rows, Step, Tables
+from transformula.runtime.program.program_steps import (
+    BLOCK_TOKENS,
+    ONE,
+    AffineStep,
+    GridStep,
+    Powers,
+    Program,
+    Rows,
+    Step,
+    Tables,
+)
+from transformula.runtime.program.score_bounds import crossings
 
 #: Floats of a chunk: what a core's cache holds.
 CHUNK_FLOATS = 1 << 18
@@ -116,7 +126,7 @@ def _reader(reads: Rows, matrix: FloatArray) -> Callable[[FloatArray, FloatArray
     return lambda rows, out: np.matmul(wide, rows[first:last], out=out)
 
 
-def _affine(step: Affine, width: int) -> Work:
+def _affine(step: AffineStep, width: int) -> Work:
     read = _reader(step.reads, step.matrix)
 
     def work(rows: FloatArray, first: int, inside: bool) -> None:
@@ -158,7 +168,7 @@ def _tables(step: Tables, width: int) -> Work:
     return work
 
 
-def _grid(step: Grid, width: int) -> Work:
+def _grid(step: GridStep, width: int) -> Work:
     if all(w is not None for w in step.windows):
         return partial(_windowed, step, [crossings(a, b) for a, b in zip(step.slopes, step.offsets, strict=True)])
     return partial(_whole_grid, step)
@@ -172,7 +182,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return scores
 
 
-def _whole_grid(step: Grid, rows: FloatArray, first: int, inside: bool) -> None:
+def _whole_grid(step: GridStep, rows: FloatArray, first: int, inside: bool) -> None:
     """One softmax per axis, then the values contracted with them, the first axis by a matrix product."""
     weights = [
         _softmax(a[:, None] * rows[row] + b[:, None])
@@ -185,7 +195,7 @@ def _whole_grid(step: Grid, rows: FloatArray, first: int, inside: bool) -> None:
     rows[first : first + step.width] = result
 
 
-def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int, inside: bool) -> None:
+def _windowed(step: GridStep, edges: list[FloatArray], rows: FloatArray, first: int, inside: bool) -> None:
     """The same where only a few tokens around the leading one have a weight."""
     total: FloatArray | None = None
     place: FloatArray | None = None
@@ -206,4 +216,84 @@ def _windowed(step: Grid, edges: list[FloatArray], rows: FloatArray, first: int,
         np.einsum("ts,ts->s", total, values[:, column][place], out=rows[first + column])
 
 
-_RUNNERS: dict[type[Step], Callable[..., Work]] = {Affine: _affine, Tables: _tables, Grid: _grid, Powers: powers_work}
+@dataclass(frozen=True, eq=False)
+class _TokenBlock:
+    """A few tokens: their directions, and for each output its coefficients and which tokens have each power.
+
+    ``used[s]`` holds those with power s; the first ``active[s]`` have power s or more.
+    """
+
+    directions: FloatArray
+    terms: tuple[tuple[FloatArray, tuple[slice, ...], tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, step: Powers, tokens: slice) -> _TokenBlock:
+        """Cut out some tokens, without the powers that none of them has."""
+        terms = []
+        for output in range(step.width):
+            table = np.ascontiguousarray(step.coefficients[:, output, tokens])
+            places = [np.flatnonzero(row) for row in table]
+            used = [slice(int(k[0]), int(k[-1]) + 1) if len(k) else slice(0) for k in places]
+            degree = max((s for s, part in enumerate(used) if part.stop), default=0)
+            active = [max(part.stop for part in used[s:]) for s in range(degree + 1)]
+            terms.append((table[: degree + 1], tuple(used[: degree + 1]), tuple(active)))
+        return cls(np.ascontiguousarray(step.directions[tokens]), tuple(terms))
+
+
+def _powers(step: Powers, width: int) -> Work:
+    """A function that adds up the powers of a chunk, block by block, in two buffers that stay in the cache."""
+    starts = range(0, len(step.directions), BLOCK_TOKENS)
+    blocks = [_TokenBlock.of(step, slice(start, start + BLOCK_TOKENS)) for start in starts]
+    height = min(BLOCK_TOKENS, len(step.directions))
+    buffers = [np.empty((height, width), dtype=step.directions.dtype) for _ in range(2)]
+    inputs = slice(int(step.reads[0]), int(step.reads[-1]) + 1)  # they stand together
+
+    def work(rows: FloatArray, first: int, inside: bool) -> None:
+        out = rows[first : first + step.width]
+        out[:] = 0
+        for block in blocks:
+            t, power = (b[: len(block.directions), : rows.shape[1]] for b in buffers)
+            np.matmul(block.directions, rows[inputs], out=t)
+            for output, (coefficients, used, active) in enumerate(block.terms):
+                if len(used) > 1:
+                    out[output] += _power_sum(coefficients, used, active, t, power)
+
+    return work
+
+
+def _power_sum(
+    coefficients: FloatArray, used: tuple[slice, ...], active: tuple[int, ...], t: FloatArray, power: FloatArray
+) -> FloatArray:
+    """Σ_s Σ_k c_{s,k} t_k^s for s ≥ 1.
+
+    Like Horner's rule it takes one product per power and token, but the coefficients enter through BLAS.
+    """
+    degree = len(used) - 1
+    if not any(part.stop for part in used[1:degree]):
+        alone: FloatArray = coefficients[degree] @ _raised(t, degree, power)
+        return alone
+    total: FloatArray = coefficients[1, used[1]] @ t[used[1]]
+    base = t
+    for s in range(2, degree + 1):
+        base = np.multiply(base[: active[s]], t[: active[s]], out=power[: active[s]])
+        if used[s].stop:
+            total += coefficients[s, used[s]] @ power[used[s]]
+    return total
+
+
+def _raised(t: FloatArray, degree: int, power: FloatArray) -> FloatArray:
+    """t^degree by repeated squaring."""
+    base = t
+    for bit in f"{degree:b}"[1:]:
+        base = np.multiply(base, base, out=power)
+        if bit == "1":
+            power *= t
+    return base
+
+
+_RUNNERS: dict[type[Step], Callable[..., Work]] = {
+    AffineStep: _affine,
+    Tables: _tables,
+    GridStep: _grid,
+    Powers: _powers,
+}

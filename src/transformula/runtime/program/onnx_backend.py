@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
-from transformula.runtime.onnx_blocks import BATCH, INPUT, OUTPUT, file_bytes
-from transformula.runtime.program.grid_detection import crossings
+from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, file_bytes
 from transformula.runtime.program.numpy_backend import scores_kept
 from transformula.runtime.program.onnx_rows import RowsWriter
-from transformula.runtime.program.program_steps import Affine, Grid, Powers, Program, Step, Tables
+from transformula.runtime.program.program_steps import AffineStep, GridStep, Powers, Program, Step, Tables
+from transformula.runtime.program.score_bounds import crossings
 
 #: Softmax is one node, but slow where exponentials vanish, which those of many tokens do.
 FEW_TOKENS = 16
@@ -29,9 +29,9 @@ _INT64 = 7  # of onnx.TensorProto, without importing it
 def program_bytes(
     program: Program, metadata: Mapping[str, str], sequence: tuple[int, int] | None = None, version: str = ""
 ) -> bytes:
-    """The ONNX file of a program; arguments as those of `transformers.onnx_graph.graph_bytes`."""
+    """The ONNX file of a program; arguments as those of `onnx_blocks.graph_bytes`."""
     needed = 8 * sum(_size(step) for step in program.steps)
-    return file_bytes(_Writer(program, sequence), needed, metadata, version)
+    return file_bytes(_ProgramWriter(program, sequence), needed, metadata, version)
 
 
 def _size(step: Step) -> int:
@@ -40,7 +40,9 @@ def _size(step: Step) -> int:
     return sum(int(part.size) for part in vars(step).values() if isinstance(part, np.ndarray))
 
 
-class _Writer(RowsWriter):
+class _ProgramWriter(RowsWriter):
+    """The steps of a program."""
+
     def graph(self, onnx: Any) -> Any:
         program = self.program
         self.made[1] = INPUT
@@ -76,7 +78,7 @@ class _Writer(RowsWriter):
         """A row as a linear form of earlier rows; the row itself if it is not one."""
         owner = self.owner(row)
         step = self.program.steps[owner - 2] if owner > 1 else None
-        if not isinstance(step, Affine) or step.bend or len({*step.reads}) < len(step.reads):
+        if not isinstance(step, AffineStep) or step.bend or len({*step.reads}) < len(step.reads):
             return {row: 1.0}
         factors = step.matrix[row - self.starts[owner]].tolist()
         return {int(r): f for r, f in zip(step.reads, factors, strict=True) if f}
@@ -121,7 +123,7 @@ class _Writer(RowsWriter):
     def written(self, name: str, step: Step) -> str:
         return _WRITERS[type(step)](self, name, step)
 
-    def affine(self, name: str, step: Affine) -> str:
+    def affine(self, name: str, step: AffineStep) -> str:
         made = self.form(name if not step.bend else f"{name}.inside", step)
         return self.node(name, "Relu", made) if step.bend else made
 
@@ -169,7 +171,7 @@ class _Writer(RowsWriter):
         total = self.node(f"{name}.total", "ReduceSum", powers, self.constant("axis0", [0]), keepdims=1)
         return self.node(f"{name}.weights", "Div", powers, total)
 
-    def grid(self, name: str, step: Grid) -> str:
+    def grid(self, name: str, step: GridStep) -> str:
         if all(w is not None for w in step.windows):
             return self.windowed(name, step)
         shape, result = step.values.shape, ""
@@ -187,7 +189,7 @@ class _Writer(RowsWriter):
             result = self.node(f"{name}.{axis}.mixed", "ReduceSum", product, self.constant("axis0", [0]), keepdims=0)
         return result
 
-    def windowed(self, name: str, step: Grid) -> str:
+    def windowed(self, name: str, step: GridStep) -> str:
         """The tokens around the leading one of each axis."""
         total = place = ""
         count = 1
@@ -257,8 +259,8 @@ class _Writer(RowsWriter):
 
 
 _WRITERS: dict[type[Step], Callable[..., str]] = {
-    Affine: _Writer.affine,
-    Tables: _Writer.tables,
-    Grid: _Writer.grid,
-    Powers: _Writer.powers,
+    AffineStep: _ProgramWriter.affine,
+    Tables: _ProgramWriter.tables,
+    GridStep: _ProgramWriter.grid,
+    Powers: _ProgramWriter.powers,
 }

@@ -12,8 +12,8 @@ import itertools
 import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
-from transformula.runtime.onnx_blocks import GraphWriter, is_mistaken
-from transformula.runtime.program.program_steps import ONE, Affine, Program, Rows, Step, Tables
+from transformula.runtime.onnx_graph import GraphWriter, is_mistaken
+from transformula.runtime.program.program_steps import ONE, AffineStep, Program, Rows, Step, Tables
 
 #: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
 MOST_PRODUCTS = 3
@@ -31,7 +31,7 @@ class RowsWriter(GraphWriter):
         self.made: dict[int, str] = {}
         self.joined: dict[tuple[int, ...], str] = {}
         self.chains = self.chained()
-        self.begun: dict[Affine, str] = {}
+        self.begun: dict[AffineStep, str] = {}
         self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
 
     def owner(self, row: int) -> int:
@@ -78,13 +78,13 @@ class RowsWriter(GraphWriter):
         assert isinstance(more, str)
         return more
 
-    def chained(self) -> dict[Affine, list[int]]:
+    def chained(self) -> dict[AffineStep, list[int]]:
         """Consecutive forms that read many arrays each, such as the folds of a length: the chain that each is in."""
-        chains: dict[Affine, list[int]] = {}
+        chains: dict[AffineStep, list[int]] = {}
         chain: list[int] = []
         steps = self.program.steps
         for k, step in enumerate(steps, start=2):
-            if not isinstance(step, Affine) or not (step.bend or step is steps[-1]):
+            if not isinstance(step, AffineStep) or not (step.bend or step is steps[-1]):
                 continue
             twice = len({*step.reads.tolist()}) < len(step.reads)
             if twice or len(self.owners(step.reads)) <= MOST_PRODUCTS:
@@ -95,7 +95,7 @@ class RowsWriter(GraphWriter):
             chains[step] = chain
         return {step: chain for step, chain in chains.items() if len(chain) > 1}
 
-    def form(self, name: str, step: Affine) -> str:
+    def form(self, name: str, step: AffineStep) -> str:
         """matrix @ rows[reads]; in a chain, the part from the chain is added to the part from earlier rows."""
         if step not in self.chains:
             return self.product(name, step.matrix, step.reads)

@@ -11,7 +11,7 @@ after the sums (multiplying, adding and dividing round as often as dividing, mul
 evaluated axis by axis. Steps do this and no more; terms that are zero are exact. A softmax that is not shifted
 (`Tables.anchors`) has no rounding of the shift, and one token whose exponential is exactly 1; nothing overflows, what
 is flushed to zero costs no more than it does after a shift, and where an argument is clamped one token is all that
-counts, so that fewer roundings happen than are counted (`bounds`). Tokens outside a window (`Grid.windows`) are zero in
+counts, so that fewer roundings happen than are counted (`bounds`). Tokens outside a window (`GridStep.windows`) are zero in
 floats.
 
 *Range.* A shifted softmax adds up at most the sum of a table's values, and powers are at most those of the largest
@@ -39,7 +39,7 @@ BLOCK_TOKENS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class AffineStep:
     """New rows ``matrix @ rows[reads]``; with ``bend``, what is negative becomes zero."""
 
     reads: Rows
@@ -106,7 +106,7 @@ class Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class GridStep:
     """A table whose tokens form a grid: softmax is a product over the axes.
 
     Axis k reads row reads[k]; ``slopes[k]`` and ``offsets[k]`` are its tokens, by slope. ``values`` has one
@@ -155,7 +155,7 @@ class Powers:
         return len(self.active) - 1
 
 
-Step = Affine | Tables | Grid | Powers
+Step = AffineStep | Tables | GridStep | Powers
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +191,11 @@ class Program:
     @property
     def fused_floats(self) -> int:
         """The same where fused kernels hold no tokens (`fused`): grids are not fused."""
-        return 3 * self.rows + max((_floats(step) for step in self.steps if isinstance(step, Grid)), default=0)
+        return 3 * self.rows + max((_floats(step) for step in self.steps if isinstance(step, GridStep)), default=0)
 
 
 def _floats(step: Step) -> int:
-    if isinstance(step, Affine):
+    if isinstance(step, AffineStep):
         return len(step.reads)
     if isinstance(step, Tables):
         return 2 * len(step.slopes) + len(step.reads)

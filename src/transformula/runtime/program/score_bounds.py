@@ -1,4 +1,4 @@
-"""Ranges of rows, so that a softmax whose scores cannot overflow need not be shifted.
+"""Bounds on scores: which softmaxes need no shift, and how many tokens of a sharp axis can have a non-zero weight.
 
 Inputs lie in the box, a table between its smallest and its largest value wherever its argument is (and closer,
 where that is known: `table_range`), and a linear form between the sums of its ends. The ends are floats, widened by
@@ -22,6 +22,11 @@ abs(values) <= Y. Where this is not close enough the table is shifted:
   and the table within `SPARE` u abs(y) / 2 of y. The kernel counts gamma_M and gamma_(M+2) for the two sums and the
   quotient at every argument (`kernel.rounding.softmax`, `kernel.circuit.heads`), at least 6 u abs(y) as M >= 2:
   what is proven holds as it is. Sharp tables, whose proofs count less, are always shifted (`Construction.program`).
+
+*Windows of a grid's axis.* With tokens sorted by slope, the token that leads at u is the one between whose crossings u
+lies, since the largest of affine functions is convex. A token r places away from the leader trails it by the least at
+an end of the leader's interval. If that is more than `SILENT` for all leaders and both sides, its exponential after
+subtracting the largest score is zero in floats wherever u is, so only a window of 2r - 1 tokens has to be evaluated.
 """
 
 from __future__ import annotations
@@ -46,6 +51,12 @@ _CHUNK = 1 << 20
 LEAD = {"float64": 37.0, "float32": 17.0}
 #: Of a unit of roundoff of the leading value: what all other tokens may come to where arguments of the box are clamped.
 SPARE = 1e-3
+#: e^-SILENT is zero in the format, even if scores and exp are off: e^-760 < 2^-1096 and e^-125 < 2^-180.
+SILENT = {"float64": 760.0, "float32": 125.0}
+#: Of the largest score: what scores, crossings and the choice between two neighbours may be off by, with room to spare.
+_ROUNDING = {"float64": 2.0**-48, "float32": 2.0**-19}
+#: Windows of at most this share of an axis are worth their gathering.
+_SHARE = 8
 
 
 def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend: bool = False) -> Interval:
@@ -158,3 +169,31 @@ def _lead_within(values: FloatArray, leader: int, dtype: str) -> float:
 def sinks(slopes: FloatArray, offsets: FloatArray, where: Interval, dtype: str) -> bool:
     """Whether exponentials of a table of one axis may fall below the normal range there."""
     return bool((np.outer(slopes, where) + offsets[:, None]).min() < math.log(float(np.finfo(dtype).tiny)) + 1)
+
+
+def crossings(slopes: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Where each token and the next have the same score; increasing slopes."""
+    crossed: FloatArray = -np.diff(offsets.astype(np.float64)) / np.diff(slopes.astype(np.float64))
+    return crossed
+
+
+def window(slopes: FloatArray, offsets: FloatArray, dtype: str) -> int | None:
+    """How many tokens on either side of the leading one may have weight; None if they are many or unclear."""
+    a, b = slopes.astype(np.float64), offsets.astype(np.float64)
+    if len(a) < 2 * _SHARE or not (np.diff(a) > 0).all():
+        return None
+    t = crossings(a, b)
+    if not ((np.diff(t) > 0).all() and np.isfinite(t).all()):
+        return None
+    for r in range(1, len(a) // (2 * _SHARE) + 1):
+        if _gap(a, b, t, r + 1, dtype) > SILENT[dtype]:
+            return r
+    return None
+
+
+def _gap(a: FloatArray, b: FloatArray, t: FloatArray, r: int, dtype: str) -> float:
+    """The least lead over a token r places away, less what rounding takes from it."""
+    right = (a[:-r] - a[r:]) * t[: len(a) - r] + b[:-r] - b[r:]  # token j leads up to its crossing with j + 1
+    left = (a[r:] - a[:-r]) * t[r - 1 :] + b[r:] - b[:-r]
+    size = float(np.abs(a).max() * np.abs(t).max() + np.abs(b).max())
+    return float(min(right.min(), left.min())) - size * _ROUNDING[dtype]

@@ -8,18 +8,23 @@ memory. Under torch.compile and torch.export the graph is that of a single chunk
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
+from torch._C import _is_tracing, _len_torch_dispatch_stack
+from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
 from transformula.kernel.folder.weights import FloatArray
-from transformula.runtime.program.grid_detection import crossings
-from transformula.runtime.program.program_steps import Affine, Grid, Powers, Program, Rows, Step, Tables
-from transformula.runtime.program.table_layout import table_layout
-from transformula.runtime.program.triton_support import MAX_INPUTS, fused
+from transformula.runtime.program.program_steps import AffineStep, GridStep, Powers, Program, Rows, Step, Tables
+from transformula.runtime.program.score_bounds import crossings
 
 #: Floats that the intermediates of a chunk may take.
 BUDGET_FLOATS = 1 << 26
@@ -27,6 +32,37 @@ BUDGET_FLOATS = 1 << 26
 FUSED_FLOATS = 1 << 28
 #: The same on a CPU: what a core's cache holds.
 CPU_FLOATS = 1 << 20
+#: The most inputs of a fused polynomial: a thread keeps one gradient for each.
+MAX_INPUTS = 32
+
+
+def only_numbers(x: torch.Tensor) -> bool:
+    """Whether only the numbers of a tensor matter: then NumPy may work on its memory.
+
+    That is not so on another device, where gradients are needed, or while a graph of the computation is recorded.
+    """
+    if type(x) is not torch.Tensor or x.device.type != "cpu" or x.layout != torch.strided:
+        return False
+    if (x.requires_grad and torch.is_grad_enabled()) or unpack_dual(x).tangent is not None:
+        return False
+    if torch.compiler.is_compiling() or _is_tracing() or _len_torch_dispatch_stack():
+        return False
+    try:
+        x.data_ptr()
+    except RuntimeError:  # torch.func's wrappers
+        return False
+    return True
+
+
+def fused(rows: torch.Tensor) -> bool:
+    """Whether these rows go through fused Triton kernels; not under torch.compile, which fuses by itself."""
+    kind = rows.is_cuda and rows.dtype in (torch.float32, torch.float64)
+    return kind and not torch.compiler.is_compiling() and _installed()
+
+
+@cache
+def _installed() -> bool:
+    return find_spec("triton") is not None
 
 
 def _number(array: FloatArray) -> nn.Parameter:
@@ -109,7 +145,7 @@ class Gather(nn.Module):
 class AffineModule(nn.Module):
     """Linear forms, and ReLU."""
 
-    def __init__(self, step: Affine, gather: Gather) -> None:
+    def __init__(self, step: AffineStep, gather: Gather) -> None:
         super().__init__()
         self.gather, self.bend = gather, step.bend
         self.matrix = _number(step.matrix)
@@ -183,6 +219,27 @@ class TablesModule(nn.Module):
         return slopes[self.order], self.values[:, self.order]
 
 
+def table_layout(slopes: FloatArray, starts: Sequence[int], widths: Sequence[int]) -> tuple[NDArray[Any], ...]:
+    """Four arrays: columns, chosen, kept and tables.
+
+    ``slopes`` is tokens × rows, with offsets in column 0; softmax g has the tokens from starts[g] up to starts[g + 1],
+    and widths[g] tables. It reads ``columns[g]``, filled up with 0; token j's slopes there are ``slopes[j, chosen[j]]``
+    times ``kept[j]``. Each of ``tables`` has its first token, the one after its last, and its softmax.
+    """
+    ends = list(pairwise(starts))
+    used = [1 + np.flatnonzero((slopes[a:b, 1:] != 0).any(axis=0)) for a, b in ends]
+    width = max(1, *map(len, used))
+    columns, tables = np.zeros((len(used), width), dtype=np.int32), []
+    chosen = np.zeros((len(slopes), width), dtype=np.int64)
+    kept = np.zeros((len(slopes), width), dtype=slopes.dtype)
+    for g, ((a, b), reads) in enumerate(zip(ends, used, strict=True)):
+        columns[g, : len(reads)] = reads
+        chosen[a:b, : len(reads)] = reads
+        kept[a:b, : len(reads)] = 1
+        tables += [(a, b, g)] * widths[g]
+    return columns, chosen, kept, np.array(tables, dtype=np.int32)
+
+
 def _lowest(dtype: torch.dtype) -> float:
     """`numpy_backend.scores_kept` says why no exponential is taken from further below."""
     return math.log(torch.finfo(dtype).tiny) + 0.71
@@ -201,7 +258,7 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
 class GridModule(nn.Module):
     """A grid: one softmax per axis, within windows where few tokens count."""
 
-    def __init__(self, step: Grid, gather: Gather) -> None:
+    def __init__(self, step: GridStep, gather: Gather) -> None:
         super().__init__()
         self.gather = gather
         self.windows = step.windows
@@ -275,8 +332,8 @@ class PowersModule(nn.Module):
 
 
 _MODULES: dict[type[Step], type[nn.Module]] = {
-    Affine: AffineModule,
+    AffineStep: AffineModule,
     Tables: TablesModule,
-    Grid: GridModule,
+    GridStep: GridModule,
     Powers: PowersModule,
 }
