@@ -13,7 +13,6 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.formula.piecewise_evaluation import at_many
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import Operations, enclose, integer_power
 from transformula.kernel.functions.function_table import function_of
@@ -33,6 +32,13 @@ _OTHERS: dict[str, Any] = {
     **{name: np.vectorize(getattr(math, name), otypes=[float]) for name in ("erf", "erfc")},
 }
 _FLOAT_BITS = 64
+#: Points of an interval up to which a slow function itself is evaluated, and not a polynomial in its place.
+_FEW = 64
+#: Degree of such a polynomial, and its largest error relative to the largest value nearby.
+_DEGREE = 20
+_CLOSE = 1e-14
+_NODES = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+_CHECKED = np.array([-0.97, -0.31, 0.11, 0.73])
 
 
 def float_function(name: str) -> Callable[[Any], Any]:
@@ -52,6 +58,40 @@ def float_function(name: str) -> Callable[[Any], Any]:
 def _by_arb(ball: Callable[[arb], arb], x: float) -> float:
     with precision(_FLOAT_BITS):
         return float(ball(arb(x)).mid())
+
+
+def at_many(function: Callable[[Floats], Floats], points: Floats) -> Floats:
+    """Values of a slow function at very many points of any shape, by polynomials on intervals, halved until they fit.
+
+    They are accurate to about 1e-14 of the largest value nearby, and nan where the function is.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 3, 10_000)
+    >>> float(np.abs(at_many(np.sin, x) - np.sin(x)).max()) < 1e-13
+    True
+    """
+    flat, back = np.unique(np.asarray(points, dtype=float), return_inverse=True)
+    values = np.full(flat.shape, np.nan)
+    first = int(np.isneginf(flat).sum())  # sorted: -inf, numbers, inf, nan
+    stack = [(first, first + int(np.isfinite(flat).sum()))] if np.isfinite(flat).any() else []
+    while stack:
+        start, stop = stack.pop()
+        own, low, high = flat[start:stop], flat[start], flat[stop - 1]
+        if stop - start <= _FEW:
+            values[start:stop] = function(own)
+            continue
+        middle, half = (low + high) / 2, (high - low) / 2
+        known = function(middle + half * _NODES)
+        series = np.polynomial.chebyshev.chebfit(_NODES, known, _DEGREE) if np.isfinite(known).all() else None
+        if series is not None:
+            off = function(middle + half * _CHECKED) - np.polynomial.chebyshev.chebval(_CHECKED, series)
+            if np.abs(off).max() <= _CLOSE * np.abs(known).max():
+                values[start:stop] = np.polynomial.chebyshev.chebval((own - middle) / half, series)
+                continue
+        cut = int(np.clip(np.searchsorted(own, middle), 1, stop - start - 1))
+        stack += [(start, start + cut), (start + cut, stop)]
+    return values[back].reshape(np.shape(points))
 
 
 def evaluate(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:

@@ -16,7 +16,7 @@ window (`GridStep.windows`) are zero in floats.
 
 *Range.* A shifted softmax adds up at most the sum of a table's values, and powers are at most those of the largest
 argument, times coefficients: the kernel refuses models in which these sums might overflow
-(`kernel.structures.overflow`, `kernel.rules.polynomial`).
+(`kernel.structures.memory_overflow`, `kernel.rules.polynomial`).
 """
 
 from __future__ import annotations
