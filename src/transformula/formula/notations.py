@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformula.errors import FormulaError
+from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy, is_sympy
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
@@ -38,8 +39,6 @@ def as_texts(given: Any, variables: Sequence[str], symbols: dict[str, Any] | Non
     if is_sympy(given):
         return [from_sympy(given, variables, symbols).text]
     if callable(given):
-        from transformula.formula.from_function import traced
-
         return traced(given, variables)
     if not isinstance(given, Sequence):
         raise FormulaError(f"a formula is {_KINDS}, not {type(given).__name__}")

@@ -17,6 +17,7 @@ from transformula.formula.given_arrays import as_array
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.folder.description import Description
 from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.rules.rule_table import target
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
 from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
@@ -91,8 +92,6 @@ def stored_target(description: Description) -> Formula | Samples | Prompts:
     if description.task is not None:
         return Prompts(PromptTask.of(description.task))
     if description.samples is None:
-        from transformula.kernel.rules.rule_table import target
-
         return target(description)
     try:
         return Samples.of(description.samples["x"], description.samples["y"])
