@@ -30,7 +30,6 @@ from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, W
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.runtime.reference import Trace
 
 if TYPE_CHECKING:
     from transformula.model import Model
@@ -161,11 +160,6 @@ class ModelTable:
         )
         what = f" {self.function} of" if self.function else ""
         return f"<table at {place}:{what} {axes}, {len(self.slopes)} tokens, writes {', '.join(self.writes)}>"
-
-
-def named(weights: Weights, seen: Trace, labels: tuple[str, ...]) -> NamedTrace:
-    """A reference trace with names."""
-    return NamedTrace(weights.slots, labels, seen.residuals, seen.patterns, seen.outputs)
 
 
 def token_labels(weights: Weights, data: str) -> tuple[str, ...]:

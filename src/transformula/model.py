@@ -17,6 +17,7 @@ from transformula.files import STDOUT, as_path, write_file
 from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples, stored_target
+from transformula.internals import ModelTable, NamedTrace, Wires, tables_of, token_labels
 from transformula.kernel.digits import at_most
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import (
@@ -38,14 +39,11 @@ from transformula.optional import require
 from transformula.runtime import reference
 from transformula.runtime.exact import run_exact
 from transformula.runtime.input_rows import Ends, Points, as_asked, as_rows, exact_point
-from transformula.runtime.matrices import memory_tokens, most_heads
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.program_steps import Program
 
 if TYPE_CHECKING:
     import torch
-
-    from transformula.internals import ModelTable, NamedTrace, Wires
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +119,7 @@ class Model:
     @property
     def heads(self) -> int:
         """The largest number of heads in any block, which is what "heads" means everywhere."""
-        return most_heads(self.weights)
+        return max((len(block.attention.heads) for block in self.weights.blocks), default=0)
 
     @property
     def tokens(self) -> int:
@@ -131,7 +129,7 @@ class Model:
     @property
     def memory_tokens(self) -> int:
         """Tokens that do not depend on the input."""
-        return memory_tokens(self.weights)
+        return self.tokens - len(self.weights.data_tokens)
 
     @property
     def parameter_count(self) -> int:
@@ -256,26 +254,20 @@ class Model:
         >>> seen.residual("y1", token="data").shape, len(seen.attended(most=2))
         ((1,), 2)
         """
-        from transformula import internals
-
-        rows = as_array(self._points(x).rows)
-        return internals.named(self.weights, reference.trace(self.weights, rows), self.token_labels)
+        seen = reference.trace(self.weights, as_array(self._points(x).rows))
+        return NamedTrace(self.weights.slots, self.token_labels, seen.residuals, seen.patterns, seen.outputs)
 
     @property
     def token_labels(self) -> tuple[str, ...]:
         """A label for each token: data, a position, a direction, a place in a table, or a part of a prompt."""
-        from transformula import internals
-
         if isinstance(self.formula, Prompts):
             return self.formula.token_labels
-        return internals.token_labels(self.weights, "position" if self.sequence else self.family.data)
+        return token_labels(self.weights, "position" if self.sequence else self.family.data)
 
     @property
     def tables(self) -> tuple[ModelTable, ...]:
         """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
-        from transformula import internals
-
-        return tuple(internals.tables_of(self))
+        return tuple(tables_of(self))
 
     @cached_property
     def description(self) -> Description:
@@ -302,8 +294,6 @@ class Model:
     @cached_property
     def wires(self) -> Wires:
         """What the wires of the stored circuit mean, and where their arguments lie."""
-        from transformula.internals import Wires
-
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 

@@ -6,8 +6,7 @@ import pytest
 from support.as_sympy import to_sympy
 from support.prover import numpy_function, random_formula
 from transformula.formula import evaluation as numeric
-from transformula.formula.evaluation import evaluate, evaluate_accurately
-from transformula.formula.piecewise_evaluation import at_many
+from transformula.formula.evaluation import at_many, evaluate, evaluate_accurately
 from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.expression import call, variable
 from transformula.kernel.syntax.parsing import parse

@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 from support.prover import numpy_function, random_formula
-from transformula.formula.peaks import peak
+from transformula.formula.evaluation import peak
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.syntax.boxes import Box

@@ -11,8 +11,8 @@ from typing import Any
 
 from transformula.compiler.constructions import Construction, chosen
 from transformula.errors import InputError, brief
-from transformula.formula.peaks import peak
-from transformula.formula.repetition import at_every_position
+from transformula.formula.evaluation import peak
+from transformula.formula.notations import at_every_position
 from transformula.kernel.folder.weights import DTYPES
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
 

@@ -15,8 +15,7 @@ import numpy as np
 from transformula.api import compile
 from transformula.compiler.constructions import LOOKUP, PARTITION, Construction
 from transformula.errors import InputError, TransformulaError
-from transformula.formula.evaluation import Floats, evaluate
-from transformula.formula.peaks import peak
+from transformula.formula.evaluation import Floats, evaluate, peak
 from transformula.kernel.syntax.boxes import Formula
 
 #: Tolerances relative to the formula's largest value.

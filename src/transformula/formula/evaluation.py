@@ -1,4 +1,4 @@
-"""Expressions in floats, for solving and plotting; never for proofs."""
+"""Expressions in floats, for solving and plotting, never for proofs; and how large a formula gets on its box."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.formula.piecewise_evaluation import at_many
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import Operations, enclose, integer_power
 from transformula.kernel.functions.function_table import function_of
+from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.work import spend
 
@@ -33,6 +33,19 @@ _OTHERS: dict[str, Any] = {
     **{name: np.vectorize(getattr(math, name), otypes=[float]) for name in ("erf", "erfc")},
 }
 _FLOAT_BITS = 64
+#: Bits of the balls behind accurate values and peaks.
+_BALL_BITS = 128
+#: Random points at first, points kept in each round, and rounds of the search for the largest value.
+_PEAK_POINTS = 4096
+_PEAKS_KEPT = 8
+_PEAK_ROUNDS = 12
+#: Points of an interval up to which a slow function itself is evaluated, and not a polynomial in its place.
+_FEW = 64
+#: Degree of such a polynomial, and its largest error relative to the largest value nearby.
+_DEGREE = 20
+_CLOSE = 1e-14
+_NODES = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+_CHECKED = np.array([-0.97, -0.31, 0.11, 0.73])
 
 
 def float_function(name: str) -> Callable[[Any], Any]:
@@ -52,6 +65,40 @@ def float_function(name: str) -> Callable[[Any], Any]:
 def _by_arb(ball: Callable[[arb], arb], x: float) -> float:
     with precision(_FLOAT_BITS):
         return float(ball(arb(x)).mid())
+
+
+def at_many(function: Callable[[Floats], Floats], points: Floats) -> Floats:
+    """Values of a slow function at very many points of any shape, by polynomials on intervals, halved until they fit.
+
+    They are accurate to about 1e-14 of the largest value nearby, and nan where the function is.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 3, 10_000)
+    >>> float(np.abs(at_many(np.sin, x) - np.sin(x)).max()) < 1e-13
+    True
+    """
+    flat, back = np.unique(np.asarray(points, dtype=float), return_inverse=True)
+    values = np.full(flat.shape, np.nan)
+    first = int(np.isneginf(flat).sum())  # sorted: -inf, numbers, inf, nan
+    stack = [(first, first + int(np.isfinite(flat).sum()))] if np.isfinite(flat).any() else []
+    while stack:
+        start, stop = stack.pop()
+        own, low, high = flat[start:stop], flat[start], flat[stop - 1]
+        if stop - start <= _FEW:
+            values[start:stop] = function(own)
+            continue
+        middle, half = (low + high) / 2, (high - low) / 2
+        known = function(middle + half * _NODES)
+        series = np.polynomial.chebyshev.chebfit(_NODES, known, _DEGREE) if np.isfinite(known).all() else None
+        if series is not None:
+            off = function(middle + half * _CHECKED) - np.polynomial.chebyshev.chebval(_CHECKED, series)
+            if np.abs(off).max() <= _CLOSE * np.abs(known).max():
+                values[start:stop] = np.polynomial.chebyshev.chebval((own - middle) / half, series)
+                continue
+        cut = int(np.clip(np.searchsorted(own, middle), 1, stop - start - 1))
+        stack += [(start, start + cut), (start + cut, stop)]
+    return values[back].reshape(np.shape(points))
 
 
 def evaluate(expr: Expr, variables: Sequence[str], arguments: Sequence[Floats]) -> Floats:
@@ -111,7 +158,7 @@ def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequenc
     flat = [np.asarray(a, dtype=float).ravel() for a in arguments]
     if flat[0].size > ACCURATE_POINTS:
         return evaluate(expr, variables, arguments)
-    with precision(128):
+    with precision(_BALL_BITS):
         steps = _steps(expr, variables)
         spend(len(steps) * flat[0].size)
         values = [_at(steps, point) for point in zip(*(f.tolist() for f in flat), strict=True)]
@@ -165,3 +212,57 @@ def _power(base: arb, exponent: arb, by: Fraction | None) -> arb:
 
 
 _BALLS: Operations[arb] = Operations("ball", operator.truediv, _power, lambda a, b: a.max(b))
+
+
+def peak(expr: Expr, box: Box) -> float:
+    """A proven lower bound of sup|f| on the box, for tolerances relative to it; 0 if no value is finite.
+
+    The search is in floats and proves nothing; what it finds is evaluated in Arb at points of the box.
+
+    Examples
+    --------
+    >>> from transformula.formula import Box, parse
+    >>> box = Box.of("x=1/3..2, y=0..pi")
+    >>> 3.9999 < peak(parse("x**2*sin(y)"), box) <= 4
+    True
+    """
+    with precision(_BALL_BITS):
+        return max((_size_at(expr, box, t) for t in _places(expr, box)), default=0.0)
+
+
+def _places(expr: Expr, box: Box) -> Floats:
+    """Places in [0, 1]^d where |f| is large; ends are reached exactly."""
+    rng = np.random.default_rng(0)
+    shape = (_PEAK_POINTS, box.dimension)
+    t = rng.random(shape)
+    t = np.where(rng.random(shape) < 0.5, np.round(t), t)
+    step = 0.25
+    best: Floats = t[:0]
+    for _ in range(_PEAK_ROUNDS):
+        size = np.abs(evaluate(expr, box.variables, list(_inside(box, t).T)))
+        best = t[np.argsort(np.where(np.isfinite(size), size, -1.0))[-_PEAKS_KEPT:]]
+        moved = best[:, None] + step * rng.uniform(-1, 1, (1, 64, box.dimension))
+        t = np.concatenate([best, np.clip(moved, 0, 1).reshape(-1, box.dimension)])
+        step /= 2
+    return best
+
+
+def _inside(box: Box, t: Floats) -> Floats:
+    """Floats inside the box; the exact ends of an interval need not be floats, so keep a little away."""
+    low, high = np.array(box.floats()).T
+    points: Floats = np.clip(low + (high - low) * t, np.nextafter(low, high), np.nextafter(high, low))
+    return points
+
+
+def _size_at(expr: Expr, box: Box, t: Floats) -> float:
+    values = {}
+    for k, (name, inside) in enumerate(zip(box.variables, _inside(box, t[None])[0], strict=True)):
+        end = box.lower[k] if t[k] == 0 else box.upper[k] if t[k] == 1 else None
+        values[name] = arb(float(inside)) if end is None else enclose(end)
+    value = enclose(expr, values)
+    if not value.is_finite():
+        return 0.0
+    least = float(value.abs_lower())
+    while least > 0 and not arb(least) <= value.abs_lower():
+        least = math.nextafter(least, 0)
+    return least

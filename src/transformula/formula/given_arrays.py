@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from transformula.errors import InputError, brief
 
+#: Nesting of lists, as NumPy allows it.
+MAX_AXES = 64
+
 
 def is_tensor(given: object) -> bool:
     """Whether this is a tensor of torch, which is not imported here."""
@@ -50,6 +53,17 @@ def _read(given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except Exception as error:  # rows of different lengths, and whatever a library's own conversion refuses
-        said = " ".join(str(error).split())[:120]
-        ragged = isinstance(error, ValueError) and "inhomogeneous" in said
-        raise InputError(f"expected numbers, got {'rows of different lengths' if ragged else said}") from None
+        if isinstance(error, ValueError) and _shape(given) is None:
+            raise InputError("expected numbers, got rows of different lengths") from None
+        raise InputError(f"expected numbers, got {' '.join(str(error).split())[:120]}") from None
+
+
+def _shape(given: Any, depth: int = 0) -> tuple[int, ...] | None:
+    """The shape of nested lists; None where the rows of one differ, or where they are too deep for NumPy."""
+    if not isinstance(given, (list, tuple)):
+        return tuple(getattr(given, "shape", ()))
+    if depth == MAX_AXES:
+        return None
+    rows = {_shape(row, depth + 1) for row in given}
+    first = rows.pop() if rows else ()
+    return None if rows or first is None else (len(given), *first)

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformula.errors import FormulaError
+from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy, is_sympy
-from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.expression import Expr, substitute
 
 _KINDS = "text, a sympy expression, a Python function, or a list of these"
 
@@ -36,11 +39,30 @@ def as_texts(given: Any, variables: Sequence[str], symbols: dict[str, Any] | Non
     if is_sympy(given):
         return [from_sympy(given, variables, symbols).text]
     if callable(given):
-        from transformula.formula.from_function import traced
-
         return traced(given, variables)
     if not isinstance(given, Sequence):
         raise FormulaError(f"a formula is {_KINDS}, not {type(given).__name__}")
     if any(isinstance(one, Sequence) and not isinstance(one, str) for one in given):
         raise FormulaError(f"formulas are listed one by one: each is {_KINDS.partition(', or')[0]}")
     return [text for one in given for text in as_texts(one, variables, symbols)]
+
+
+def at_every_position(formula: Formula, positions: int) -> Formula:
+    """Copies of a formula, side by side: x and y become x_1, y_1, x_2, y_2 and so on.
+
+    Examples
+    --------
+    >>> str(at_every_position(Formula.of("sin(x)", "x=0..1"), 2))
+    'sin(x_1); sin(x_2)'
+    """
+    box, names = formula.box, formula.box.variables
+    copies = [{n: f"{n}_{p}" for n in names} for p in range(1, positions + 1)]
+    swaps = [{ex.variable(a): ex.variable(b) for a, b in renamed.items()} for renamed in copies]
+    return Formula(
+        tuple(substitute(e, swap) for swap in swaps for e in formula.outputs),
+        Box(
+            tuple(b for renamed in copies for b in renamed.values()),
+            box.lower * positions,
+            box.upper * positions,
+        ),
+    )

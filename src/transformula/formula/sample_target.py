@@ -1,7 +1,8 @@
-"""A finite map: the target of a memorised model."""
+"""Targets of models: the finite map of a memorised one, and the target that a folder states."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,10 +17,16 @@ from transformula.formula.given_arrays import as_array
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.folder.description import Description
 from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.rules.rule_table import target
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
+from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
 
 Floats = NDArray[np.float64]
+
+#: Functions that the parser writes out.
+_NAMES = (*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE, *JUMPS, *JUMPING)
+_WRITTEN_OUT = re.compile(rf"\b({'|'.join(_NAMES)})\s*\(", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +92,25 @@ def stored_target(description: Description) -> Formula | Samples | Prompts:
     if description.task is not None:
         return Prompts(PromptTask.of(description.task))
     if description.samples is None:
-        from transformula.kernel.rules.rule_table import target
-
         return target(description)
     try:
         return Samples.of(description.samples["x"], description.samples["y"])
     except KeyError:
         raise ModelFileError("model.json states its samples without x or y") from None
+
+
+def shown(formula: Formula | Samples | Prompts) -> list[str]:
+    """One text for each output: as typed where the parser wrote functions out, else our own.
+
+    Examples
+    --------
+    >>> shown(Formula.of(["sigmoid(x)", "0.5 *x"], "x=0..1"))
+    ['sigmoid(x)', '1/2*x']
+    """
+    if not isinstance(formula, Formula):
+        return list(formula.texts)
+    typed = formula.typed if len(formula.typed) == len(formula.outputs) else formula.texts
+    return [own if _WRITTEN_OUT.search(own) else text for own, text in zip(typed, formula.texts, strict=True)]
 
 
 def _table(values: Any, name: str) -> Floats:

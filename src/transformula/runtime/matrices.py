@@ -61,16 +61,6 @@ def _nearest(value: fmpq) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def most_heads(weights: Weights) -> int:
-    """The most heads any block has."""
-    return max((len(b.attention.heads) for b in weights.blocks), default=0)
-
-
-def memory_tokens(weights: Weights) -> int:
-    """How many tokens are constant."""
-    return weights.tokens - len(weights.data_tokens)
-
-
 def nonzeros(weights: Weights) -> int:
     """Non-zero numbers in the whole model, its constant token parts left out (as Fang counts)."""
     return sum(m.nonzeros for name, m in named_matrices(weights) if name != "memory")

@@ -10,7 +10,7 @@ import numpy as np
 
 from transformula.compiler.gallery.compact_layout import stored_words
 from transformula.compiler.gallery.yun_layout import stages
-from transformula.formula.shown_text import shown
+from transformula.formula.sample_target import shown
 from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Matrix, block_matrices
 from transformula.kernel.syntax.boxes import Formula

@@ -7,7 +7,7 @@ import pytest
 from flint import arb, fmpq
 
 import transformula as tf
-from transformula.formula.shown_text import shown
+from transformula.formula.sample_target import shown
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.exceptions import FormulaError, NotProvenError

@@ -12,8 +12,7 @@ from fractions import Fraction
 
 from transformula.errors import FormulaError
 from transformula.formula.formula_text import FormulaText, call
-from transformula.formula.latex.latex_commands import RELATIONS
-from transformula.formula.latex.latex_tokens import LatexNode
+from transformula.formula.latex.latex_tokens import RELATIONS, LatexNode
 from transformula.formula.latex.latex_tree import flat, paired, split
 
 MAX_ROWS = 30

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from transformula.errors import FormulaError
 from transformula.formula.formula_text import FormulaText, call
-from transformula.formula.latex.latex_commands import (
+from transformula.formula.latex.latex_names import LatexNames
+from transformula.formula.latex.latex_tokens import (
     FUNCTIONS,
     INVERSES,
     LOGARITHMS,
     PREFIX,
     UNCLEAR_BASES,
+    LatexNode,
+    LatexSpace,
     function_named,
 )
-from transformula.formula.latex.latex_names import LatexNames
-from transformula.formula.latex.latex_tokens import LatexNode, LatexSpace
 from transformula.formula.latex.latex_tree import BARE, check_bracket, flat, split
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from transformula.errors import BoxError, FormulaError
-from transformula.formula.latex.latex_commands import FUNCTIONS, LETTERS
-from transformula.formula.latex.latex_tokens import LatexNode, LatexSpace
+from transformula.formula.latex.latex_tokens import FUNCTIONS, LETTERS, LatexNode, LatexSpace
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, known
 
 #: Names that our text reads as numbers unless the box has a variable of that name.

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from transformula.errors import FormulaError
-from transformula.formula.latex.latex_commands import ACCENTS, CLOSING, FRACTIONS, MEANING, REFUSED
-from transformula.formula.latex.latex_tokens import LatexNode, LatexSpace
+from transformula.formula.latex.latex_tokens import ACCENTS, CLOSING, FRACTIONS, MEANING, REFUSED, LatexNode, LatexSpace
 
 #: Levels of brackets, braces, fractions and exponents.
 MAX_DEPTH = 40

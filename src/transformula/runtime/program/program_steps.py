@@ -5,18 +5,18 @@ one matrix product, and so are all scores of a layer. The program holds the stor
 multiplied into anything else, and each form reads what the blocks' form reads.
 
 *Rounding.* The certificate's rounding bound (`kernel.rounding.softmax` lists the orders that it covers,
-`kernel.structures.wires`, `kernel.rules.polynomial`) allows a linear form to be added up in any order, a softmax to be
-shifted by any number that all of its scores share, its sums to be taken in any order, the quotient to be taken once
-after the sums (multiplying, adding and dividing round as often as dividing, multiplying and adding), and a grid to be
-evaluated axis by axis. Steps do this and no more; terms that are zero are exact. A softmax that is not shifted
-(`Tables.anchors`) has no rounding of the shift, and one token whose exponential is exactly 1; nothing overflows, what
-is flushed to zero costs no more than it does after a shift, and where an argument is clamped one token is all that
-counts, so that fewer roundings happen than are counted (`bounds`). Tokens outside a window (`GridStep.windows`) are zero in
-floats.
+`kernel.structures.network_wires`, `kernel.rules.polynomial`) allows a linear form to be added up in any order, a
+softmax to be shifted by any number that all of its scores share, its sums to be taken in any order, the quotient to be
+taken once after the sums (multiplying, adding and dividing round as often as dividing, multiplying and adding), and a
+grid to be evaluated axis by axis. Steps do this and no more; terms that are zero are exact. A softmax that is not
+shifted (`Tables.anchors`) has no rounding of the shift, and one token whose exponential is exactly 1; nothing
+overflows, exponentials that are flushed to zero cost no more than they do after a shift, and where an argument is
+clamped one token is all that counts, so that fewer roundings happen than are counted (`score_bounds`). Tokens outside a
+window (`GridStep.windows`) are zero in floats.
 
 *Range.* A shifted softmax adds up at most the sum of a table's values, and powers are at most those of the largest
 argument, times coefficients: the kernel refuses models in which these sums might overflow
-(`kernel.structures.overflow`, `kernel.rules.polynomial`).
+(`kernel.structures.memory_overflow`, `kernel.rules.polynomial`).
 """
 
 from __future__ import annotations
