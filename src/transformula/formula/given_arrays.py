@@ -50,6 +50,14 @@ def _read(given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except Exception as error:  # rows of different lengths, and whatever a library's own conversion refuses
-        said = " ".join(str(error).split())[:120]
-        ragged = isinstance(error, ValueError) and "inhomogeneous" in said
-        raise InputError(f"expected numbers, got {'rows of different lengths' if ragged else said}") from None
+        said = "rows of different lengths" if _is_ragged(given) else " ".join(str(error).split())[:120]
+        raise InputError(f"expected numbers, got {said}") from None
+
+
+def _is_ragged(given: Any) -> bool:
+    """Whether nested sequences differ in length, or numbers stand beside sequences."""
+    if not isinstance(given, (list, tuple)):
+        return False
+    rows = [row for row in given if isinstance(row, (list, tuple, np.ndarray))]
+    lengths = {len(row) for row in rows}
+    return len(lengths) > 1 or 0 < len(rows) < len(given) or any(map(_is_ragged, rows))
