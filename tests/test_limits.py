@@ -7,12 +7,13 @@ import pytest
 import transformula as tf
 from transformula import budget as limits
 from transformula.budget import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
-from transformula.compiler import search as attempting
-from transformula.compiler.attempts import Attempt
+from transformula.compiler import driver
+from transformula.compiler.attempts import Attempt, Task
 from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
 from transformula.compiler.options import Options
-from transformula.compiler.trial import Trial
-from transformula.errors import NotProvenError, RefutedError
+from transformula.compiler.prepare import Prepared
+from transformula.compiler.refusal import Ending, when_refuted
+from transformula.errors import NotProvenError, Reason, RefutedError
 from transformula.kernel import work
 from transformula.kernel.syntax.boxes import Box, Formula
 
@@ -93,44 +94,42 @@ def test_a_limit_inside_another_ends_with_it_and_may_be_moved() -> None:
 
 def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
     """The circuit gets nine tenths, and the lookup is still tried with the rest."""
-    monkeypatch.setattr(attempting, "ALL", 0.4)
-    monkeypatch.setattr(attempting, "KEPT", 0.0)
+    monkeypatch.setattr(driver, "ALL", 0.4)
+    monkeypatch.setattr(driver, "KEPT", 0.0)
     tried = []
-    first_proven = attempting.Search.first_proven
+    first_proven = driver.Search.first_proven
 
-    def counted(search, construction, options):
+    def counted(search, construction, task):
         tried.append((construction.name, left()))
-        return first_proven(search, construction, options)
+        return first_proven(search, construction, task)
 
-    monkeypatch.setattr(attempting.Search, "first_proven", counted)
+    monkeypatch.setattr(driver.Search, "first_proven", counted)
     with pytest.raises(NotProvenError):
         tf.compile("sin(2*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", 1e-5)
     assert [name for name, _ in tried[:2]] == ["circuit", "lookup"]
     assert tried[0][1] == pytest.approx(0.9 * 0.4e6, rel=0.1) and tried[1][1] > 0
 
 
-def test_a_search_that_is_not_close_may_take_less() -> None:
+def test_a_search_in_which_an_attempt_has_failed_may_take_less() -> None:
     for error, seconds in [
-        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), attempting.CLOSE),
-        (NotProvenError("far", best_bound=5e-4, rounding=1e-8), attempting.DOUBTFUL),
-        (NotProvenError("rounding", best_bound=5e-6, rounding=4e-6), attempting.DOUBTFUL),
-        (NotProvenError("nothing is known"), attempting.ALL),
-        (NotProvenError("tables that miss", measured=1e-3), attempting.DOUBTFUL),
+        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), driver.AFTER_FAILURE),
+        (NotProvenError("nothing is known"), driver.ALL),
+        (NotProvenError("tables that miss", measured=1e-3), driver.AFTER_FAILURE),
     ]:
-        search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+        search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
         search.eps = 1e-6
         with limited(100.0) as search.limit:
             search.note(error)
             assert left() == pytest.approx(seconds * limits.SECOND)
             search.note(NotProvenError("closer", best_bound=2e-6, rounding=1e-8))
-            assert left() == pytest.approx(attempting.CLOSE * limits.SECOND)
+            assert left() == pytest.approx(driver.AFTER_FAILURE * limits.SECOND)
 
 
 def test_what_fails_late_and_shows_nothing_ends_the_search() -> None:
-    search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+    search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
     search.eps = 1e-6
-    with limited(attempting.ALL) as search.limit:
-        work.spend((attempting.CLOSE + 1) * limits.SECOND)
+    with limited(driver.ALL) as search.limit:
+        work.spend((driver.AFTER_FAILURE + 1) * limits.SECOND)
         checkpoint()
         search.note(NotProvenError("nothing is known"))
         with pytest.raises(OutOfWork):
@@ -148,13 +147,14 @@ def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it
         raise NotProvenError("the scores of a table are too large for float64")
 
     alike = [Attempt(CONSTRUCTIONS["circuit"], build, group=0) for _ in range(3)]
-    monkeypatch.setattr(attempting, "attempts", lambda *_: iter(alike))
-    search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
-    search.eps, options = 1e-6, Options(eps=1e-6)
-    options.known["fitted"] = {"a table": None}
-    with limited(attempting.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
-        search.first_proven(CONSTRUCTIONS["circuit"], options)
-    assert len(begun) == tried and search.doubtful == (tried == 1) and "fitted" not in options.known
+    monkeypatch.setattr(driver, "attempts", lambda *_: iter(alike))
+    formula = Formula.of(["sin(x)"], Box.of("x=0..1"))
+    search = driver.Search(formula, None)
+    search.eps, task = 1e-6, Task(Prepared(formula), Options(eps=1e-6))
+    task.findings.fitted["a table"] = None
+    with limited(driver.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
+        search.first_proven(CONSTRUCTIONS["circuit"], task)
+    assert len(begun) == tried and not task.findings.fitted
 
 
 HOPELESS = "exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", 3e-6
@@ -171,7 +171,7 @@ def test_a_refusal_says_how_close_it_came_and_does_not_depend_on_what_was_asked_
 
 def test_larger_formulas_may_take_more() -> None:
     usual = [
-        attempting.Search(Formula.of(texts, Box.of(on)), None).seconds(10.0)
+        driver.Search(Formula.of(texts, Box.of(on)), None).seconds(10.0)
         for texts, on in (
             (["x"], "x=0..1"),
             (["x1"], "x1..x12=0..1"),
@@ -184,20 +184,26 @@ def test_larger_formulas_may_take_more() -> None:
 
 def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     seen = []
-    monkeypatch.setattr(attempting.Search, "run", lambda search, options: seen.append(left()))
+    monkeypatch.setattr(driver.Search, "run", lambda *_: seen.append(left()))
     tf.compile("x", "x=0..1", time_limit=1000)
     tf.compile("x", "x=0..1", time_limit=1)
     assert seen[0] == pytest.approx(1000 * limits.SECOND, rel=1e-3)
-    assert seen[1] == pytest.approx((attempting.ALL + attempting.KEPT) * limits.SECOND, rel=1e-3)
+    assert seen[1] == pytest.approx((driver.ALL + driver.KEPT) * limits.SECOND, rel=1e-3)
 
 
 F32 = {"dtype": "float32"}
 #: More than can be had: each is refused after a little work, with a bound that holds and the way out.
 REFUSALS = [
-    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, **F32}, 0.05, attempting.REFUSED),
-    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0, attempting.REFUSED),
+    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, **F32}, 0.05, driver.REFUSED),
+    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0, driver.REFUSED),
     ("sin(x)", "x=0..1", {"eps": 1e-7, "construction": "lookup", **F32}, 9e-7, 2.0),
-    ("softplus(a*b + c)*sigmoid(d)", "a=-1..1, b=-1..1, c=-1..1, d=-1..1", {"eps": 1e-5, **F32}, 2e-5, 5.0),
+    (
+        "softplus(a*b + c)*sigmoid(d)",
+        "a=-1..1, b=-1..1, c=-1..1, d=-1..1",
+        {"eps": 1e-5, **F32},
+        2e-5,
+        driver.AFTER_FAILURE,
+    ),
 ]
 
 
@@ -212,25 +218,25 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
 
 
 def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
-    search = attempting.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None)
+    search = driver.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None)
     search.eps = 1e-9
     search.closest = NotProvenError("", 2e-6, rounding=4e-7)
-    said = str(search.stopped("all is done"))
+    said = str(search.stopped(Ending.WORK))
     assert "rounding alone is 4" in said and "more time" not in said
     search.closest = NotProvenError("", 2e-6, rounding=4e-10)
-    assert "allow more time" in str(search.stopped("all is done"))
+    assert "allow more time" in str(search.stopped(Ending.WORK))
 
 
-def test_circuits_that_round_too_much_make_way_for_others():
-    """Other tables round as much; what is left of such a group comes last, and what cannot be compared is given up."""
-    trial = Trial(CIRCUIT, 1e-6)
-    tries = [Attempt(CIRCUIT, lambda: None, group, tables) for group in (0, 1) for tables in (0.8, 0.2)]
-    order = []
-    for attempt in trial.in_turn(tries):
-        order.append((attempt.group, attempt.tables))
-        trial.failed(attempt, NotProvenError("rounding", best_bound=3e-6, rounding=2e-6), 1.0)
-    assert order == [(0, 0.8), (1, 0.8), (0, 0.2), (1, 0.2)]
-    long = RefutedError("a normal form is too long: a product of 729 by 729 terms")
-    trial = Trial(CIRCUIT, 1e-6)
-    assert not trial.failed(tries[0], long, 5e6) and not trial.is_worth(tries[1]) and trial.is_worth(tries[2])
-    assert "fewer factors" in str(trial.refusal("float64"))
+def test_circuits_that_cannot_be_compared_or_are_refuted_twice_are_given_up():
+    """Other tables do not help a group of attempts; other groups are still tried."""
+    attempt = Attempt(CIRCUIT, lambda: None, group=0)
+    trial = driver.Trial()
+    trial.failed(attempt, NotProvenError("rounding", best_bound=3e-6, rounding=2e-6), 1.0)
+    trial.failed(attempt, RefutedError("errors went too far"), 1.0)
+    assert not trial.hopeless
+    trial.failed(attempt, RefutedError("errors went too far again"), 1.0)
+    assert trial.hopeless == {0}
+    trial = driver.Trial()
+    trial.failed(attempt, RefutedError("a normal form is too long", reason=Reason.UNCOMPARED), 5e6)
+    assert trial.hopeless == {0}
+    assert "fewer factors" in str(when_refuted("circuit", trial.closest, "float64"))

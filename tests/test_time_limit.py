@@ -7,7 +7,7 @@ import pytest
 
 from transformula import api as compiling
 from transformula.budget import OutOfTime, checkpoint, limited
-from transformula.compiler import search as attempting
+from transformula.compiler import driver
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.flow_parts import find_parts
 from transformula.compiler.evidence.range_trees import find_sign_tree, find_tree
@@ -39,7 +39,7 @@ def test_every_search_ends_in_time(name):
 
 def _ends_with(monkeypatch, *ends):
     """Let the attempts end in these ways, one after the other."""
-    coming, package = iter(ends), attempting.package
+    coming, package = iter(ends), driver.package
 
     def packaged(*arguments):
         end = next(coming)
@@ -47,7 +47,7 @@ def _ends_with(monkeypatch, *ends):
             raise end
         return package(*arguments)
 
-    monkeypatch.setattr(attempting, "package", packaged)
+    monkeypatch.setattr(driver, "package", packaged)
 
 
 def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
@@ -58,8 +58,8 @@ def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
             checkpoint()
             time.sleep(0.01)
 
-    monkeypatch.setattr(attempting.Search, "compete", endless)
-    monkeypatch.setattr(attempting, "_IN_TIME", 0.02)
+    monkeypatch.setattr(driver.Search, "compete", endless)
+    monkeypatch.setattr(driver, "IN_TIME", 0.02)
     with pytest.raises(
         NotProvenError, match="the search was ended after 20 s: the best bound proven so far is"
     ) as error:
@@ -68,7 +68,7 @@ def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
 
 
 def test_a_coarse_model_that_happens_to_be_close_is_the_answer(monkeypatch):
-    monkeypatch.setattr(attempting.Search, "compete", lambda search, _: search.note(CLOSE))
+    monkeypatch.setattr(driver.Search, "compete", lambda search, *_: search.note(CLOSE))
     model = compiling.compile("sin(x*y)", on="x=0..1, y=0..1", eps=1e-2)
     assert model.certificate.eps == 1e-2 >= model.certificate.bound and model.status == "proven"
 

@@ -24,10 +24,11 @@ from fuzz.cases import Case, fuzzer
 from fuzz.rounded import Blocks, Rounding
 from fuzz.values import Unknown, Value, put
 from transformula.budget import OutOfWork, limited
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Findings
 from transformula.compiler.certify import outlined
-from transformula.compiler.circuit import circuit_attempts
+from transformula.compiler.circuit import circuits_of
 from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.prepare import Prepared
 from transformula.errors import TransformulaError
 from transformula.kernel.check import prove
 from transformula.kernel.folder.certificate import Proof
@@ -76,7 +77,7 @@ def built(formula: str, box: str, eps: float) -> Built | None:
     """The first circuit for a formula, if one can be built."""
     target = Formula.of([formula], box)
     try:
-        return next(circuit_attempts(target, eps, "float32", 1, target.box.variables)).build()
+        return next(circuits_of(Prepared(target), eps, "float32", Findings(), 1, target.box.variables)).build()
     except TransformulaError:
         return None
 

@@ -1,4 +1,4 @@
-"""The driver: parse → construct → certify → package."""
+"""The public verbs: compile, memorize, load and verify."""
 
 from __future__ import annotations
 
@@ -8,30 +8,15 @@ from typing import Any
 import numpy as np
 
 from transformula import proven
-from transformula.budget import OutOfTime, OutOfWork, limited
 from transformula.compiler.attempts import Built
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import COMPACT, MEMORIZE
-from transformula.compiler.options import (
-    Options,
-    absolute,
-    at_positions,
-    checked_options,
-    known_dtype,
-    known_shape,
-    positive,
-)
-from transformula.compiler.package import package
-from transformula.compiler.plan import DEFAULT_EPS
-from transformula.compiler.prepare import prepared
-from transformula.compiler.search import OUT_OF_WORK, Search
-from transformula.errors import FormulaError, SearchInterrupted
+from transformula.compiler.driver import compile_formula
+from transformula.compiler.options import Options, known_dtype, positive
+from transformula.compiler.policy import DEFAULT_EPS
 from transformula.files import as_path
-from transformula.formula.given_box import box_of
-from transformula.formula.hints import advice, hint
-from transformula.formula.notations import as_texts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import Verification
-from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 
 
@@ -60,8 +45,8 @@ def compile(
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact construction claims
         what it can prove, and the others aim at 1e-6. For ``yun`` it bounds the *mean* of that error over the box.
     construction : str
-        Which construction to use: auto, polynomial, lookup, partition, circuit, attention-only, local-polynomials or
-        yun.
+        Which construction to use: auto, polynomial (exact, or an approximation if the formula is none), corollary
+        (always an approximation), lookup, partition, circuit, attention-only, local-polynomials or yun.
     dtype : {"float64", "float32"}
         The format of the weights and of the arithmetic the claim is about.
     multi_head : bool
@@ -102,32 +87,18 @@ def compile(
     >>> round(compile("7*sin(x)", on="x=0..2*pi", rel=1e-3).certificate.eps, 9)
     0.007
     """
-    sequence, seconds = known_shape(shape), positive(time_limit, "time_limit")
-    target = parsed(formula, on, sequence)
-    search = Search(target, seconds)
-    try:
-        with limited(search.most, seconds):
-            if rel is not None:
-                eps = absolute(rel, eps, prepared(target).extended)
-            options = checked_options(eps, construction, dtype, multi_head, layers, sequence, target)
-            return search.run(options)
-    except OutOfTime:
-        raise search.stopped(f"the search was ended after {seconds:g} s") from None
-    except OutOfWork:
-        raise search.stopped(OUT_OF_WORK) from None
-    except KeyboardInterrupt:
-        raise SearchInterrupted(str(search.stopped("interrupted"))) from None
-
-
-def parsed(formula: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
-    """The formula as `compile` understands it; if it has a known mistake, the error says what to write instead."""
-    box = box_of(on)
-    try:
-        return at_positions(Formula.of(as_texts(formula, box.variables), box), known_shape(shape))
-    except FormulaError as error:
-        if not (said := advice(str(error)) or hint(formula, box.variables)):
-            raise
-        raise FormulaError(f"{error}: {said}") from None
+    return compile_formula(
+        formula,
+        on,
+        eps=eps,
+        rel=rel,
+        construction=construction,
+        dtype=dtype,
+        multi_head=multi_head,
+        layers=layers,
+        shape=shape,
+        time_limit=time_limit,
+    )
 
 
 def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", compact: bool = False) -> Model:

@@ -1,11 +1,12 @@
-"""The errors a user can meet. Each is one clear sentence; none needs a traceback.
+"""The errors a user can meet, each one clear sentence without a traceback.
 
-Those that a proof can raise are the kernel's; those of the tools around it are added here.
+Errors of proofs are the kernel's; errors of the tools around it are added here.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from transformula.kernel.exceptions import (
     BoxError,
@@ -13,6 +14,7 @@ from transformula.kernel.exceptions import (
     InputError,
     ModelFileError,
     NotProvenError,
+    Reason,
     RefutedError,
     TransformulaError,
 )
@@ -24,7 +26,9 @@ __all__ = [
     "InputError",
     "ModelFileError",
     "NotProvenError",
+    "Option",
     "PointError",
+    "Reason",
     "RefutedError",
     "SavingError",
     "SearchInterrupted",
@@ -35,6 +39,13 @@ __all__ = [
     "closer",
     "closest_bound",
 ]
+
+
+@dataclass(frozen=True)
+class Option:
+    """The reason of an InputError about one option, such as eps."""
+
+    name: str
 
 
 class PointError(InputError):

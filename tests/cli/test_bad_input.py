@@ -202,7 +202,7 @@ def test_an_interrupted_search_says_how_close_it_came(cli, monkeypatch):
     def package(*_arguments):
         raise next(said)
 
-    monkeypatch.setattr("transformula.compiler.search.package", package)
+    monkeypatch.setattr("transformula.compiler.driver.package", package)
     result = cli("compile", "sin(x)", "--on", "x=0..1", "--eps", "0.01")
     assert result.code == 130 and "Traceback" not in result.err
     assert "interrupted: the best bound proven so far is 0.25" in result.err and "nothing was written" in result.err

@@ -16,7 +16,7 @@ import pytest
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
 from transformula.compiler import circuit, lookup, partition
-from transformula.compiler import search as attempting
+from transformula.compiler import driver as attempting
 from transformula.compiler.circuit_guide import Mode
 from transformula.compiler.gallery import attention_only
 from transformula.compiler.gallery import local_polynomials as local
@@ -100,9 +100,9 @@ def few(monkeypatch):
     monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(None, 3),), "float32": (Mode(Measure(9), 3),)})
     monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
-        monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
+        monkeypatch.setattr(module, "FINER_CELLS", partition.FINER_CELLS[:2])
     monkeypatch.setattr(local, "_FINER", local._FINER[:1])
-    monkeypatch.setattr(lookup, "_SHARES", lookup._SHARES[:1])
+    monkeypatch.setattr(lookup, "LOOKUP_SHARES", lookup.LOOKUP_SHARES[:1])
 
 
 def test_there_are_enough_faults():

@@ -120,10 +120,11 @@ def compile_command(
     from transformula.cli.formula_files import given_formulas
 
     given = given_formulas(formulas or [], file)
-    from transformula.api import compile, parsed
+    from transformula.api import compile
     from transformula.cli.interrupting import interruptible
     from transformula.cli.progress_bar import progress_bar
-    from transformula.compiler.package import stated
+    from transformula.compiler.certify import stated
+    from transformula.compiler.driver import parse_formula
     from transformula.model_folder import check_folder
     from transformula.show.describe import summary
 
@@ -136,7 +137,7 @@ def compile_command(
     text = given[0] if len(given) == 1 else given
     shaped = parse_shape(shape)
     if out is not None:
-        check_folder(out, stated(parsed(text, on, shaped), shaped), force)
+        check_folder(out, stated(parse_formula(text, on, shaped), shaped), force)
     with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
         model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
     if out is not None:

@@ -18,12 +18,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from transformula.api import parsed
 from transformula.cluster.batch_jobs import Done, Job, work
 from transformula.cluster.batch_requests import VERBS, Request, read_requests
 from transformula.cluster.batch_summary import Summary, write_summary
 from transformula.cluster.engines import Engine, EngineError, Outcome, opened_engine
-from transformula.compiler.package import stated
+from transformula.compiler.certify import stated
+from transformula.compiler.driver import parse_formula
 from transformula.errors import InputError, SavingError, TransformulaError
 from transformula.files import as_path, check_folder, write_file
 from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES
@@ -174,7 +174,7 @@ class _Batch:
     def _check_place(self, request: Request, folder: Path) -> None:
         """Refuse the folder of another formula before work is spent on this one."""
         if folder.exists():
-            check_model_folder(folder, stated(parsed(request.formula, request.box)), self.force)
+            check_model_folder(folder, stated(parse_formula(request.formula, request.box)), self.force)
 
     def _settle(self, request: Request, outcome: Outcome, journal: Journal) -> None:
         """Write a folder, then its line in the journal."""

@@ -1,22 +1,71 @@
-"""What a construction hands to the driver: attempts, built when their turn comes."""
+"""Attempts: candidates that a construction builds when their turn comes, and the task they are built for."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformula.compiler.constructions import Construction
 from transformula.compiler.evidence.finder import Finder
-from transformula.errors import NotProvenError
-from transformula.kernel.folder.evidence import Evidence
+from transformula.compiler.options import Options
+from transformula.compiler.policy import DEFAULT_EPS
+from transformula.compiler.prepare import Prepared
 from transformula.kernel.folder.weights import Weights
+from transformula.kernel.syntax.boxes import Formula
 
-#: Errors of tables that come to more than so many times the tolerance are not worth a proof: what is proven may be
-#: less than their sum, but not by that much.
-STRAINED = 4.0
-#: What is said of them.
-ASK = ": ask for a larger eps"
+if TYPE_CHECKING:
+    from transformula.compiler.circuit import Circuits
+    from transformula.compiler.circuit_layout import NodeTable
+    from transformula.compiler.circuit_tables import MissedGoal
+    from transformula.compiler.one_layer_parts import FittedPart
+
+
+@dataclass
+class Findings:
+    """Results that attempts leave for later attempts of the same search.
+
+    Attributes
+    ----------
+    circuits : Circuits or None
+        The formula's circuits, each lowered once.
+    missed : dict
+        For one layer: the best table of a part that missed its goal, and its error.
+    failed, fitted : dict
+        For circuits: tables that missed their goals, and tables that met them, with the goals.
+    coarse : bool
+        Whether any bound will do: then a table that is better than needed is used again.
+    """
+
+    circuits: Circuits | None = None
+    missed: dict[object, tuple[FittedPart, float]] = field(default_factory=dict)
+    failed: dict[object, MissedGoal] = field(default_factory=dict)
+    fitted: dict[object, tuple[float, NodeTable]] = field(default_factory=dict)
+    coarse: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A request to a construction: the prepared formula, the options, and the findings so far.
+
+    ``most`` is the number of memory tokens above which a model is of no use, because a smaller one is proven.
+    """
+
+    ground: Prepared
+    options: Options
+    findings: Findings = field(default_factory=Findings)
+    most: float = math.inf
+
+    @property
+    def formula(self) -> Formula:
+        """The formula as typed."""
+        return self.ground.formula
+
+    @property
+    def eps(self) -> float:
+        """The tolerance to aim at."""
+        return self.options.eps or DEFAULT_EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,22 +79,11 @@ class Built:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try: its construction, and how to build it.
+    """One candidate: its construction, and how to build it.
 
-    Attempts of one ``group`` differ in their tables only: if rounding alone is far too much for one of them, it
-    is for all. ``tables`` is the part of the tolerance that they may use, if that is all they differ in.
+    Attempts of one ``group`` differ in their tables only: a failure that no table can mend rules out the group.
     """
 
     construction: Construction
     build: Callable[[], Built]
     group: int = 0
-    tables: float | None = None
-
-
-def check_strain(expected: float, eps: float, said: str, rounding: float | None = None) -> None:
-    """Refuse tables whose errors are expected to come to so much that a proof is not worth it."""
-    if expected > STRAINED * eps:
-        raise NotProvenError(f"{said} an error of about {expected:.2g}{ASK}", measured=expected, rounding=rounding)
-
-
-__all__ = ["ASK", "Attempt", "Built", "Evidence", "check_strain"]

@@ -1,4 +1,4 @@
-"""The single place where models are packaged: weights, description and evidence become file contents.
+"""From built weights to a model: the evidence is searched for and stored, and the claim is proven from it.
 
 The kernel reads what is written here (`transformula.kernel.folder.model_files`); this is the writing half, and the
 certificate that goes with it.
@@ -13,17 +13,60 @@ from typing import Any
 
 import numpy as np
 
-from transformula.errors import NotProvenError
-from transformula.kernel.digits import at_most
+from transformula import proven
+from transformula.blas_threads import one_thread
+from transformula.compiler.attempts import Built
+from transformula.compiler.constructions import Construction
+from transformula.compiler.options import Options
+from transformula.compiler.refusal import Shortfall
+from transformula.formula.prompt_target import Prompts
+from transformula.formula.sample_target import Samples
+from transformula.kernel.check import prove
 from transformula.kernel.folder.certificate import Certificate, Mean, Proof
-from transformula.kernel.folder.description import Description
-from transformula.kernel.folder.model_files import Packed
+from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import Block, Weights, named_matrices
 from transformula.kernel.rounding.formats import describe
+from transformula.kernel.syntax.boxes import Formula
+from transformula.model import Model
 
 #: Claims are this much above what was proven here, so that the last digits of another machine's
 #: libraries cannot make an honest certificate fail.
 CLAIM_MARGIN = 1.001
+
+
+def package(construction: Construction, built: Built, target: Formula | Samples | Prompts, options: Options) -> Model:
+    """Search for the evidence, store it, and prove the claim from what is stored."""
+    name = construction.name
+    plain = Description(name, **stated(target, options.shape), circuit=built.circuit)
+    description = outlined(built.weights, plain)
+    eps = construction.tolerance(options.eps)
+    with one_thread():
+        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+        packed = pack(built.weights, description, built.evidence.evidence())
+        weights, stored = unpack(packed)
+        proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+    certificate = certify(packed, stored, weights.dtype, proof, eps)
+    proven.remember(packed, certificate)
+    return Model(name, target, weights, packed, certificate, options.shape)
+
+
+def stated(target: Formula | Samples | Prompts, shape: tuple[int, int] | None = None) -> dict[str, Any]:
+    """The target of a model, as model.json states it."""
+    if isinstance(target, Samples):
+        return {"samples": {"x": target.x.tolist(), "y": target.y.tolist()}}
+    if isinstance(target, Prompts):
+        return {"task": target.stated}
+    texts = list(target.typed or target.texts)
+    return {"formulas": texts, "box": str(target.box), "shape": None if shape is None else list(shape)}
+
+
+def claimed(model: Model, eps: float) -> Model:
+    """The same model with the claim that it meets another tolerance, which its proven bound meets as well."""
+    certificate = replace(model.certificate, eps=eps)
+    proven.remember(model.packed, certificate)
+    return replace(model, certificate=certificate)
 
 
 def pack(weights: Weights, description: Description, evidence: Mapping[str, Any]) -> Packed:
@@ -85,20 +128,5 @@ def check_bound(proof: Proof, eps: float | None, dtype: str) -> Proof:
     mean = proof.mean and Mean(*(getattr(proof.mean, f.name) * CLAIM_MARGIN for f in fields(Mean)))
     claimed = Proof(proof.approximation * CLAIM_MARGIN, proof.rounding * CLAIM_MARGIN, mean=mean)
     if not np.isfinite(claimed.bound) or (eps is not None and not claimed.bound <= eps):
-        message = shortfall(claimed, eps, dtype)
-        raise NotProvenError(message, best_bound=claimed.bound, rounding=claimed.rounding)
+        raise Shortfall(claimed, eps, dtype).error()
     return claimed
-
-
-def shortfall(proof: Proof, eps: float | None, dtype: str) -> str:
-    """The message about a proof that does not meet the tolerance."""
-    parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
-    parts += ", means over the box" if proof.mean else ""
-    if eps is None:
-        return f"no finite bound is proven: the best bound is {at_most(proof.bound)} ({parts})"
-    advice = f"ask for eps >= {at_most(proof.bound, 2)}"
-    if proof.rounding > eps and dtype == "float64":
-        advice = f"rounding alone is more than that: {advice}, or take a smaller box"
-    elif proof.rounding > eps:
-        advice += ", or use float64"
-    return f"eps = {eps:g} is not proven: the best bound is {at_most(proof.bound)} ({parts}); {advice}"

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
 
-from transformula.compiler.attempts import Attempt, Built
+from transformula.compiler.attempts import Attempt, Built, Findings, Task
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
 from transformula.compiler.circuit_layout import Layout
@@ -29,9 +29,10 @@ from transformula.compiler.evidence.planned_ranges import BoxRanges
 from transformula.compiler.lower.domains import parted, rooted
 from transformula.compiler.lower.lowered_circuit import Circuit
 from transformula.compiler.lower.lowering import build_circuit
-from transformula.compiler.prepare import Prepared, prepared
+from transformula.compiler.prepare import Prepared
+from transformula.errors import RefutedError
 from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.syntax.expression import Expr
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
@@ -60,32 +61,41 @@ _MODES = {
 }
 
 
-def circuit_attempts(
-    formula: Formula,
+def circuit_attempts(task: Task) -> Iterator[Attempt]:
+    """Circuits of the formula, or of the formula of one position of a sequence."""
+    ground, positions = task.ground, task.options.shape[0] if task.options.shape else 1
+    if positions > 1:
+        with suppress(RefutedError):  # if the positions differ, each carries all inputs
+            ground = Prepared(formula_of_a_position(task.formula, positions))
+    inputs = task.formula.box.variables
+    return circuits_of(ground, task.eps, task.options.dtype, task.findings, positions, inputs)
+
+
+def circuits_of(
+    ground: Prepared,
     eps: float,
     dtype: str,
+    findings: Findings,
     positions: int,
     inputs: tuple[str, ...],
-    known: dict[str, Any] | None = None,
     enough: float | None = None,
 ) -> Iterator[Attempt]:
     """Circuits with ever tighter tables; if rounding alone is too much, another circuit.
 
     Parameters
     ----------
-    formula : Formula
-        What one position computes, as typed.
+    ground : Prepared
+        The formula of one position.
+    findings
+        Circuits and tables of earlier attempts of the same search.
     positions, inputs
         Of the whole sequence. If every position has its own inputs, all do the same; otherwise each carries all.
-    known
-        What other attempts of the same search have left: circuits, and tables that missed their goals.
     enough
         A larger tolerance that is enough, where ``eps`` is only aimed at.
     """
-    known = {} if known is None else known
-    if "circuits" not in known:
-        known["circuits"] = Circuits(prepared(formula), dtype)
-    for group, analysis in enumerate(known["circuits"].promising_first(eps)):
+    if findings.circuits is None:
+        findings.circuits = Circuits(ground, dtype)
+    for group, analysis in enumerate(findings.circuits.promising_first(eps)):
         for split in SPLITS:
 
             def build(analysis: Analysis = analysis, split: Split = split) -> Built:
@@ -94,11 +104,11 @@ def circuit_attempts(
                 wanted = max(eps, enough or 0.0)  # if more is aimed at, a bound is all that may come of it
                 most = max(aim, wanted)
                 check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
-                tables = fit_tables(nodes, aim, split, dtype, known, most, loose=aim > wanted)
+                tables = fit_tables(nodes, aim, split, dtype, findings, most, loose=aim > wanted)
                 layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
-            yield Attempt(CIRCUIT, build, group, split.tables)
+            yield Attempt(CIRCUIT, build, group)
 
 
 class Circuits:
@@ -106,7 +116,7 @@ class Circuits:
 
     def __init__(self, ground: Prepared, dtype: str) -> None:
         self.ground, self.dtype = ground, dtype
-        self.ranges = BoxRanges(ground.extended.box, ground.known)
+        self.ranges = BoxRanges(ground.extended.box, ground.facts.known)
         self.found: list[tuple[Mode, Analysis]] = []
         self.folded: dict[Mode, Analysis] = {}
         self.sized: dict[Mode, Analysis] = {}

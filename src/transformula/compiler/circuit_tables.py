@@ -7,17 +7,18 @@ eps/(N S_w); squares, which are cheap, and functions whose slope is unbounded ta
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from transformula.blas_threads import one_thread
 from transformula.budget import remembered
-from transformula.compiler.attempts import check_strain
+from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
 from transformula.compiler.lower.domains import domain_ends, steep_places
 from transformula.compiler.lower.lowered_wires import SQUARE
+from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.disk_cache import fit_expression
 from transformula.compiler.tables.shared_fits import fit_all
 from transformula.compiler.tables.smallest_table import Allowance, CannotFit
@@ -84,7 +85,7 @@ def share_of(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-class _Failure(NamedTuple):
+class MissedGoal(NamedTuple):
     """A goal that was missed, the best table found, and its error."""
 
     goal: float
@@ -115,7 +116,7 @@ def fit_tables(
     eps: float,
     split: Split,
     dtype: str,
-    left_behind: dict[str, Any],
+    findings: Findings,
     enough: float,
     loose: bool = False,
 ) -> dict[int, tuple[object, NodeTable]]:
@@ -125,8 +126,7 @@ def fit_tables(
     found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
     are better than need be serve, and those of a ``loose`` circuit need not be small either.
     """
-    failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
-    fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
+    failed, fitted = findings.failed, findings.fitted
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
     goals = {k: goal_of(node, eps, split, dtype) for k, node in tables_of(nodes)}
@@ -140,7 +140,7 @@ def fit_tables(
     for key, (_, _, goal, _) in wanted.items():
         if key in failed and not failed[key].goal < goal < failed[key].reached:
             known[key] = failed[key].table
-        elif "coarse" in left_behind and key in fitted and fitted[key][0] <= goal:
+        elif findings.coarse and key in fitted and fitted[key][0] <= goal:
             known[key] = fitted[key][1]
     for function, ends, _, shift in wanted.values():
         if function != SQUARE:
@@ -149,11 +149,11 @@ def fit_tables(
     reached |= {key: max(reached[key], failed[key].reached) for key in known if key in failed}
     check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
     todo = {key: (*want, dtype) for key, want in wanted.items() if key not in known}
-    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, loose or "coarse" in left_behind)
+    found = fit_all(_fit, list(todo.values()), lambda: bool(failed), _fit_once, loose or findings.coarse)
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
         known[key] = table
         if error > want[2]:
-            failed[key] = _Failure(want[2], table, error)
+            failed[key] = MissedGoal(want[2], table, error)
             reached[key] = error
             check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
         else:

@@ -8,30 +8,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformula.api import compile
-from transformula.compiler.constructions import (
-    ATTENTION_ONLY,
-    CIRCUIT,
-    LOCAL,
-    LOOKUP,
-    PARTITION,
-    POLYNOMIAL,
-    YUN,
-    Construction,
-)
-from transformula.compiler.plan import DEFAULT_EPS
+from transformula.compiler.constructions import CONSTRUCTIONS, COROLLARY, OFFERED, Construction
+from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.proven import norm_of
 
-#: What is tried: a construction, and whether its blocks may have several heads.
-TRIED: tuple[tuple[Construction, bool], ...] = (
-    (POLYNOMIAL, False),
-    (POLYNOMIAL, True),
-    (LOOKUP, False),
-    (PARTITION, False),
-    (CIRCUIT, False),
-    (ATTENTION_ONLY, False),
-    (LOCAL, False),
-    (YUN, False),
+#: Each construction, once with one head and once with several heads in a block where it can have them. The corollary
+#: is the fallback of the polynomial, so it is not asked for.
+TRIED: tuple[tuple[Construction, bool], ...] = tuple(
+    (made, many)
+    for made in map(CONSTRUCTIONS.__getitem__, OFFERED)
+    if made is not COROLLARY
+    for many in ((False, True) if "multi_head" in made.options else (False,))
 )
 
 
@@ -137,7 +125,7 @@ def entries(
         except (NotProvenError, InputError) as error:
             yield Entry(name, construction.title, time.perf_counter() - start, refusal=str(error)), error
             continue
-        # an approximating polynomial is a construction of its own, though asked for by the same name
+        # an approximating polynomial is a construction of its own: the polynomial's fallback
         title, name = model.made_by.title, model.construction + (", several heads" if multi_head else "")
         sizes = model.layers, model.heads, model.memory_tokens, model.parameter_count, model.certificate.bound
         norm = norm_of(model.certificate)

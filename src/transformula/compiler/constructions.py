@@ -1,26 +1,31 @@
-"""The constructions by name: how their weights are read, run and counted, and what is said of their proofs.
+"""The constructions by name: how their models are built, read, run and counted, and how their proofs are described.
 
-Everything that depends on which construction made a model asks this registry; no other module compares names.
-Nothing heavy is imported before it is used, so that the command line and the explorer's server may ask too.
+Code that depends on which construction made a model asks this registry; no other module compares names. Nothing heavy
+is imported before it is used, so that the command line and the explorer's server may ask too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, brief
 
 if TYPE_CHECKING:
+    from transformula.compiler.attempts import Attempt, Task
     from transformula.kernel.folder.weights import Weights
     from transformula.kernel.structures.ridge_blocks import Ridge
     from transformula.kernel.syntax.boxes import Box
     from transformula.runtime.program.program_steps import Program
     from transformula.runtime.table_reading import CircuitWeights, TableHead
 
-#: What may be asked for.
-Choice = Literal["auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun"]
+#: Names that a formula may ask for.
+Choice = Literal[
+    "auto", "polynomial", "corollary", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,13 +36,14 @@ class Family:
     ----------
     name : str
         ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), layers (several
-        of any heads), stages (Yun's), words, prompts or heads (of linear attention).
+        layers of softmax heads), stages (of yun), words (of compact), prompts (of in-context), heads (of
+        linear-attention).
     data : str
-        What a token that depends on the inputs is called.
+        Name of a token that depends on the inputs.
     read : callable
-        Reads weights back as what they compute.
+        Reads the function back from the weights.
     program : callable
-        From (weights, what reads them, the box or None) to the program that evaluates them; None where the blocks
+        From (weights, their reader, the box or None) to the program that evaluates them; None where the blocks
         themselves are run.
     count : callable
         Numbers of the weights that depend on the formula; the second argument reads them, if need be.
@@ -117,16 +123,20 @@ class Construction:
     name : str
         As it is stored in model.json.
     title : str
-        What it is, in a few words.
+        Description in a few words.
     family : Family
         The layout of its weights.
     proof : str
         How the checker proves it, in a sentence.
     identity : str
-        What is said instead where the approximation error is zero. A construction that has this claims what can be
-        proven where no tolerance is given, instead of aiming at one.
+        The sentence where the approximation error is zero. A construction that has one claims what can be proven where
+        no tolerance is given, instead of aiming at one.
     sharp : bool
         Its tables are cells: at almost every point one token decides.
+    attempts : callable
+        From a task to attempts, cheapest first; None if it is not made from a formula.
+    options : frozenset of str
+        Options it takes: multi_head, layers (a single layer), shape (sequences).
     """
 
     name: str
@@ -135,17 +145,33 @@ class Construction:
     proof: str
     identity: str = ""
     sharp: bool = False
+    attempts: Callable[[Task], Iterator[Attempt]] | None = None
+    options: frozenset[str] = frozenset()
 
     @property
     def exact(self) -> bool:
         """Whether it may have no approximation error at all."""
         return bool(self.identity)
 
+    def tolerance(self, eps: float | None) -> float | None:
+        """The tolerance that a model has to meet; None for an exact one, which may claim whatever it can prove."""
+        return DEFAULT_EPS if eps is None and not self.exact else eps
+
     def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
-        """What the weights compute, as steps on arrays; ``read`` gives what was read of them already."""
+        """The function of the weights, as steps on arrays; ``read`` gives the reading if there is one already."""
         # a sharp table's proof has the largest score subtracted, so its scores may be anywhere
         assert self.family.program is not None, "the blocks themselves are run"
         return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
+
+
+def made_by(module: str, function: str) -> Callable[[Task], Iterator[Attempt]]:
+    """The attempts of a construction, from a module of the compiler that is imported when they are asked for."""
+
+    def attempts(task: Task) -> Iterator[Attempt]:
+        found: Iterator[Attempt] = getattr(import_module(f"transformula.compiler.{module}"), function)(task)
+        return found
+
+    return attempts
 
 
 _ENCLOSED = (
@@ -156,38 +182,44 @@ POLYNOMIAL = Construction(
     "The polynomial was read out of the weights and compared with the formula, coefficient by coefficient.",
     "The polynomial was read out of the weights and compared with the formula in rational arithmetic: they are equal, "
     "so the approximation error is zero, not small.",
+    attempts=made_by("polynomial", "polynomial_attempts"), options=frozenset({"multi_head"}),
 )  # fmt: skip
 COROLLARY = Construction(
-    "corollary", "an approximating polynomial (Fang et al., Corollary 3.7)", RIDGE_FAMILY, _ENCLOSED
-)
-LOOKUP = Construction("lookup", "one layer of solved tables", TABLE_FAMILY, _ENCLOSED)
+    "corollary", "an approximating polynomial (Fang et al., Corollary 3.7)", RIDGE_FAMILY, _ENCLOSED,
+    attempts=made_by("corollary", "corollary_attempts"), options=frozenset({"multi_head"}),
+)  # fmt: skip
+LOOKUP = Construction(
+    "lookup", "one layer of solved tables", TABLE_FAMILY, _ENCLOSED,
+    attempts=made_by("lookup", "lookup_attempts"), options=frozenset({"layers", "shape"}),
+)  # fmt: skip
 PARTITION = Construction(
     "partition", "one layer of sharp cells (Gumaan, Theorem 1)", TABLE_FAMILY,
     "In each cell the formula's range was enclosed, and compared with the values that the attention can mix there.",
-    sharp=True,
+    sharp=True, attempts=made_by("partition", "partition_attempts"), options=frozenset({"layers", "shape"}),
 )  # fmt: skip
 CIRCUIT = Construction(
     "circuit", "several layers of tables, one for each nonlinearity", CIRCUIT_FAMILY,
     "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
     "slopes.",
+    attempts=made_by("circuit", "circuit_attempts"), options=frozenset({"shape"}),
 )  # fmt: skip
 ATTENTION_ONLY = Construction(
     "attention-only", "two softmax layers, no feed-forward layer (Hu et al.)", LAYER_FAMILY,
     "How far the first layer is from a line was enclosed piece by piece; in each cell of the second, widened by that, "
     "the formula's range was enclosed and compared with the values that the attention can mix there.",
-    sharp=True,
+    sharp=True, attempts=made_by("gallery.attention_only", "attention_only_attempts"),
 )  # fmt: skip
 LOCAL = Construction(
     "local-polynomials", "local polynomials under a softmax partition of unity (Shi and Liao)", LAYER_FAMILY,
     "The local polynomials were read out of the weights and compared with the formula, cell by cell, by Taylor models; "
     "what the layers do with them was bounded for every coefficient between the least and the largest.",
-    sharp=True,
+    sharp=True, attempts=made_by("gallery.local_polynomials", "local_attempts"),
 )  # fmt: skip
 YUN = Construction(
     "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
     "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
     "cell that bounds the mean of the error over the box, and not the error at every point.",
-    sharp=True,
+    sharp=True, attempts=made_by("gallery.yun_stages", "yun_attempts"),
 )  # fmt: skip
 MEMORIZE = Construction(
     "memorize", "one layer that stores samples", TABLE_FAMILY,
@@ -224,8 +256,13 @@ CONSTRUCTIONS = {
         LINEAR_ATTENTION,
     )
 }  # fmt: skip
-#: Those that a formula may ask for.
+#: Constructions that a formula may ask for.
 OFFERED: tuple[str, ...] = tuple(name for name in get_args(Choice) if name in CONSTRUCTIONS)
+
+
+def register(construction: Construction) -> None:
+    """Add a construction; docs/architecture.md has a worked example."""
+    CONSTRUCTIONS[construction.name] = construction
 
 
 def chosen(name: str) -> Construction | None:
@@ -236,6 +273,9 @@ def chosen(name: str) -> Construction | None:
     >>> chosen("lookup").family.name, chosen("auto")
     ('tables', None)
     """
-    if not isinstance(name, str) or name not in get_args(Choice):
+    if name == "auto":
+        return None
+    found = CONSTRUCTIONS.get(name) if isinstance(name, str) else None
+    if found is None or found.attempts is None:
         raise InputError(f"unknown construction {brief(name)}: choose auto, {', '.join(OFFERED)}")
-    return CONSTRUCTIONS.get(name)
+    return found

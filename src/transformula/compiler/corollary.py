@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
@@ -19,7 +19,21 @@ from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
 from transformula.budget import SECOND, checkpoint
-from transformula.compiler.polynomial import weights_from_terms
+from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.constructions import COROLLARY
+from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.policy import (
+    ALL_DEGREES,
+    CHEBYSHEV_POINTS,
+    DEGREE_SHARES,
+    EACH_DEGREE,
+    LAWSON_GAIN,
+    LAWSON_STEPS,
+    MAX_DEGREE,
+    MAX_VARIABLES,
+)
+from transformula.compiler.polynomial import construct_polynomial, weights_from_terms
+from transformula.compiler.prepare import is_polynomial
 from transformula.compiler.ridge_lattice import compositions
 from transformula.compiler.tables.least_squares import least_squares
 from transformula.errors import InputError, NotProvenError
@@ -33,15 +47,18 @@ from transformula.kernel.work import counted, spend
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
 
-MAX_VARIABLES = 4
-#: Highest degree tried, by dimension: beyond it the tokens are too many or the terms too large.
-MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
-#: What part of the tolerance the measured error may take; the rest is for proof and rounding.
-_SHARES = (0.97, 0.8, 0.5, 0.2)
-_GRID = {1: 2000, 2: 90, 3: 26, 4: 14}
-_LAWSON = 40
-#: Seconds of work after which no more steps are taken for a degree, and no more degrees are tried.
-_EACH, _FITTING = 2.0, 4.0
+
+def corollary_attempts(task: Task) -> Iterator[Attempt]:
+    """Models of the polynomial that the formula has been extended to, or of polynomials that approximate it."""
+    extended = task.ground.defined
+    dtype, multi_head = task.options.dtype, task.options.multi_head
+    if is_polynomial(extended):
+        found = construct_polynomial(extended, dtype, multi_head)
+    else:
+        found = construct_approximation(extended, task.eps, dtype, multi_head)
+    for weights in found:
+        finder = Finder(trees=task.ground.signs, target=task.options.eps)
+        yield Attempt(COROLLARY, partial(Built, weights, task.ground.derivation, finder))
 
 
 def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head: bool) -> Iterator[Weights]:
@@ -51,7 +68,7 @@ def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head
         raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
     searches = [_Degrees(expr, box) for expr in formula.outputs]
-    for share in _SHARES:
+    for share in DEGREE_SHARES:
         with one_thread():
             fits = [search.lowest(share * eps) for search in searches]
         degrees = tuple(fit.degree for fit in fits)
@@ -120,11 +137,11 @@ class _Degrees:
 
     def __init__(self, expr: Expr, box: Box) -> None:
         self.expr, self.dimension, self.first = expr, box.dimension, 0
-        count = _GRID[box.dimension]
+        count = CHEBYSHEV_POINTS[box.dimension]
         self.fine, self.coarse = _samples(expr, box, 2 * count + 1), _samples(expr, box, count)
         self.coefficients = _chebyshev_coefficients(self.coarse)
         self.degrees = sum(np.meshgrid(*[np.arange(count)] * self.dimension, indexing="ij", sparse=True))
-        self.end = counted() + _FITTING * SECOND
+        self.end = counted() + ALL_DEGREES * SECOND
 
     def least_error(self, degree: int) -> float:
         """What no polynomial of a degree goes below, on the samples."""
@@ -188,7 +205,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
     weight = np.full(len(target), 1.0 / len(target))
     best: tuple[float, Floats] = (np.inf, np.zeros(len(exponents)))
     start = counted()
-    for _ in range(_LAWSON):
+    for _ in range(LAWSON_STEPS):
         checkpoint()
         spend(matrix.size * (0.02 + len(exponents) / 8000) + 0.02 * fine.values.size)
         root = np.sqrt(weight)
@@ -196,7 +213,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
         found[np.abs(found) < 1e-17 * np.abs(found).max()] = 0.0
         error = float(np.abs(_values(fine.points, exponents, found, dimension) - fine.values).max())
         best = min(best, (error, found), key=lambda pair: pair[0])
-        if error <= goal or error > 4 * goal or counted() - start > _EACH * SECOND:  # Lawson gains a small factor
+        if error <= goal or error > LAWSON_GAIN * goal or counted() - start > EACH_DEGREE * SECOND:
             break
         residual = np.abs(matrix @ found - target)
         weight = weight * residual

@@ -1,26 +1,26 @@
-"""The same architecture, values solved instead of sampled: spectral accuracy with few tokens.
+"""One layer of softmax tables whose values are solved instead of sampled: spectral accuracy with few tokens.
 
 One softmax head over M memory tokens with affine scores is a smooth partition of unity, and T is linear
-in its values. `constructions.tables` chooses scores and solves for the values of one-form parts;
-`constructions.tables.grids` does the same on tensor grids for parts of two to four variables. Whatever
-they return is only a candidate: the certificate is proven from the final weights.
+in its values. `tables.smallest_table` chooses scores and solves for the values of one-form parts;
+`tables.grid_fit` does the same on tensor grids for parts of two to four variables. Whatever they return is
+only a candidate: the certificate is proven from the final weights.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
-from transformula.compiler.attempts import Attempt, Built, check_strain
+from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import LOOKUP
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.compiler.prepare import prepared
+from transformula.compiler.policy import EASY, LOOKUP_SHARES
+from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.disk_cache import fit_expression
 from transformula.compiler.tables.grid_fit import MAX_GRID, Grid, fit_grid
 from transformula.compiler.tables.shared_fits import fit_all
@@ -28,36 +28,21 @@ from transformula.compiler.tables.smallest_table import Allowance, CannotFit
 from transformula.compiler.tables.softmax_table import Table
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
-from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.printing import short_text
 
-#: What part of the tolerance the solver may use; the next one is tried if the proof does not close.
-_SHARES = (1.0, 0.6, 0.3)
-#: Where the tolerance is below the rounding of the values: a multiple of that which is soon reached.
-_EASY = 200.0
 
-
-def lookup_attempts(
-    formula: Formula,
-    eps: float,
-    dtype: str,
-    shape: tuple[int, int] | None,
-    most: float = math.inf,
-    known: dict[str, Any] | None = None,
-) -> Iterator[Attempt]:
+def lookup_attempts(task: Task) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
-    Where none does, the closest, if it is close: its proof says by how much it falls short. With more than ``most``
-    tokens a model is of no use, and is not built. ``known`` is what other attempts of the same search have left.
+    Where none does, the closest, if it is close: its proof says by how much it falls short.
     """
-    ground = prepared(formula)
-    missed: dict[object, tuple[FittedPart, float]] = ({} if known is None else known).setdefault("missed", {})
-    for share in _SHARES:
-        fitter = _Fitter(eps, share, dtype, most, missed)
+    dtype = task.options.dtype
+    for share in LOOKUP_SHARES:
+        fitter = _Fitter(task.eps, share, dtype, task.most, task.findings.missed)
 
         def build(fitter: _Fitter = fitter) -> Built:
-            spec = one_layer_spec(ground.extended, eps, fitter, dtype, shape)
-            return one_layer_built(ground, spec, target=eps)
+            spec = one_layer_spec(task.ground, task.eps, fitter, dtype, task.options.shape)
+            return one_layer_built(task.ground, spec, target=task.eps)
 
         yield Attempt(LOOKUP, build)
         if fitter.fell_short:
@@ -108,7 +93,7 @@ def _fit(
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
     fell_short = eps < finest
-    eps = _EASY * finest if fell_short else eps
+    eps = EASY * finest if fell_short else eps
     try:
         with one_thread():
             if len(ranges) == 1:

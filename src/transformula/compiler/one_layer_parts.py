@@ -10,10 +10,11 @@ from flint import arb, fmpq
 
 from transformula.compiler.attempts import Built
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.lower.additive import Affine, Form, Part, decompose
+from transformula.compiler.lower.additive import Affine, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
 from transformula.compiler.one_layer_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
+from transformula.compiler.policy import MAX_COEFFICIENT, MAX_FORMS
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import InputError
 from transformula.kernel.arithmetic import precision
@@ -22,11 +23,8 @@ from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 
-#: A grid in more dimensions has too many tokens for any tolerance worth having.
-MAX_FORMS = 4
-#: Largest whole number in a linear form: beyond it the form would leave float32's range.
-MAX_COEFFICIENT = 10**30
-_BITS = 320
+#: Precision of irrational constants, in bits: their error is then far below that of any float format.
+CONSTANT_BITS = 320
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +44,10 @@ FitParts = Callable[[Sequence[Wanted]], Iterable[FittedPart]]
 
 
 def one_layer_spec(
-    formula: Formula, eps: float, fit: FitParts, dtype: str, shape: tuple[int, int] | None
+    ground: Prepared, eps: float, fit: FitParts, dtype: str, shape: tuple[int, int] | None
 ) -> OneLayerSpec:
     """Fit every part with its share of the tolerance, and collect what the layer has to do."""
-    variables = formula.box.variables
-    splits = [decompose(expr, variables) for expr in formula.outputs]
+    formula, splits = ground.extended, ground.splits
     tables, relus, affine = [], [], []
     linears: list[list[float]] = [[] for _ in splits]
     reach = 0.0
@@ -77,7 +74,7 @@ def one_layer_spec(
             )
         affine.append((form, constant))
         reach = max(reach, size + _reach(form, constant, formula.box))
-    return OneLayerSpec(variables, len(splits), tables, relus, affine, linears, shape, reach, dtype)
+    return OneLayerSpec(formula.box.variables, len(splits), tables, relus, affine, linears, shape, reach, dtype)
 
 
 def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, target: float | None = None) -> Built:
@@ -129,7 +126,7 @@ def midpoint(constant: Expr) -> fmpq:
     """The constant's rational value, or a rational within 2^-300 of it."""
     if constant.number is not None:
         return to_fmpq(constant.number)
-    with precision(_BITS):
+    with precision(CONSTANT_BITS):
         return midpoint_rational(enclose(constant))
 
 

@@ -1,16 +1,17 @@
-"""What may be asked for beside formula and box, and the checks of it."""
+"""Options of a model, and their checks."""
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 from transformula.compiler.constructions import Construction, chosen
-from transformula.errors import InputError, brief
+from transformula.compiler.prepare import Prepared
+from transformula.errors import InputError, Option, brief
 from transformula.formula.evaluation import peak
 from transformula.formula.notations import at_every_position
 from transformula.kernel.folder.weights import DTYPES
@@ -19,10 +20,7 @@ from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
 
 @dataclass(frozen=True)
 class Options:
-    """What the user may ask for beside formula and box.
-
-    ``most`` tokens are all that is still of use in a model; ``known`` is what attempts leave for others of one search.
-    """
+    """Options of a model beside formula and box."""
 
     eps: float | None = None
     construction: Construction | None = None
@@ -30,30 +28,32 @@ class Options:
     multi_head: bool = False
     layers: int | None = None
     shape: tuple[int, int] | None = None
-    most: float = math.inf
-    known: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def checked_options(
+    ground: Prepared,
     eps: float | None,
+    rel: float | None,
     construction: str,
     dtype: str,
     multi_head: bool,
     layers: int | None,
     shape: tuple[int, int] | None,
-    formula: Formula,
 ) -> Options:
-    """Options that can be used for the formula."""
+    """Options that can be used for the formula; a relative tolerance becomes an absolute one."""
+    if rel is not None:
+        eps = absolute(rel, eps, ground)
     tolerance, form, wanted = positive(eps, "eps"), known_dtype(dtype), chosen(construction)
     if not (layers is None or (isinstance(layers, Real) and layers == 1)):
         raise InputError("layers must be left out or set to 1")
     if shape is not None:
-        _check_shape(shape, formula)
+        _check_shape(shape, ground.formula)
     return Options(tolerance, wanted, form, multi_head, layers, shape)
 
 
-def absolute(rel: Any, eps: float | None, formula: Formula) -> float:
-    """A tolerance that is at most rel · sup|f| for every output f."""
+def absolute(rel: Any, eps: float | None, ground: Prepared) -> float:
+    """A tolerance that is at most rel · sup|f| for every output f, once f is shown to be defined."""
+    formula = ground.defined
     share = positive(rel, "rel")
     if eps is not None or share is None:
         raise InputError("give either eps or rel, not both")
@@ -84,7 +84,7 @@ def positive(value: Any, name: str) -> float | None:
     except (OverflowError, ValueError):  # beyond the range of floats
         found = math.nan
     if not 0 < found < math.inf:
-        raise InputError(f"{name} must be a number above 0, not {brief(value)}")
+        raise InputError(f"{name} must be a number above 0, not {brief(value)}", Option(name))
     return found
 
 

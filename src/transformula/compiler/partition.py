@@ -20,43 +20,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.attempts import Attempt, Built
+from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import PARTITION
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.compiler.prepare import prepared
+from transformula.compiler.policy import (
+    BLUNTER_BEYOND,
+    FAR_BITS,
+    FINER_CELLS,
+    MAX_MESH,
+    MAX_PARTITION_TOKENS,
+    PARTITION_MESH,
+    REFINEMENTS,
+    WIDENING,
+)
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
-from transformula.kernel.syntax.boxes import Formula
 
 Floats = NDArray[np.float64]
 
-MAX_TOKENS = 2_000_000
-#: Weight outside the widened cells, in bits; a little more than the proof asks for.
-FAR_BITS = {"float64": 41, "float32": 17}
-#: How far a cell is widened, as a part of the narrower neighbour: sharper cells mean larger scores,
-#: hence more rounding, so many cells and coarse floats need blunter ones.
-WIDENING = {"float64": 1e-3, "float32": 1e-1}
-_BLUNTER_BEYOND = 1_000
-#: Points along an axis where the function's variation is measured, by dimension.
-_MESH = {1: 20_001, 2: 801, 3: 101, 4: 33}
-_MAX_MESH = 1_500_000
-_REFINEMENTS = 40
-#: How much finer each attempt is: the first aims at the covering number.
-ATTEMPTS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
-
-def partition_attempts(formula: Formula, eps: float, dtype: str, shape: tuple[int, int] | None) -> Iterator[Attempt]:
+def partition_attempts(task: Task) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
-    ground = prepared(formula)
-    for finer in ATTEMPTS:
+    dtype = task.options.dtype
+    for finer in FINER_CELLS:
 
         def build(finer: float = finer) -> Built:
             def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
                 return [fit_partition(part, ranges, share / finer, dtype) for part, ranges, share in parts]
 
-            spec = one_layer_spec(ground.extended, eps, fit, dtype, shape)
-            return one_layer_built(ground, spec, FAR_BITS[dtype] - 1)
+            spec = one_layer_spec(task.ground, task.eps, fit, dtype, task.options.shape)
+            return one_layer_built(task.ground, spec, FAR_BITS[dtype] - 1)
 
         yield Attempt(PARTITION, build)
 
@@ -78,9 +72,9 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
 
 
 def _check_count(tokens: float) -> None:
-    if tokens > MAX_TOKENS:
+    if tokens > MAX_PARTITION_TOKENS:
         raise NotProvenError(
-            f"the partition would need about {tokens:.2g} tokens, more than {MAX_TOKENS:.0g}: "
+            f"the partition would need about {tokens:.2g} tokens, more than {MAX_PARTITION_TOKENS:.0g}: "
             "ask for a larger eps, or use the lookup construction"
         )
 
@@ -89,8 +83,8 @@ def _sampled(
     part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float
 ) -> tuple[list[Floats], Floats]:
     """The function on a mesh that is refined, axis by axis, where it jumps by much of a cell."""
-    axes = [np.linspace(low, high, _MESH[len(ranges)]) for low, high in ranges]
-    for left in reversed(range(_REFINEMENTS)):
+    axes = [np.linspace(low, high, PARTITION_MESH[len(ranges)]) for low, high in ranges]
+    for left in reversed(range(REFINEMENTS)):
         checkpoint()
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):
@@ -99,7 +93,7 @@ def _sampled(
         _check_count(math.prod(max(1.0, float(s.sum()) * len(ranges) / (2 * eps)) for s in steps))
         steep = [s > 0.2 * eps / len(ranges) for s in steps]
         finer = math.prod(len(a) + int(s.sum()) for a, s in zip(axes, steep, strict=True))
-        if not any(s.any() for s in steep) or finer > _MAX_MESH or not left:
+        if not any(s.any() for s in steep) or finer > MAX_MESH or not left:
             break
         axes = [np.unique(np.append(a, (a[:-1] + a[1:])[s] / 2)) for a, s in zip(axes, steep, strict=True)]
     return axes, values
@@ -134,7 +128,7 @@ def sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, toke
             "than two floats: ask for a larger eps, or narrow the box"
         )
     far = math.log(max(tokens, 2)) + FAR_BITS[dtype] * math.log(2)
-    widening = min(0.1, WIDENING[dtype] * max(1.0, len(widths) / _BLUNTER_BEYOND))
+    widening = min(0.1, WIDENING[dtype] * max(1.0, len(widths) / BLUNTER_BEYOND))
     gaps = far / (widening * np.minimum(widths[:-1], widths[1:]))
     slopes = np.concatenate([[0.0], np.cumsum(gaps)])
     slopes = (slopes - slopes[len(slopes) // 2]).astype(dtype).astype(float)

@@ -21,11 +21,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from flint import arb, fmpq
 
-from transformula.compiler.one_layer_parts import midpoint_rational
+from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.constructions import COROLLARY, POLYNOMIAL
+from transformula.compiler.one_layer_parts import CONSTANT_BITS, midpoint_rational
+from transformula.compiler.policy import MAX_PROOF_TERMS
 from transformula.compiler.ridge_directions import ridge_sums
 from transformula.compiler.ridge_sum import Direction, RidgeSum, primitive
 from transformula.errors import FormulaError, InputError
@@ -39,10 +43,18 @@ from transformula.runtime.matrices import matrix_of
 
 #: Must exceed 2 sup|t| sup|p| = 2; one more leaves a gap that rounding cannot close.
 OFFSET = 3
-#: Precision for irrational constants: their error is then far below that of any float format.
-CONSTANT_BITS = 320
-#: Terms the proof may expand: some ten seconds of work.
-MAX_PROOF_TERMS = 30_000_000
+
+
+def polynomial_attempts(task: Task) -> Iterator[Attempt]:
+    """Models of the polynomial itself; of one that approximates it, if the formula is not a polynomial."""
+    try:
+        for weights in construct_polynomial(task.formula, task.options.dtype, task.options.multi_head):
+            yield Attempt(POLYNOMIAL, partial(Built, weights))
+    except NotPolynomialError as error:
+        if task.options.eps is None and not task.ground.is_polynomial:
+            raise FormulaError(f"{error}. Give a tolerance to approximate it, or use another construction") from None
+        assert COROLLARY.attempts is not None
+        yield from COROLLARY.attempts(task)
 
 
 def construct_polynomial(formula: Formula, dtype: str = "float64", multi_head: bool = False) -> Iterator[Weights]:
@@ -72,13 +84,13 @@ def weights_from_terms(
     varying = [{e: v for e, v in terms.items() if e != zero} for terms in polynomials]
     for ridge_sum in ridge_sums(varying, hints):
         _check_work(ridge_sum)
-        yield _Builder(ridge_sum, constants, box, dtype, multi_head).weights()
+        yield _RidgeBuilder(ridge_sum, constants, box, dtype, multi_head).weights()
 
 
 def ridge_weights(ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str) -> Weights:
     """Weights for powers of linear forms that are known already, as a trained model's are."""
     _check_work(ridge_sum)
-    return _Builder(ridge_sum, constants, box, dtype, multi_head=False).weights()
+    return _RidgeBuilder(ridge_sum, constants, box, dtype, multi_head=False).weights()
 
 
 def _check_work(ridge_sum: RidgeSum) -> None:
@@ -120,7 +132,7 @@ def _hints(formula: Formula) -> list[Direction]:
     return list(hints)
 
 
-class _Builder:
+class _RidgeBuilder:
     """Lays out tokens and slots for one sum of ridge powers."""
 
     def __init__(self, ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str, multi_head: bool) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from transformula.budget import remembered
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.range_trees import find_sign_tree
+from transformula.compiler.lower.additive import Decomposition, decompose
 from transformula.compiler.lower.conjugates import conjugated
 from transformula.compiler.lower.derivation_hints import Sign, extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
+from transformula.compiler.policy import MAX_SIGN_PARTS, MOST_TERMS
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.derivations.derivation_steps import parsed, split_quotient
 from transformula.kernel.derivations.facts import Facts
 from transformula.kernel.derivations.node_signs import NodeSigns
+from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.expression_ranges import open_nodes
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
@@ -24,16 +26,12 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text, to_text
 
-#: Parts of the box that the search for one sign may look at.
-_MAX_PARTS = 200
-#: Terms of a sum that are written over one denominator.
-_MOST_TERMS = 4
-#: The sign of what is not zero.
+#: Sign of an expression that is not zero anywhere.
 _STRICT = 2
 
 
-class _Search(Facts):
-    """Facts that are tried one by one; those that cannot be proven are left out.
+class SignSearch(Facts):
+    """Facts tried one by one; facts that cannot be proven are left out.
 
     Parameters
     ----------
@@ -43,6 +41,7 @@ class _Search(Facts):
 
     def __init__(self, formula: Formula, tried: dict[str, list[int] | None]) -> None:
         super().__init__(Formula((), formula.box), {}, Evidence({}))
+        self.formula = formula
         self.found: dict[str, list[int]] = {}
         self.tried = tried
 
@@ -58,7 +57,7 @@ class _Search(Facts):
             if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
                 tree = [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, _MAX_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, MAX_SIGN_PARTS)
             self.add_sign(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None
@@ -66,36 +65,95 @@ class _Search(Facts):
         self.tried[text] = self.found[text] = tree
 
 
-@dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared formula.
+    """A formula with all that is known of it, each part found when it is first asked for: polynomials need none.
 
-    ``extended`` is the formula extended by ``steps``, as they are stored, and ``written`` the same with roots that
-    nearly cancel written by their conjugates. ``signs`` are the trees of proven signs, by text,
-    ``known`` the nodes that are defined, ``tried`` the results of all searches for signs.
+    Parameters
+    ----------
+    formula : Formula
+        As typed.
     """
 
-    extended: Formula
-    written: tuple[Expr, ...]
-    steps: list[dict[str, Any]]
-    signs: dict[str, list[int]]
-    known: frozenset[Expr]
-    tried: dict[str, list[int] | None]
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+
+    @cached_property
+    def extension(self) -> tuple[Formula, list[dict[str, Any]]]:
+        """The formula extended over removable singularities, and the steps as model.json stores them."""
+        return extended_formula(self.formula)
+
+    @property
+    def extended(self) -> Formula:
+        """The formula extended over its removable singularities."""
+        return self.extension[0]
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps of the extension, as model.json stores them."""
+        return self.extension[1]
+
+    @cached_property
+    def splits(self) -> tuple[Decomposition, ...]:
+        """The outputs as sums: affine parts, kinks, and parts that need tables."""
+        return tuple(decompose(expr, self.formula.box.variables) for expr in self.extended.outputs)
+
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether every output is a polynomial, at least once it is extended."""
+        return is_polynomial(self.formula) or is_polynomial(self.extended)
+
+    @cached_property
+    def conjugates(self) -> tuple[tuple[Expr, ...], Any]:
+        """The outputs with roots that nearly cancel written by their conjugates, and the facts that this needs."""
+        return conjugated(self.extended.outputs, self.extended.box)
+
+    @property
+    def written(self) -> tuple[Expr, ...]:
+        """The outputs with roots that nearly cancel written by their conjugates."""
+        return self.conjugates[0]
+
+    @cached_property
+    def facts(self) -> SignSearch:
+        """The proven signs and the nodes that are defined.
+
+        Raises
+        ------
+        NotProvenError
+            If the formula is not shown to be defined on its box: which part fails, where, and on which box it would
+            not.
+        """
+        return _proven_facts(self.extended, *self.conjugates)
+
+    @property
+    def defined(self) -> Formula:
+        """The extended formula, once it is shown to be defined on its box."""
+        return self.facts.formula
+
+    @property
+    def signs(self) -> dict[str, list[int]]:
+        """Trees of the proven signs, by text."""
+        return self.facts.found
+
+    @property
+    def derivation(self) -> dict[str, Any] | None:
+        """Steps and signs as model.json stores them; None if there are none."""
+        return {"extends": self.steps, "signs": list(self.signs)} if self.steps or self.signs else None
 
 
-@remembered(32)
-def prepared(formula: Formula) -> Prepared:
-    """Prepare a formula.
+def is_polynomial(formula: Formula) -> bool:
+    """Whether every output is a polynomial."""
+    try:
+        for expr in formula.outputs:
+            as_polynomial(expr, formula.box.variables)
+    except NotPolynomialError:
+        return False
+    return True
 
-    Raises
-    ------
-    NotProvenError
-        If it is not shown to be defined on its box: which part fails, where, and on which box it would not.
-    """
-    extended, steps = extended_formula(formula)
-    written, facts = conjugated(extended.outputs, extended.box)
-    search = _Search(extended, {})
-    for sign in signs_of(written, extended.box, facts=facts):
+
+def _proven_facts(extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
+    """Signs that can be proven, and a proof that every output is defined on the box."""
+    search = SignSearch(extended, {})
+    for sign in signs_of(written, extended.box, facts=needed):
         search.try_sign(sign.expr)
     for sign in signs_of(extended.outputs, extended.box) if written != extended.outputs else ():
         search.try_sign(sign.expr)
@@ -105,7 +163,7 @@ def prepared(formula: Formula) -> Prepared:
         except NotProvenError as error:
             raise _with_a_limit(error, expr, extended.box) from None
         search.known |= frozenset(walk(expr))
-    return Prepared(extended, written, steps, search.found, search.known, search.tried)
+    return search
 
 
 def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError:
@@ -115,7 +173,7 @@ def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError
         quotients = [split_quotient(term) for term in node.args] if node.op == "add" else []
         numbers = {b for _, b in quotients if not b.names}
         below = list(dict.fromkeys(b for _, b in quotients if b.names))
-        if len(below) < 2 or len(quotients) > _MOST_TERMS:
+        if len(below) < 2 or len(quotients) > MOST_TERMS:
             continue
         above = [ex.mul(ex.div(a, b) if b in numbers else a, *(c for c in below if c != b)) for a, b in quotients]
         whole = ex.div(ex.add(*above), ex.mul(*below))
@@ -127,9 +185,9 @@ def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError
     return error
 
 
-def _known(ground: Prepared) -> _Search:
+def _known(ground: Prepared) -> SignSearch:
     """A search that knows the signs of the formula."""
-    search = _Search(ground.extended, ground.tried)
+    search = SignSearch(ground.extended, ground.facts.tried)
     for text, tree in ground.signs.items():
         search.add_sign(parsed(text, search.region.names), tree)
         search.found[text] = tree
@@ -143,7 +201,8 @@ def check_length(ground: Prepared) -> None:
         try:
             search.algebra.of(expr)
         except RefutedError as error:
-            raise NotProvenError(f"{short_text(expr):.80} cannot be compared with any circuit: {error}") from None
+            said = f"{short_text(expr):.80} cannot be compared with any circuit: {error}"
+            raise NotProvenError(said, reason=error.reason) from None
 
 
 def proven_signs(candidates: Iterable[Sign], ground: Prepared) -> dict[str, list[int]]:

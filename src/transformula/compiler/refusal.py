@@ -1,59 +1,120 @@
-"""The message of a search that ends without a model: how close it came, where, and what to ask for."""
+"""Reasons of refusals, and their sentences: the one place where they are worded.
+
+An error of the search carries its reason as a value with its numbers (``error.reason``); decisions are made by type
+and number, never by the text.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from transformula.compiler.attempts import ASK
-from transformula.compiler.certify import shortfall
-from transformula.errors import NotProvenError, TransformulaError, closer
+from transformula.compiler.policy import STRAINED
+from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer
 from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.folder.certificate import Certificate, Proof
+from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.syntax.boxes import Formula
 
 
-def spread(formula: Formula) -> float:
-    """An upper bound on how far the outputs are from constants; infinite if plain intervals give none."""
-    ends = Region.of_box(formula.box).ends
-    try:
-        ranges = [range_of(expr, ends) for expr in formula.outputs]
-    except UndefinedError:
-        return math.inf
-    return max((float_above((high - low) / 2) for low, high in ranges), default=0.0)
+class Ending(Enum):
+    """Why a search ends before all attempts are tried."""
+
+    WORK = "no proof was found within the usual amount of work for a formula of this size"
+    TIME = "the search was ended after {time_limit:g} s"
+    INTERRUPT = "interrupted"
 
 
-def missed(found: Proof | Certificate, eps: float | None, dtype: str) -> NotProvenError:
-    """The refusal for a proof that does not meet the tolerance."""
-    proof = Proof(found.approximation, found.rounding, mean=found.mean)
-    return NotProvenError(shortfall(proof, eps, dtype), proof.bound, rounding=proof.rounding)
+@dataclass(frozen=True)
+class Shortfall:
+    """A proven bound that does not meet the tolerance."""
+
+    proof: Proof
+    eps: float | None
+    dtype: str
+
+    def error(self) -> NotProvenError:
+        """The refusal: the bound, its two parts, and what to ask for."""
+        proof, eps = self.proof, self.eps
+        parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
+        parts += ", means over the box" if proof.mean else ""
+        said = f"the best bound is {at_most(proof.bound)} ({parts})"
+        if eps is None:
+            said = f"no finite bound is proven: {said}"
+        else:
+            advice = f"ask for eps >= {at_most(proof.bound, 2)}"
+            if proof.rounding > eps and self.dtype == "float64":
+                advice = f"rounding alone is more than that: {advice}, or take a smaller box"
+            elif proof.rounding > eps:
+                advice += ", or use float64"
+            said = f"eps = {eps:g} is not proven: {said}; {advice}"
+        return NotProvenError(said, best_bound=proof.bound, rounding=proof.rounding, reason=self)
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """Tables or cells that are too coarse: no proof is tried. ``rounding`` is the error that no table can undo."""
+
+    statement: str
+    expected: float
+    rounding: float | None = None
+
+    def error(self) -> NotProvenError:
+        """The refusal."""
+        said = f"{self.statement}: ask for a larger eps"
+        return NotProvenError(said, measured=self.expected, rounding=self.rounding, reason=self)
+
+
+def check_strain(expected: float, eps: float, said: str, rounding: float | None = None) -> None:
+    """Refuse tables whose expected error is so large that a proof is not worth trying."""
+    if expected > STRAINED * eps:
+        raise Coarse(f"{said} an error of about {expected:.2g}", expected, rounding).error()
+
+
+def beyond_floats() -> NotProvenError:
+    """The refusal of an attempt whose arithmetic failed."""
+    return NotProvenError("the computation left the range of floats: rescale the variables or the formula")
+
+
+def when_refuted(name: str, closest: NotProvenError, dtype: str) -> NotProvenError:
+    """The refusal of a construction none of whose attempts is proven; a refuted attempt is put in words."""
+    if not isinstance(closest, RefutedError):
+        return closest
+    if closest.reason is Reason.UNCOMPARED:
+        said = f"no {name} could be compared with the formula: {closest}; "
+        advice = "write the formula with fewer factors or terms, or compile its parts"
+    else:  # the weights were just made, so their errors went too far
+        said = f"no {name} could be proven, because errors grow too much on the way: {closest}; "
+        other = "" if dtype == "float64" else ", or use float64"
+        advice = f"ask for a larger eps or take a smaller box{other}"
+    return NotProvenError(said + advice, place=closest.place)
 
 
 def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError]) -> TransformulaError:
     """The most informative refusal; if only errors of tables are known, with the formula's spread as a bound."""
-    telling, bound = _most_telling(refusals), spread(formula)
-    if not isinstance(telling, NotProvenError) or telling.measured is None or bound == math.inf:
-        return telling
-    reason = f"{str(telling).removesuffix(ASK)}; the formula itself stays within {at_most(bound)} of a constant"
-    return NotProvenError(
-        f"{reason}: ask for eps >= {at_most(bound, 2)}", bound, telling.place, telling.measured, telling.rounding
-    )
-
-
-def _most_telling(refusals: Sequence[TransformulaError]) -> TransformulaError:
-    """The refusal of the proof that came closest; if nothing could even be built, the first reason."""
     closest: NotProvenError | None = None
     for error in refusals:
         if isinstance(error, NotProvenError):
             closest = closer(error, closest)
-    return closest or refusals[0]
+    if closest is None:  # nothing could even be built: the first reason
+        return refusals[0]
+    bound = spread(formula)
+    if closest.measured is None or bound == math.inf:
+        return closest
+    statement = closest.reason.statement if isinstance(closest.reason, Coarse) else str(closest)
+    said = f"{statement}; the formula itself stays within {at_most(bound)} of a constant"
+    advice = f"ask for eps >= {at_most(bound, 2)}"
+    return NotProvenError(f"{said}: {advice}", bound, closest.place, closest.measured, closest.rounding)
 
 
-def when_it_has_to_end(why: str, formula: Formula, eps: float | None, closest: NotProvenError | None) -> NotProvenError:
-    """The refusal when the search has to end: what is known, and what might help."""
+def when_ended(
+    ending: Ending, time_limit: float | None, formula: Formula, eps: float | None, closest: NotProvenError | None
+) -> NotProvenError:
+    """The refusal of a search that was not finished: what is known, and what might help."""
     found = closest or NotProvenError("")
     bound, near = found.best_bound, f" ({found.place})" if found.place else ""
     if bound is not None:
@@ -67,8 +128,19 @@ def when_it_has_to_end(why: str, formula: Formula, eps: float | None, closest: N
     known = bound if bound < math.inf else None
     advice = "ask for a larger eps" if known is None else f"ask for eps >= {at_most(known, 2)}"
     rounding = found.rounding or 0.0
-    if eps is not None and rounding > eps:  # which no search makes less
+    if eps is not None and rounding > eps:  # which no search reduces
         said += f", and rounding alone is {at_most(rounding)}"
     else:
         advice += ", or allow more time"
+    why = ending.value.format(time_limit=time_limit)
     return NotProvenError(f"{why}: {said}; {advice}", known, found.place, found.measured, found.rounding)
+
+
+def spread(formula: Formula) -> float:
+    """An upper bound on how far the outputs are from constants; infinite if plain intervals give none."""
+    ends = Region.of_box(formula.box).ends
+    try:
+        ranges = [range_of(expr, ends) for expr in formula.outputs]
+    except UndefinedError:
+        return math.inf
+    return max((float_above((high - low) / 2) for low, high in ranges), default=0.0)

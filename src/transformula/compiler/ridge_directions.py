@@ -25,12 +25,10 @@ from itertools import product
 
 from flint import fmpq, fmpq_mat
 
+from transformula.compiler.policy import MAX_POLARIZATION, MAX_SYSTEM
 from transformula.compiler.ridge_lattice import compositions, lattice_ridge_sum
 from transformula.compiler.ridge_sum import Direction, Exponents, RidgeSum, Terms, primitive
 from transformula.errors import FormulaError
-
-#: Largest rational linear system (rows × columns) that is worth solving to save a token.
-MAX_SYSTEM = 40_000
 
 
 def homogeneous_parts(terms: Terms) -> dict[int, dict[Exponents, fmpq]]:
@@ -90,7 +88,7 @@ def _support(exponents: Sequence[int]) -> set[int]:
 
 def _greedy(polynomials: Sequence[Terms], hints: list[Direction]) -> RidgeSum | None:
     """Top degree first; each part reuses known directions if it can."""
-    if sum(_polarization_size(p) for p in polynomials) > _MAX_POLARIZATION:
+    if sum(_polarization_size(p) for p in polynomials) > MAX_POLARIZATION:
         return None
     result = RidgeSum(len(polynomials))
     parts = [homogeneous_parts(p) for p in polynomials]
@@ -99,10 +97,6 @@ def _greedy(polynomials: Sequence[Terms], hints: list[Direction]) -> RidgeSum | 
             if s in part:
                 _add_part(result, part[s], s, output, hints)
     return result.pruned()
-
-
-#: Above this many terms the lattice is the only sensible way.
-_MAX_POLARIZATION = 20_000
 
 
 def _polarization_size(terms: Terms) -> int:

@@ -19,10 +19,8 @@ from itertools import product
 
 from flint import fmpq
 
+from transformula.compiler.policy import MAX_DIRECTIONS
 from transformula.compiler.ridge_sum import Exponents, RidgeSum, Terms
-
-#: More directions than this would make a model nobody can run.
-MAX_DIRECTIONS = 20_000
 
 
 def lattice_ridge_sum(polynomials: Sequence[Terms]) -> RidgeSum | None:

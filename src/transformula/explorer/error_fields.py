@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
-from transformula.errors import BoxError, FormulaError, NotProvenError, TransformulaError, closest_bound
-
-_POSITION = re.compile(r"at character (\d+)$")
+from transformula.errors import BoxError, FormulaError, NotProvenError, Option, TransformulaError, closest_bound
 
 
 def refusal(error: TransformulaError, offset: int = 0, length: int = 0) -> dict[str, Any]:
     """The error as plain data; ``offset`` is where its formula begins in the field, ``length`` its size."""
-    message = str(error)
-    found: dict[str, Any] = {"field": _field(error, message), "message": message, "kind": "input"}
-    if isinstance(error, FormulaError):
-        match = _POSITION.search(message)
-        at_end = message.endswith("at the end")
-        if match or at_end:
-            found["position"] = offset + (int(match[1]) - 1 if match else length)
+    found: dict[str, Any] = {"field": _field(error), "message": str(error), "kind": "input"}
+    if isinstance(error, FormulaError) and error.position is not None:
+        found["position"] = offset + (length if error.position < 0 else error.position)
     if isinstance(error, NotProvenError):
         found |= {"kind": "not proven", "best_bound": error.best_bound, "place": error.place}
         close = closest_bound(error)
@@ -27,11 +20,11 @@ def refusal(error: TransformulaError, offset: int = 0, length: int = 0) -> dict[
     return found
 
 
-def _field(error: TransformulaError, message: str) -> str:
+def _field(error: TransformulaError) -> str:
     if isinstance(error, FormulaError):
         return "formula"
     if isinstance(error, BoxError):
         return "box"
     if isinstance(error, NotProvenError):
         return ""
-    return "eps" if message.startswith("eps") else "construction"
+    return "eps" if error.reason == Option("eps") else "construction"

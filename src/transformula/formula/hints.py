@@ -1,4 +1,4 @@
-"""What to write instead: hints for formulas that cannot be read, matched to the mistake."""
+"""Hints for formulas that cannot be read, matched to the mistake."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
+from transformula.errors import Reason
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, known
 from transformula.kernel.syntax.expression import CONSTANTS, RESERVED
 
@@ -18,32 +19,15 @@ _CONSTANTS = (*CONSTANTS, "e")
 _BEFORE_BRACKET = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(", re.ASCII)
 
 
-#: What helps against a refusal of the kernel, by words in it.
-_ADVICE = (
-    (
-        re.compile(r"jumps by|not seen to meet"),
-        "end the box there, or join the pieces by a ramp such as min(max(100*x, 0), 1)",
-    ),
-    (
-        re.compile(r"must be linear in one"),
-        "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max",
-    ),
-)
-
-
-def advice(refusal: str) -> str:
-    """What helps against what the kernel says of a formula, or nothing.
-
-    Examples
-    --------
-    >>> advice("the formula jumps by 1 at x = 0, and only continuous formulas can be compiled")
-    'end the box there, or join the pieces by a ramp such as min(max(100*x, 0), 1)'
-    """
-    return next((said for words, said in _ADVICE if words.search(refusal)), "")
+#: Advice on the kernel's refusals of a formula.
+ADVICE: dict[object, str] = {
+    Reason.JUMP: "end the box there, or join the pieces by a ramp such as min(max(100*x, 0), 1)",
+    Reason.CONDITION: "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max",
+}
 
 
 def hint(given: object, variables: Iterable[str]) -> str:
-    """What the first formula with a known mistake should say, or nothing.
+    """Advice on the first formula with a known mistake, or nothing.
 
     Examples
     --------

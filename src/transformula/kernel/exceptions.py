@@ -3,11 +3,25 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
+
+class Reason(Enum):
+    """Reasons that callers act on; the sentence of an error decides nothing."""
+
+    JUMP = "the pieces of a formula do not meet"
+    CONDITION = "a condition is not linear in one of its variables"
+    UNCOMPARED = "a normal form is too long to be compared"
+
 
 class TransformulaError(Exception):
     """Base class: catch this to catch everything the library refuses on purpose."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "", reason: object = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class InputError(TransformulaError, ValueError):
@@ -15,7 +29,14 @@ class InputError(TransformulaError, ValueError):
 
 
 class FormulaError(InputError):
-    """The text of a formula is not one, or asks for more than the limits allow."""
+    """The text of a formula is not one, or asks for more than the limits allow.
+
+    ``position`` is the index of the character that cannot be read, -1 for the end of the text.
+    """
+
+    def __init__(self, message: str = "", reason: object = None, position: int | None = None) -> None:
+        super().__init__(message, reason)
+        self.position = position
 
 
 class BoxError(InputError):
@@ -42,8 +63,9 @@ class NotProvenError(TransformulaError):
         place: str = "",
         measured: float | None = None,
         rounding: float | None = None,
+        reason: object = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, reason)
         self.best_bound, self.place, self.measured, self.rounding = best_bound, place, measured, rounding
 
 
@@ -52,4 +74,4 @@ class RefutedError(NotProvenError):
 
 
 class SingularError(Exception):
-    """A function may fail to be smooth, or defined, or bounded, on what it was given; whoever asked tries otherwise."""
+    """A function may not be smooth, defined or bounded on its argument; the caller falls back to another method."""

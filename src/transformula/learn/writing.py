@@ -21,9 +21,9 @@ from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
 from transformula.api import compile
 from transformula.compiler.attempts import Built
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import POLYNOMIAL
 from transformula.compiler.options import Options, known_dtype
-from transformula.compiler.package import package
 from transformula.compiler.polynomial import ridge_weights
 from transformula.compiler.ridge_sum import RidgeSum
 from transformula.errors import InputError

@@ -6,10 +6,12 @@ import math
 import time
 from typing import Any
 
+from transformula.compiler.attempts import Task
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_polynomials import local_attempts
 from transformula.compiler.options import Options
-from transformula.compiler.package import package
+from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.internals import tables_of
 from transformula.kernel.syntax.boxes import Formula
@@ -65,11 +67,11 @@ def study(run: Run) -> Report:
 
 def _compiled(formula: str, box: str, eps: float, degree: int) -> Model | None:
     """The first model that is proven, if any."""
-    parsed = Formula.of(formula, box)
+    task = Task(Prepared(Formula.of(formula, box)), Options(eps=eps))
     try:
-        for attempt in local_attempts(parsed, eps, "float64", degree):
+        for attempt in local_attempts(task, degree):
             try:
-                return package(LOCAL, attempt.build(), parsed, Options(eps=eps))
+                return package(LOCAL, attempt.build(), task.formula, task.options)
             except NotProvenError:
                 continue
     except NotProvenError:

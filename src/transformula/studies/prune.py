@@ -14,13 +14,13 @@ from flint import fmpq
 
 from transformula.api import compile
 from transformula.compiler.attempts import Built
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOOKUP, POLYNOMIAL
 from transformula.compiler.lookup import fit_part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.options import Options
-from transformula.compiler.package import package
 from transformula.compiler.polynomial import ridge_weights, weights_from_terms
-from transformula.compiler.prepare import prepared
+from transformula.compiler.prepare import Prepared
 from transformula.compiler.ridge_sum import RidgeSum
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.enclosures.balls import to_fmpq
@@ -152,7 +152,7 @@ def _tokens_row(count: int, tables: dict[Wanted, FittedPart]) -> list[Any]:
 def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, FittedPart]) -> Model:
     """The compiled table with tokens taken out evenly, and its values as they were, or solved for again."""
     formula = Formula.of(_LOOKUP, _ON)
-    ground = prepared(formula)
+    ground = Prepared(formula)
     measured = 0.0
 
     def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
@@ -171,7 +171,7 @@ def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, FittedPart]) ->
         measured = float(np.abs(shares @ values - wanted).max())
         return [FittedPart(table.slopes[keep], table.offsets[keep], values, table.linear)]
 
-    spec = one_layer_spec(ground.extended, _EPS, fit, "float64", None)
+    spec = one_layer_spec(ground, _EPS, fit, "float64", None)
     built = one_layer_built(ground, spec, target=2 * measured)
     return package(LOOKUP, built, formula, Options(eps=1e30))
 

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from transformula.api import compile
+from transformula.compiler.attempts import Task
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import YUN
 from transformula.compiler.gallery.yun_stages import MAX_CONTEXTS, yun_attempts
 from transformula.compiler.options import Options
-from transformula.compiler.package import package
+from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.syntax.boxes import Formula
@@ -120,9 +122,10 @@ def _layouts(formula: str, box: str, eps: float) -> list[Any]:
 
 def _first_proven(target: Formula, eps: float, narrow: bool) -> Model:
     refusal: NotProvenError | None = None
-    for attempt in yun_attempts(target, eps, "float64", narrow):
+    task = Task(Prepared(target), Options(eps=eps))
+    for attempt in yun_attempts(task, narrow):
         try:
-            return package(YUN, attempt.build(), target, Options(eps=eps))
+            return package(YUN, attempt.build(), target, task.options)
         except NotProvenError as error:
             refusal = error
     assert refusal is not None, "there are attempts"

@@ -21,7 +21,7 @@ from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import collected, store_circuit, store_one_layer
 from transformula.compiler.one_layer_layout import assemble
 from transformula.compiler.one_layer_parts import FittedPart, one_layer_spec
-from transformula.compiler.prepare import prepared
+from transformula.compiler.prepare import Prepared
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
@@ -212,7 +212,7 @@ def _holds(stored, network, variables):
 )
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
-    analysis = next(Circuits(prepared(formula), "float64").promising_first(0.05))
+    analysis = next(Circuits(Prepared(formula), "float64").promising_first(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {}, 0.05)
     layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)
@@ -246,7 +246,7 @@ ONE_LAYER = [
 def test_one_layer_models_hold_what_is_stored(texts, shape, linear):
     formula = Formula.of(texts, "x=-1..2, y=-2..1")
     names = formula.box.variables
-    spec = one_layer_spec(formula, 0.1, _fake_fit(linear), "float64", shape)
+    spec = one_layer_spec(Prepared(formula), 0.1, _fake_fit(linear), "float64", shape)
     weights = assemble(spec)
     splits = [decompose(expr, names) for expr in formula.outputs]
     linears = [[linear if len(part.forms) == 1 else 0 for part in split.parts] for split in splits]

@@ -18,25 +18,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.attempts import Attempt, Built
+from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.head_layout import HeadSpec, Reads, Tokens, assembled, places
-from transformula.compiler.lower.additive import Decomposition, Form, Part, decompose
+from transformula.compiler.lower.additive import Decomposition, Form, Part
 from transformula.compiler.lower.lowered_wires import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
 from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
-from transformula.compiler.partition import ATTEMPTS, FAR_BITS, fit_partition
-from transformula.compiler.prepare import Prepared, prepared, proven_signs
+from transformula.compiler.partition import fit_partition
+from transformula.compiler.policy import FAR_BITS, FINER_CELLS
+from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.tables.softmax_table import softmax_weights
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.kernel.syntax.printing import to_text
 
@@ -48,20 +49,14 @@ _APART = 1.0
 _POINTS = np.linspace(-1, 1, 2001)
 
 
-def attention_only_attempts(formula: Formula, eps: float, dtype: str) -> Iterator[Attempt]:
+def attention_only_attempts(task: Task) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
-    ground = prepared(formula)
-    splits = [decompose(expr, formula.box.variables) for expr in ground.extended.outputs]
-    for finer in ATTEMPTS:
-
-        def build(finer: float = finer) -> Built:
-            return _built(ground, splits, eps / finer, dtype)
-
-        yield Attempt(ATTENTION_ONLY, build)
+    for finer in FINER_CELLS:
+        yield Attempt(ATTENTION_ONLY, partial(_built, task.ground, task.eps / finer, task.options.dtype))
 
 
-def _built(ground: Prepared, splits: Sequence[Decomposition], eps: float, dtype: str) -> Built:
-    box = ground.extended.box
+def _built(ground: Prepared, eps: float, dtype: str) -> Built:
+    box, splits = ground.extended.box, ground.splits
     wanted = [_parts(split) for split in splits]
     lines: dict[Form, int] = {}
     tables: list[Tokens] = []

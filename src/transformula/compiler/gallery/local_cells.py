@@ -17,7 +17,9 @@ import numpy as np
 from flint import arb
 
 from transformula.budget import checkpoint
-from transformula.compiler.partition import FAR_BITS, Floats, sharp_scores
+from transformula.compiler.partition import Floats, sharp_scores
+from transformula.compiler.policy import FAR_BITS
+from transformula.compiler.refusal import Coarse
 from transformula.compiler.ridge_lattice import compositions
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
@@ -68,8 +70,9 @@ class Plan:
             if plan.numbers > most:
                 return None
             if plan.tokens * _MORE > plan.most_tokens:
-                said = f"polynomials of degree {degree} would need more than {plan.most_tokens} cells"
-                raise NotProvenError(f"{said}: ask for a larger eps", measured=error)
+                raise Coarse(
+                    f"polynomials of degree {degree} would need more than {plan.most_tokens} cells", error
+                ).error()
             finer = [plan.cut(k) for k in range(len(names))]
             gains = [
                 (math.log(max(error, _TINY)) - math.log(max(p.measured, _TINY))) / math.log(p.tokens / plan.tokens)

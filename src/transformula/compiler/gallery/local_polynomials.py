@@ -24,13 +24,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from transformula.compiler.attempts import Attempt, Built
-from transformula.compiler.circuit import circuit_attempts
+from transformula.compiler.attempts import Attempt, Built, Findings, Task
+from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_cells import Plan
 from transformula.compiler.gallery.local_layout import joined
-from transformula.compiler.partition import FAR_BITS
-from transformula.compiler.prepare import prepared
+from transformula.compiler.policy import FAR_BITS
+from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.kernel.enclosures.coverings import products
 from transformula.kernel.gallery.local_rule import MAX_COLUMNS, ORDERS, column_names
@@ -45,19 +45,21 @@ _CELLS, _CIRCUIT, _NOISE = 0.9, 0.025, 0.05
 _FINER, _CIRCUITS = (1.0, 1.5, 3.0), 3
 
 
-def local_attempts(formula: Formula, eps: float, dtype: str, degree: int | None = None) -> Iterator[Attempt]:
+def local_attempts(task: Task, degree: int | None = None) -> Iterator[Attempt]:
     """Models with ever finer cells, of the degree that takes the fewest numbers unless one is asked for."""
+    formula, eps, dtype = task.formula, task.eps, task.options.dtype
     names = _used(formula)
     if taken := set(formula.box.variables) & set(column_names(MAX_COLUMNS)):
         raise InputError(f"{min(taken)} is a name that coefficients use inside: give the variable another name")
-    if prepared(formula).steps:
+    if task.ground.steps:
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
     plan = _planned(formula, names, eps, dtype, DEGREES if degree is None else (degree,))
     for group, finer in enumerate(_FINER):
         cut = plan if group == 0 else Plan.fine(formula, names, plan.degree, _CELLS * eps / finer, dtype)
         assert cut is not None, "nobody has said how many numbers it may take"
-        both = cut.formula()
-        circuits = circuit_attempts(both, _CIRCUIT * eps, dtype, 1, both.box.variables, enough=eps)
+        both = Prepared(cut.formula())
+        inputs = both.formula.box.variables
+        circuits = circuits_of(both, _CIRCUIT * eps, dtype, Findings(), 1, inputs, enough=eps)
         for attempt in islice(circuits, _CIRCUITS):
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 

@@ -10,11 +10,11 @@ from flint import fmpq
 
 from transformula.blas_threads import one_thread
 from transformula.compiler.attempts import Built
+from transformula.compiler.certify import package
 from transformula.compiler.constructions import IN_CONTEXT
 from transformula.compiler.gallery.in_context_weights import construct_in_context, default_rate
 from transformula.compiler.options import Options, known_dtype, positive
-from transformula.compiler.package import package
-from transformula.compiler.plan import DEFAULT_EPS
+from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.given_box import exact_number
 from transformula.formula.prompt_target import Prompts

@@ -44,11 +44,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.attempts import Attempt, Built
+from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import YUN
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.gallery.yun_layout import Plan, assemble
-from transformula.compiler.prepare import prepared
 from transformula.errors import InputError, NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import float_above, float_below
@@ -71,19 +70,18 @@ _MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
 _PIECES, _MAX_PIECES = 8, 40_000
 
 
-def yun_attempts(formula: Formula, eps: float, dtype: str, narrow: bool = False) -> Iterator[Attempt]:
+def yun_attempts(task: Task, narrow: bool = False) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
+    formula, ground = task.formula, task.ground
     if formula.box.dimension > MAX_TOKENS:
         raise InputError(f"the construction yun takes at most {MAX_TOKENS} variables, not {formula.box.dimension}")
-    ground = prepared(formula)
-    derivation = {"extends": ground.steps, "signs": list(ground.signs)} if ground.steps or ground.signs else None
     for share in _SHARES:
 
         def build(share: float = share) -> Built:
-            plan = replace(_plan(ground.extended, eps, share, dtype), narrow=narrow)
+            plan = replace(_plan(ground.extended, task.eps, share, task.options.dtype), narrow=narrow)
             finder = Finder(trees=ground.signs)
             finder.written["grid"] = _grid(plan, formula.box)
-            return Built(assemble(plan), derivation, finder)
+            return Built(assemble(plan), ground.derivation, finder)
 
         yield Attempt(YUN, build)
 

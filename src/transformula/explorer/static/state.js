@@ -1,7 +1,7 @@
 // What the page shows, and how that travels in an address.
 
 export const CONSTRUCTIONS = [
-  "auto", "polynomial", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun",
+  "auto", "polynomial", "corollary", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun",
 ];
 const SHOWN = ["model", "formula", "error"];
 const VIEWS = ["map", "surface"];

@@ -27,7 +27,7 @@ from typing import Any
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.derivations.effort import Effort
-from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.exceptions import Reason, RefutedError
 from transformula.kernel.work import spend
 
 MAX_ATOMS = 4_000
@@ -122,7 +122,7 @@ class Ring(Effort):
         key = (kind, by, *(a.key for a in args))
         if key not in self._known:
             if len(self.atoms) >= MAX_ATOMS:
-                raise RefutedError(f"a normal form needs over {MAX_ATOMS} atoms")
+                raise RefutedError(f"a normal form needs over {MAX_ATOMS} atoms", reason=Reason.UNCOMPARED)
             if power or kind == "step":
                 self._bound.append(len(self.atoms))
             self._known[key] = len(self.atoms)

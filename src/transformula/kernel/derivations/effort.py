@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import fmpq_mpoly, fmpz
 
-from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.exceptions import Reason, RefutedError
 from transformula.kernel.work import spend
 
 MAX_TERMS, MAX_DEGREE, MAX_BITS = 20_000, 1_000, 40_000
@@ -30,7 +30,7 @@ class Effort:
         self.charge(len(p) // 4)
         bits = self.bits(p)
         if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
-            raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits")
+            raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits", reason=Reason.UNCOMPARED)
         return p
 
     def bits(self, p: fmpq_mpoly) -> int:
@@ -49,12 +49,13 @@ class Effort:
         self.work += work
         spend(0.2 * work)
         if self.work > MAX_WORK:
-            raise RefutedError("a normal form is too long: it takes too much work")
+            raise RefutedError("a normal form is too long: it takes too much work", reason=Reason.UNCOMPARED)
 
     def spend(self, a: fmpq_mpoly, b: fmpq_mpoly) -> None:
         """Count the work of a product before it is done."""
         if len(a) * len(b) > 20 * MAX_TERMS:
-            raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
+            said = f"a normal form is too long: a product of {len(a)} by {len(b)} terms"
+            raise RefutedError(said, reason=Reason.UNCOMPARED)
         self.charge(len(a) * len(b) * (1 + (self.bits(a) + self.bits(b) + len(self.gens)) // 64))
 
     def may_divide(self, p: fmpq_mpoly, other: fmpq_mpoly) -> bool:
@@ -77,7 +78,8 @@ class Effort:
     def convert(self, p: fmpq_mpoly) -> None:
         """Count the work of taking a polynomial apart: an exponent for each term and each atom there is."""
         if len(p) * len(self.gens) > MAX_NUMBERS:
-            raise RefutedError(f"a normal form is too long: {len(p)} terms beside {len(self.gens)} atoms")
+            said = f"a normal form is too long: {len(p)} terms beside {len(self.gens)} atoms"
+            raise RefutedError(said, reason=Reason.UNCOMPARED)
         self.charge(len(p) * len(self.gens) // 16)
 
     def written(self, p: fmpq_mpoly) -> str:

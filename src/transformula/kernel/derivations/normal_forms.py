@@ -15,7 +15,7 @@ from flint.utils.flint_exceptions import FlintError
 from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.identities import Identities
 from transformula.kernel.enclosures.balls import to_fmpq
-from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.exceptions import Reason, RefutedError
 from transformula.kernel.syntax.expression import Expr, walk
 
 _Result = TypeVar("_Result")
@@ -26,7 +26,8 @@ def _guarded(action: Callable[[], _Result]) -> _Result:
     try:
         return action()
     except (RecursionError, ArithmeticError, MemoryError, ValueError, FlintError) as error:
-        raise RefutedError(f"a normal form could not be computed ({type(error).__name__})") from None
+        said = f"a normal form could not be computed ({type(error).__name__})"
+        raise RefutedError(said, reason=Reason.UNCOMPARED) from None
 
 
 class Algebra(Identities):

@@ -78,12 +78,12 @@ class _Parser:
             self.tokens.append((kind, match[kind], match.start(kind)))
             position = match.end()
 
-    def _error(self, message: str, position: int | None = None) -> FormulaError:
+    def _error(self, message: str, position: int | None = None, reason: object = None) -> FormulaError:
         if position is None:
             position = self.tokens[self.index][2] if self.index < len(self.tokens) else -1
         place = "at the end" if position < 0 else f"at character {position + 1}"
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
-        return FormulaError(f"cannot read the formula {shown!r}: {message} {place}")
+        return FormulaError(f"cannot read the formula {shown!r}: {message} {place}", reason, position)
 
     def _accept(self, *symbols: str) -> str | None:
         if self.index >= len(self.tokens) or self.tokens[self.index][0] != "symbol":
@@ -180,7 +180,7 @@ class _Parser:
         try:
             return written_out(name, args, _definition)
         except FormulaError as error:
-            raise self._error(str(error), position) from None
+            raise self._error(str(error), position, error.reason) from None
 
     def _where(self) -> Expr:
         test = self._test()

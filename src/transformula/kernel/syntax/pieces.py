@@ -16,7 +16,7 @@ from flint import arb
 
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.exceptions import FormulaError, RefutedError
+from transformula.kernel.exceptions import FormulaError, Reason, RefutedError
 from transformula.kernel.functions.function_table import is_open
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
@@ -54,7 +54,8 @@ def _solved(difference: Expr) -> tuple[str, Expr, bool]:
         if len(own) == 1 and x == ex.variable(name) and scale.number:
             rest = ex.add(*(term for term in terms if term is not own[0]))
             return name, ex.mul(ex.number(-1 / scale.number), rest), scale.number > 0
-    raise FormulaError("a condition must be linear in one of its variables, as in where(x > 2*y, .., ..)")
+    said = "a condition must be linear in one of its variables, as in where(x > 2*y, .., ..)"
+    raise FormulaError(said, Reason.CONDITION)
 
 
 def check_meeting(place: str, a: Expr, b: Expr) -> None:
@@ -68,6 +69,8 @@ def check_meeting(place: str, a: Expr, b: Expr) -> None:
     except RefutedError:  # too large, or divided by zero
         pass
     if not size.is_finite() or size.contains(0):
-        raise FormulaError(f"the pieces are not seen to meet at {place}: they differ by {short_text(jump)} there")
+        said = f"the pieces are not seen to meet at {place}: they differ by {short_text(jump)} there"
+        raise FormulaError(said, Reason.JUMP)
     shown = f"{abs(float(size.mid())):.6g}"
-    raise FormulaError(f"the formula jumps by {shown} at {place}, and only continuous formulas can be compiled")
+    said = f"the formula jumps by {shown} at {place}, and only continuous formulas can be compiled"
+    raise FormulaError(said, Reason.JUMP)

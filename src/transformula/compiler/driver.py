@@ -1,0 +1,308 @@
+"""The driver: parse → prepare → plan → build → prove → store.
+
+*How much work.* A search may take `ALL` seconds of work as long as no attempt has failed with a known error, and
+`AFTER_FAILURE` seconds once one has. Only a longer time limit allows more.
+
+*A refusal has a bound.* A part of the work, and of a time limit, is kept back. If nothing is proven in the end, it is
+spent on coarser models, whose bounds say which tolerance to ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from transformula.budget import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
+from transformula.compiler.attempts import Attempt, Task
+from transformula.compiler.certify import claimed, package
+from transformula.compiler.constructions import Construction
+from transformula.compiler.options import at_positions, checked_options, known_shape, positive
+from transformula.compiler.plan import Round, attempts, rounds
+from transformula.compiler.policy import (
+    AFTER_FAILURE,
+    ALL,
+    COARSE,
+    EACH,
+    GAIN,
+    IN_TIME,
+    KEPT,
+    LEAST_KEPT,
+    LESS_ROUNDING,
+    LONG,
+    MOST_TIMES,
+    ONE_LAYER,
+    REFUSED,
+    ROOM,
+    SMALL,
+    WORTH_SAYING,
+)
+from transformula.compiler.prepare import Prepared
+from transformula.compiler.refusal import (
+    Ending,
+    Shortfall,
+    beyond_floats,
+    spread,
+    when_all_is_tried,
+    when_ended,
+    when_refuted,
+)
+from transformula.errors import (
+    FormulaError,
+    InputError,
+    NotProvenError,
+    Reason,
+    RefutedError,
+    SearchInterrupted,
+    TransformulaError,
+    UnboundedError,
+    closer,
+    closest_bound,
+)
+from transformula.formula.given_box import box_of
+from transformula.formula.hints import ADVICE, hint
+from transformula.formula.notations import as_texts
+from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.work import counted
+from transformula.model import Model
+
+#: Exceptions of fits and searches whose numbers leave the range of floats: the attempt has failed.
+_LOST = (ArithmeticError, np.linalg.LinAlgError)
+
+
+def compile_formula(
+    given: Any, on: Any, *, shape: Any = None, time_limit: Any = None, rel: Any = None, **asked: Any
+) -> Model:
+    """The smallest model that is proven to meet the tolerance, or a refusal; see `transformula.compile`."""
+    sequence, seconds = known_shape(shape), positive(time_limit, "time_limit")
+    formula = parse_formula(given, on, sequence)
+    search = Search(formula, seconds)
+    with search.budget():
+        ground = Prepared(formula)
+        options = checked_options(ground, rel=rel, shape=sequence, **asked)
+        plan = rounds(ground, options)
+        return search.run(plan, Task(ground, options))  # attempts in turn: build → prove → store
+
+
+def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
+    """The formula as `compile` understands it; for a known mistake, the error says what to write instead."""
+    box = box_of(on)
+    try:
+        return at_positions(Formula.of(as_texts(given, box.variables), box), known_shape(shape))
+    except FormulaError as error:
+        if not (said := ADVICE.get(error.reason) or hint(given, box.variables)):
+            raise
+        raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
+
+
+def make(attempt: Attempt, task: Task, loose: bool) -> Model:
+    """Build an attempt's weights, prove them, and store them; ``loose`` if any bound will do."""
+    with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
+        built = attempt.build()
+    built.evidence.loose = loose
+    return package(attempt.construction, built, task.formula, task.options)
+
+
+class Search:
+    """Looks for the smallest model that is proven to meet the tolerance, round by round."""
+
+    def __init__(self, formula: Formula, time_limit: float | None) -> None:
+        self.formula = formula
+        self.time_limit = time_limit
+        self.eps: float | None = None
+        self.proven: list[Model] = []
+        self.closest: NotProvenError | None = None
+        self.refusals: list[TransformulaError] = []
+        self.fitted_error = math.inf  # smallest error of tables that were found
+        self.format_error = math.inf  # smallest error of tables as accurate as the format allows
+        self.limit: Limit | None = None  # None while coarser models are looked for
+        self.ending: Ending | None = None
+
+    @contextmanager
+    def budget(self) -> Iterator[None]:
+        """Work and time for everything; running out of either, or an interrupt, becomes the refusal."""
+        try:
+            with limited(self.seconds(ALL + KEPT), self.time_limit):
+                yield
+        except OutOfTime:
+            raise self.stopped(Ending.TIME) from None
+        except OutOfWork:
+            raise self.stopped(Ending.WORK) from None
+        except KeyboardInterrupt:
+            raise SearchInterrupted(str(self.stopped(Ending.INTERRUPT))) from None
+
+    def seconds(self, usual: float) -> float:
+        """A budget in seconds, scaled up for large formulas and for a long time limit."""
+        size = max(self.formula.box.dimension, len(self.formula.outputs))
+        return max(usual * min(max(1.0, size / SMALL), MOST_TIMES), self.time_limit or 0.0)
+
+    def run(self, plan: Sequence[Round], task: Task) -> Model:
+        """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
+        kinds = [kind for some in plan for kind in some]
+        self.eps = kinds[-1].tolerance(task.options.eps)
+        in_time = None if self.time_limit is None else IN_TIME * self.time_limit
+        before = counted()
+        try:
+            with limited(self.seconds(ALL), in_time) as self.limit:
+                self.compete(plan, task)
+        except OutOfWork:
+            self.ending = Ending.WORK
+        except OutOfTime:
+            self.ending = Ending.TIME
+        if not self.proven:
+            self.limit = None
+            kept = min(self.seconds(KEPT), self.seconds(REFUSED) - (counted() - before) / SECOND)
+            with suppress(OutOfTime, OutOfWork), limited(max(kept, self.seconds(LEAST_KEPT))):
+                self.look_coarser(kinds, task)
+        if self.proven:
+            return min(self.proven, key=_size)
+        if self.ending is not None:
+            raise self.stopped(self.ending)
+        raise when_all_is_tried(self.formula, [*self.refusals, *([] if self.closest is None else [self.closest])])
+
+    def compete(self, plan: Sequence[Round], task: Task) -> None:
+        """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
+        for number, kinds in enumerate(plan, 1):
+            self.try_each(kinds, task, 1.0 if number == len(plan) else EACH)
+            if self.proven:
+                return
+
+    def try_each(self, kinds: Round, task: Task, part: float) -> None:
+        """Try each construction: models go to ``proven``, and the reasons of failures to ``refusals``."""
+        for kind in kinds:
+            most = min((model.memory_tokens for model in self.proven), default=math.inf)
+            if not most:
+                return
+            try:
+                with part_of_the_rest(part):
+                    self.proven.append(self.first_proven(kind, replace(task, most=most)))
+            except (NotProvenError, InputError) as error:
+                self.refusals.append(error)
+            except OutOfWork:
+                checkpoint()  # goes on if it was this construction's part only
+                self.ending = Ending.WORK
+
+    def first_proven(self, construction: Construction, task: Task) -> Model:
+        """The first attempt of a construction that is proven; raises the refusal that came closest if none is."""
+        trial = Trial()
+        try:
+            for attempt in attempts(construction, task):
+                checkpoint()
+                if attempt.group not in trial.hopeless and (model := self.attempted(attempt, trial, task)) is not None:
+                    return model
+        except _LOST:
+            trial.closest = closer(beyond_floats(), trial.closest)
+        except TransformulaError:
+            if trial.closest is None:
+                raise  # else an attempt that was almost proven says more than why the others could not be built
+        assert trial.closest is not None, "a construction yields attempts or raises"
+        raise when_refuted(construction.name, trial.closest, task.options.dtype)
+
+    def attempted(self, attempt: Attempt, trial: Trial, task: Task) -> Model | None:
+        """The model if it is proven; otherwise None, and the failure is noted."""
+        before = left()
+        try:
+            return make(attempt, task, loose=self.limit is None)
+        except NotProvenError as refused:
+            error = refused
+        except _LOST:
+            error = beyond_floats()
+        trial.failed(attempt, error, before - left())
+        self.note(error)
+        if self.limit is None or shows_nothing(error) or isinstance(error, UnboundedError):
+            task.findings.fitted.clear()  # a coarser model is not to begin with these tables
+        return None
+
+    def note(self, error: NotProvenError) -> None:
+        """Remember the closest result so far; the work that the search may still take depends on it."""
+        if self.limit is None and isinstance(error.reason, Shortfall):
+            error = replace(error.reason, eps=self.eps).error()  # of the tolerance that was asked for
+        self.closest = closer(error, self.closest)
+        if error.measured is not None and error.rounding is None:
+            self.fitted_error = min(error.measured, self.fitted_error)
+        elif error.measured is not None:
+            self.format_error = min(error.measured, self.format_error)
+        if self.limit is not None and self.eps is not None:
+            unknown = closest_bound(self.closest) == math.inf and self.limit.spent < self.seconds(AFTER_FAILURE)
+            self.limit.after(self.seconds(ALL if unknown else AFTER_FAILURE))
+
+    def look_coarser(self, kinds: Sequence[Construction], task: Task) -> None:
+        """Prove a coarse bound, then better ones, as long as there is work left."""
+        measured = min(self.bound, self.fitted_error, self.format_error) < math.inf
+        if self.eps is None or not (self.ending or measured):  # an attempt that could not be built has its reason
+            return
+        task.findings.coarse = True
+        reach = spread(self.formula)
+        while True:
+            before, goal = self.bound, self.coarser(self.eps, reach)
+            if not self.eps < goal < min(before / GAIN, math.inf):
+                return
+            self.try_goal(goal, self.eps, kinds, task)
+            if not self.bound < before:
+                return
+
+    def coarser(self, eps: float, reach: float) -> float:
+        """A tolerance that might be met: at first coarse, by how much the formula varies, then closer to ``eps``."""
+        found = ROOM * self.fitted_error
+        if self.closest is not None and self.bound < WORTH_SAYING * reach:
+            least = min(found, ROOM * self.format_error)
+            halfway = max(math.sqrt(self.bound * eps), LESS_ROUNDING * (self.closest.rounding or 0.0))
+            return max(halfway, least if least < math.inf else 0.0)
+        return found if found < WORTH_SAYING * reach else COARSE * reach
+
+    def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: Task) -> None:
+        """Remember the bound of the first construction that is proven to meet a larger tolerance."""
+        for kind in kinds:
+            with suppress(NotProvenError, InputError):
+                model = self.first_proven(kind, replace(task, options=replace(task.options, eps=goal)))
+                certificate = model.certificate
+                if certificate.bound <= eps:
+                    self.proven.append(claimed(model, eps))
+                proof = Proof(certificate.approximation, certificate.rounding, mean=certificate.mean)
+                self.closest = closer(Shortfall(proof, eps, task.options.dtype).error(), self.closest)
+                return
+
+    @property
+    def bound(self) -> float:
+        """The smallest bound proven so far."""
+        return math.inf if self.closest is None or self.closest.best_bound is None else self.closest.best_bound
+
+    def stopped(self, ending: Ending) -> NotProvenError:
+        """The refusal of a search that was not finished."""
+        return when_ended(ending, self.time_limit, self.formula, self.eps, self.closest)
+
+
+class Trial:
+    """The attempts of one construction: which groups are ruled out, and the refusal that came closest."""
+
+    def __init__(self) -> None:
+        self.closest: NotProvenError | None = None
+        self.hopeless: set[int] = set()  # groups of attempts
+        self.refuted: set[int] = set()  # groups in which an attempt was refuted
+
+    def failed(self, attempt: Attempt, error: NotProvenError, work: float) -> None:
+        """Learn from a failed attempt and the work it took."""
+        refuted = isinstance(error, RefutedError)
+        uncompared = refuted and error.reason is Reason.UNCOMPARED
+        again = refuted and attempt.group in self.refuted  # other tables did not help
+        useless = shows_nothing(error) and work > LONG * SECOND
+        if uncompared or again or useless or isinstance(error, UnboundedError):
+            self.hopeless.add(attempt.group)
+        if refuted:
+            self.refuted.add(attempt.group)
+        self.closest = closer(error, self.closest)
+
+
+def shows_nothing(error: NotProvenError) -> bool:
+    """Whether a failure does not even say how far off it is."""
+    return isinstance(error, RefutedError) or (error.best_bound is None and error.measured is None)
+
+
+def _size(model: Model) -> tuple[int, float]:
+    """Memory tokens, then parameters; a single layer may have half as many parameters again."""
+    return model.memory_tokens, model.parameter_count / (ONE_LAYER if model.layers == 1 else 1.0)

@@ -1,0 +1,109 @@
+"""Policy: the numeric constants that steer the search, by stage.
+
+None of them can make a wrong model pass: the kernel proves what comes out. Seconds are seconds of counted work
+(`transformula.budget`), the same on every machine.
+"""
+
+from __future__ import annotations
+
+# --- search: budgets
+#: Tolerance of the approximating constructions where none is given.
+DEFAULT_EPS = 1e-6
+#: Seconds for a search in all, as long as no attempt has failed with a known error.
+ALL = 22.0
+#: Seconds for a search in all, once an attempt has failed.
+AFTER_FAILURE = 6.0
+#: Seconds for a refusal in all; what is left of them goes into a bound to report.
+REFUSED = 8.0
+#: Most and fewest seconds for that bound.
+KEPT, LEAST_KEPT = 4.0, 1.0
+#: Number of variables or outputs up to which these budgets hold; larger formulas get proportionally more.
+SMALL = 6
+#: Largest factor by which a large formula may take more.
+MOST_TIMES = 4.0
+#: Fraction of a time limit after which the search for a bound to report begins.
+IN_TIME = 0.8
+#: Fraction of the remaining work that one construction may use, so that others can still be tried.
+EACH = 0.9
+#: Seconds after which an attempt that has proven nothing rules out the other attempts of its group.
+LONG = 3.0
+
+# --- search: coarser models for a refusal
+#: Fraction of the formula's own range below which a bound is worth reporting.
+WORTH_SAYING = 0.25
+#: Tolerance of the first coarse model, as a fraction of the formula's own range.
+COARSE = 1 / 16
+#: Least factor between a proven bound and the next coarser tolerance.
+GAIN = 1.25
+#: Rounding that a coarser model may have, as a fraction of the rounding of the closest attempt.
+LESS_ROUNDING = 0.25
+#: Factor between a measured error and a tolerance that can be proven for it.
+ROOM = 1.5
+
+# --- plan
+#: Most linear forms of a summand for which a grid competes with a circuit.
+MAX_GRID_FORMS = 2
+#: Fewest numbers of the format that an interval must contain for a table to make sense.
+FEWEST_FLOATS = 8
+#: Factor by which a single layer may have more parameters than several layers and still be preferred.
+ONE_LAYER = 1.5
+#: Expected error of fitted tables, in tolerances, above which a proof is not tried.
+STRAINED = 4.0
+
+# --- prepare
+#: Parts of the box that the search for one sign may look at.
+MAX_SIGN_PARTS = 200
+#: Most terms of a sum that are written over one denominator to find its limit.
+MOST_TERMS = 4
+
+# --- one layer
+#: Most linear forms of one table: a larger grid has too many tokens for any tolerance worth having.
+MAX_FORMS = 4
+#: Largest whole number in a linear form: beyond it the form would leave float32's range.
+MAX_COEFFICIENT = 10**30
+#: Shares of the tolerance given to the fit of a table, tried in turn.
+LOOKUP_SHARES = (1.0, 0.6, 0.3)
+#: Goal of a table whose tolerance is below the rounding of its values, in units of that rounding.
+EASY = 200.0
+
+# --- partition
+#: Most tokens of a partition.
+MAX_PARTITION_TOKENS = 2_000_000
+#: Weight outside the widened cells, in bits; a little more than the proof asks for.
+FAR_BITS = {"float64": 41, "float32": 17}
+#: Widening of a cell, as a fraction of the narrower neighbour: sharper cells have larger scores, hence more rounding.
+WIDENING = {"float64": 1e-3, "float32": 1e-1}
+#: Number of cells on an axis from which they are made proportionally blunter.
+BLUNTER_BEYOND = 1_000
+#: Mesh points on an axis where the variation is measured, by number of axes.
+PARTITION_MESH = {1: 20_001, 2: 801, 3: 101, 4: 33}
+#: Most mesh points in all, and most refinements of the mesh.
+MAX_MESH, REFINEMENTS = 1_500_000, 40
+#: Factors by which cells are made finer, tried in turn: the first aims at the covering number.
+FINER_CELLS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
+
+# --- polynomial
+#: Terms the proof may expand: some ten seconds of work.
+MAX_PROOF_TERMS = 30_000_000
+#: Largest rational linear system (rows × columns) that is worth solving to save a token.
+MAX_SYSTEM = 40_000
+#: Most terms of a polarization; beyond it only the lattice is tried.
+MAX_POLARIZATION = 20_000
+#: Most directions of the lattice: more would make a model nobody can run.
+MAX_DIRECTIONS = 20_000
+
+# --- corollary
+#: Most variables of an approximating polynomial.
+MAX_VARIABLES = 4
+#: Highest degree tried, by number of variables: beyond it the tokens are too many or the terms too large.
+MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
+#: Shares of the tolerance for the measured error, tried in turn; the rest is for proof and rounding.
+DEGREE_SHARES = (0.97, 0.8, 0.5, 0.2)
+#: Chebyshev points on an axis, by number of variables.
+CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}
+#: Most steps of Lawson's reweighting.
+LAWSON_STEPS = 40
+#: Factor between error and goal above which reweighting is not continued.
+LAWSON_GAIN = 4.0
+#: Seconds for one degree, and for all degrees.
+EACH_DEGREE, ALL_DEGREES = 2.0, 4.0
