@@ -3,7 +3,7 @@
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import transformula as tf
-from transformula.compiler import package as packaging
+from transformula.compiler import certify as packaging
 
 
 def test_proofs_run_on_one_thread(monkeypatch):
