@@ -1,4 +1,4 @@
-"""Small matrix work is fastest on one thread, and many threads on busy cores are ruinous."""
+"""BLAS on one thread: fastest for small matrices, and harmless on busy cores."""
 
 from __future__ import annotations
 

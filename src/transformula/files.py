@@ -1,7 +1,7 @@
 """The one writer: every file and folder that transformula writes goes through here, whole or not at all.
 
-What is written is staged beside its place and renamed into it, so an interrupt or a full disk leaves what was
-there before. Links are followed, and stay links. Only regular files are replaced: a device, a pipe, a socket or a
+A file or folder is staged beside its place and renamed into it, so an interrupt or a full disk leaves the earlier
+contents. Links are followed, and stay links. Only regular files are replaced: a device, a pipe, a socket or a
 folder is refused. A replaced file keeps its mode and its owner; a new one gets what the umask leaves.
 """
 
@@ -126,7 +126,7 @@ def _check_old(folder: str | Path, place: Path, why_not: WhyNot | None) -> None:
 
 @contextmanager
 def _sentences(path: str | Path) -> Iterator[None]:
-    """What the system refuses, as a sentence; a closed pipe is left to whoever runs the program."""
+    """Errors of the system as sentences; a closed pipe is left to the caller."""
     if "\0" in str(path):
         raise SavingError("cannot write to a path with a null character in it")
     try:

@@ -1,4 +1,4 @@
-"""What happens inside a model, by name: the residual stream, attention patterns, tables and wires.
+"""The inside of a model by name: the residual stream, attention patterns, tables and wires.
 
 Everything is read out of the weights and the stored circuit, or computed by the reference executor.
 """
@@ -79,7 +79,7 @@ class NamedTrace:
         return values if token is None else values[:, self._token(token)]
 
     def pattern(self, block: int = 0, head: int = 0, token: int | str = 0) -> FloatArray:
-        """Whom a token attends to: samples × tokens, in the order of ``tokens``."""
+        """Attention of a token to all tokens: samples × tokens, in the order of ``tokens``."""
         heads = self.patterns[_place(block, len(self.patterns), "block")]
         return heads[_place(head, len(heads), "head")][:, self._token(token)]
 
@@ -112,14 +112,14 @@ def _place(index: Any, count: int, what: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """What one head looks up: softmax over j of (slopes_j · u + offsets_j), times values_j.
+    """The table of one head: softmax over j of (slopes_j · u + offsets_j), times values_j.
 
     Attributes
     ----------
     block, head : int
-        Where it is.
+        The place of the head.
     function : str
-        What the table stands for, where the formula tells; else empty.
+        The function that the table stands for, where the formula tells; else empty.
     arguments : tuple of str
         u as linear forms of slots, one per axis.
     ranges : tuple of (float, float)
@@ -184,7 +184,7 @@ def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
 
 
 def summands(target: Formula | Samples | Prompts, heads: int) -> list[str]:
-    """What each head of a one-layer model looks up: a summand of the formula, or "" if that is not clear."""
+    """The summand of the formula that each head of a one-layer model looks up, or "" if that is not clear."""
     parts = []
     if isinstance(target, Formula):
         splits = [decompose(expr, target.box.variables) for expr in target.outputs]
@@ -241,10 +241,13 @@ _TABLES: dict[str, Callable[[Model], Iterator[ModelTable]]] = {
 
 
 class Wires:
-    """What the wires of a stored circuit mean, as expressions in the inputs, and where their arguments lie."""
+    """The wires of a stored circuit: their meanings as expressions in the inputs, and the ranges of their arguments."""
 
     def __init__(self, circuit: Circuit, formula: Formula, stored: Any, evidence: Evidence) -> None:
-        self.circuit, self.formula, self.stored, self.evidence = circuit, formula, stored, evidence
+        self.circuit = circuit
+        self.formula = formula
+        self.stored = stored
+        self.evidence = evidence
         self.meanings: list[Expr] = []
         for k, wire in enumerate(circuit.wires):
             sides = [self.meaning(argument) for argument in wire.arguments]

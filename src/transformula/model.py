@@ -100,7 +100,7 @@ class Model:
 
     @property
     def status(self) -> str:
-        """What may be said about the bound: "proven" in this process, or only "claimed" by the folder it came from."""
+        """The standing of the bound: "proven" in this process, or only "claimed" by the folder it came from."""
         return "proven" if self.proven else "claimed"
 
     @property
@@ -153,7 +153,7 @@ class Model:
 
     @cached_property
     def program(self) -> Program:
-        """What the weights compute, as steps on arrays that NumPy, torch and ONNX run."""
+        """The function of the weights as steps on arrays, which NumPy, torch and ONNX run."""
         if self.family.program is None:
             raise self._without("a program other than its blocks")
         return self.made_by.program(self.weights, self.box, lambda: self.reading)
@@ -276,7 +276,7 @@ class Model:
 
     @cached_property
     def position_formula(self) -> Formula:
-        """What one position computes; the whole formula where each position carries all inputs."""
+        """The formula of one position; the whole formula where each position carries all inputs."""
         if not isinstance(self.formula, Formula):
             raise self._without("a formula")
         own = int((self.weights.embedding.rows < self.weights.width).sum())  # inputs of the first token
@@ -293,7 +293,7 @@ class Model:
 
     @cached_property
     def wires(self) -> Wires:
-        """What the wires of the stored circuit mean, and where their arguments lie."""
+        """The meanings of the stored circuit's wires, and the ranges of their arguments."""
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
 
@@ -371,7 +371,7 @@ class Model:
         return cls(description.construction, formula, weights, packed, certificate, shape)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: formula, box, claim, size and a small plot."""
+        """The card of a notebook: formula, box, claim, size and a small plot."""
         from transformula.show.card import card
 
         return card(self)

@@ -1,4 +1,4 @@
-"""What may stand in a model folder, and what may replace it; `kernel.folder.files` reads models."""
+"""Contents of a model folder, and the models that may replace it; `kernel.folder.model_files` reads models."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from transformula.errors import ModelFileError
 from transformula.kernel.folder.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
 from transformula.kernel.folder.model_files import read_text
 
-#: What exporting, reporting and fitting write into a model folder.
-ONNX_FILE, TORCH_FOLDER, LOADER_FILE = "model.onnx", "torch", "load.py"
-REPORT_FILE, FIT_FILE = "report.html", "fit.json"
-#: What in model.json says what a model stands for: a formula on a box, samples or an algorithm.
+#: Files and folders that exporting, reporting and fitting write into a model folder.
+ONNX_FILE = "model.onnx"
+TORCH_FOLDER = "torch"
+LOADER_FILE = "load.py"
+REPORT_FILE = "report.html"
+FIT_FILE = "fit.json"
+#: Keys of model.json that state the target: a formula on a box, samples or an algorithm.
 _TARGET = ("formulas", "box", "shape", "samples", "task")
 EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE, FIT_FILE)
 
@@ -52,7 +55,7 @@ def check_folder(folder: Path, stated: Mapping[str, Any] | None = None, force: b
 
 
 def _target(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model stands for, out of its description."""
+    """The target of a model, out of its description."""
     return {key: body[key] for key in _TARGET if body.get(key) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Packages that only some features need: what is missing is named in one sentence, before any work is done."""
+"""Packages that only some features need: a missing one is named in one sentence, before any work is done."""
 
 from __future__ import annotations
 

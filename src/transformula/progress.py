@@ -1,4 +1,4 @@
-"""How far the work is. Nobody is told, unless a listener is installed (the command line does)."""
+"""Progress of the work, reported to a listener if one is installed (the command line installs one)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas in use: evaluated in floats, repeated over positions, searched for their largest values."""
+"""Formulas as users write them, evaluated in floats; samples and prompts as other targets."""
 
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr

@@ -22,7 +22,7 @@ from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
 
-#: Points up to which Arb's accuracy costs less than a tenth of a second.
+#: Points evaluated with Arb's accuracy, which takes less than a tenth of a second.
 ACCURATE_POINTS = 10_000
 
 #: Functions of the registry that NumPy knows by another name, or in other units; `math` knows some more.
@@ -84,7 +84,8 @@ def at_many(function: Callable[[Floats], Floats], points: Floats) -> Floats:
     stack = [(first, first + int(np.isfinite(flat).sum()))] if np.isfinite(flat).any() else []
     while stack:
         start, stop = stack.pop()
-        own, low, high = flat[start:stop], flat[start], flat[stop - 1]
+        own = flat[start:stop]
+        low, high = own[0], own[-1]
         if stop - start <= _FEW:
             values[start:stop] = function(own)
             continue
@@ -142,7 +143,7 @@ def _apply(node: Expr, args: list[Any], inputs: dict[str, Floats]) -> Any:
 
 
 def _nearest(number: Fraction) -> float:
-    """The nearest float; what is beyond all of them is infinite."""
+    """The nearest float, or infinity."""
     try:
         return float(number)
     except OverflowError:
@@ -184,7 +185,7 @@ _Step = tuple[Expr, list[int], int | None, arb | None]
 
 
 def _steps(expr: Expr, variables: Sequence[str]) -> list[_Step]:
-    """The expression taken apart once for all points: what does not depend on them is worked out here."""
+    """The expression as a list of steps for all points; constant nodes are evaluated here."""
     places: dict[Expr, int] = {}
     steps: list[_Step] = []
     for node in walk(expr):

@@ -10,10 +10,14 @@ from numbers import Rational, Real
 from typing import Any
 
 from transformula.errors import FormulaError
+from transformula.kernel.syntax.definitions import ALIASES
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 
 #: Binding strength of a text: a sum binds least, a name or call most.
-_SUM, _PRODUCT, _POWER, _ATOM = range(4)
+_SUM = 0
+_PRODUCT = 1
+_POWER = 2
+_ATOM = 3
 #: Bits of the largest number that Python writes down in digits.
 _MAX_BITS = 13_000
 
@@ -72,8 +76,8 @@ def _bounded(text: str, strength: int) -> FormulaText:
 
 
 def call(name: str, *args: FormulaText) -> FormulaText:
-    """A function of its arguments; the parser refuses unknown names."""
-    return _bounded(f"{name}({', '.join(a.text for a in args)})", _ATOM)
+    """A function of its arguments, aliases replaced; the parser refuses unknown names."""
+    return _bounded(f"{ALIASES.get(name, name)}({', '.join(a.text for a in args)})", _ATOM)
 
 
 def number_text(value: Any) -> FormulaText | None:

@@ -1,4 +1,4 @@
-"""Python functions as formulas: called once with symbols for numbers, which write down what is done to them.
+"""Python functions as formulas: called once with symbols for numbers, which record the operations on them.
 
 Operators and NumPy's functions are followed, and comparisons where `np.where` or `np.select` chooses by them. Anything
 else that depends on a comparison is not: a symbol has no value to compare. No text is executed; the function itself is
@@ -26,10 +26,9 @@ _JOINED: dict[str, Callable[..., Any]] = {
     "logical_not": operator.invert,
 }
 _JOINED |= {"bitwise_and": operator.and_, "bitwise_or": operator.or_, "invert": operator.invert}
-#: NumPy's names of functions of the language, where they differ.
+#: NumPy's names of functions that the language does not know.
 _NAMES = {"absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "fmin": "min", "fmax": "max"}
 _NAMES |= {"remainder": "mod", "fix": "trunc"}
-_NAMES |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "tan2")}
 _PI = FormulaText("pi")
 _TWO = FormulaText("2")
 _DEGREE = _PI / FormulaText("180")
@@ -182,7 +181,7 @@ _MEANINGS: dict[str, Callable[..., FormulaText]] = {
 
 
 class _Traced:
-    """How NumPy hands over what it does with symbols and conditions."""
+    """The protocol by which NumPy passes on its calls with symbols and conditions."""
 
     __slots__ = ()
 
@@ -206,7 +205,7 @@ class _Traced:
 
 
 class Symbol(_Traced):
-    """Stands for a number that is not known yet, and writes down what is done to it."""
+    """A number that is not known yet, which records the operations on it as text."""
 
     __slots__ = ("written",)
 
@@ -264,7 +263,7 @@ class Symbol(_Traced):
 
 
 class Condition(_Traced):
-    """A comparison of symbols, or several joined by &, | and ~: what `np.where` may choose by."""
+    """A comparison of symbols, or several joined by &, | and ~: the condition of `np.where`."""
 
     __slots__ = ("choose",)
 

@@ -23,9 +23,8 @@ _CONSTANTS = {
     "Pi": ("pi", call("acos", FormulaText("-1"))),
     "Exp1": ("E", call("exp", ONE)),
 }
-#: sympy's names of functions, where ours differ.
-_NAMES = {"Abs": "abs", "Min": "min", "Max": "max", "loggamma": "lgamma", "LambertW": "lambertw"}
-_NAMES |= {"elliptic_k": "ellipk", "elliptic_e": "ellipe"}
+#: sympy's names of functions that the language does not know.
+_NAMES = {"elliptic_k": "ellipk", "elliptic_e": "ellipe"}
 #: Number of distinct sub-expressions of one expression.
 MAX_NODES = 100_000
 

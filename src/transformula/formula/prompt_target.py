@@ -74,13 +74,13 @@ class Prompts:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What each output is, in words."""
+        """Each output in words."""
         named = self.outputs
         return (self.words,) if len(named) == 1 else tuple(f"{name} of {self.words}" for name in named)
 
     @property
     def token_labels(self) -> tuple[str, ...]:
-        """What each token of the model is."""
+        """A label for each token of the model."""
         task = self.task
         if task.algorithm == "recurrence":
             return ("state",)
@@ -121,7 +121,9 @@ class Prompts:
                 states.append(x)
             return np.stack(states, axis=1)
         n, d = self.task.pairs, self.task.features
-        x, y, q = rows[:, : n * d].reshape(-1, n, d), rows[:, n * d : n * d + n], rows[:, n * d + n :]
+        x = rows[:, : n * d].reshape(-1, n, d)
+        y = rows[:, n * d : n * d + n]
+        q = rows[:, n * d + n :]
         found: Floats = _ANSWERS[self.task.algorithm](self.task, x, y, q)
         return found[:, None]
 

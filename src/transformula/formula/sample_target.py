@@ -80,7 +80,7 @@ class Samples:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the model stands for, in words."""
+        """Each output in words."""
         return tuple(f"{name} memorised at {len(self.x)} samples" for name in self.outputs)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Samples:
 
 
 def stored_target(description: Description) -> Formula | Samples | Prompts:
-    """What a model stands for, as model.json states it."""
+    """The target that model.json states."""
     if description.task is not None:
         return Prompts(PromptTask.of(description.task))
     if description.samples is None:

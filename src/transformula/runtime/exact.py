@@ -1,4 +1,4 @@
-"""Weights run on rationals: the blocks themselves, with no rounding at all.
+"""The blocks on rationals, without any rounding.
 
 Tokens are sparse (slot → rational), so a block costs about tokens² small products. Hardmax is a
 comparison and linear attention a sum of products, hence exact; softmax is not rational and is refused.
@@ -64,7 +64,9 @@ def _attend(attention: Attention, tokens: list[Token]) -> list[Token]:
 
 
 def _run_head(head: Head, attention: Attention, tokens: list[Token]) -> list[Token]:
-    query, key, value = (_by_column(m) for m in (head.query, head.key, head.value))
+    query = _by_column(head.query)
+    key = _by_column(head.key)
+    value = _by_column(head.value)
     keys = [_apply(key, token) for token in tokens]
     values = [_apply(value, token) for token in tokens]
     if head.output is not None:

@@ -28,7 +28,7 @@ from transformula.kernel.folder.weights import (
 
 
 def matrix_of(shape: tuple[int, int], entries: Iterable[tuple[int, int, Any]] = (), dtype: str = "float64") -> Matrix:
-    """From (row, column, number) triples; rationals are kept exactly where floats are not."""
+    """A matrix from (row, column, number) triples; rationals that are no floats are kept exactly."""
     triples = sorted((r, c, v) for r, c, v in entries if v != 0)
     rows = np.array([r for r, _, _ in triples], dtype=np.int32)
     cols = np.array([c for _, c, _ in triples], dtype=np.int32)
@@ -41,7 +41,7 @@ def matrix_of(shape: tuple[int, int], entries: Iterable[tuple[int, int, Any]] = 
 
 
 def dense_matrix(array: NDArray[Any], dtype: str = "float64") -> Matrix:
-    """From a two-dimensional float array."""
+    """A matrix from a two-dimensional float array."""
     rows, cols = np.nonzero(array)
     values = np.ascontiguousarray(array[rows, cols]).astype(dtype)
     return Matrix(tuple(array.shape), rows.astype(np.int32), cols.astype(np.int32), values)
@@ -62,7 +62,7 @@ def _nearest(value: fmpq) -> float:
 
 
 def nonzeros(weights: Weights) -> int:
-    """Non-zero numbers in the whole model, its constant token parts left out (as Fang counts)."""
+    """Number of non-zero entries of the model without the constant parts of its tokens, as Fang counts."""
     return sum(m.nonzeros for name, m in named_matrices(weights) if name != "memory")
 
 
@@ -91,7 +91,7 @@ def read_tokens(weights: Weights) -> IntArray:
 
 
 def leading_tokens(weights: Weights) -> int:
-    """How many tokens, from the first on, depend on the inputs; the others are constants to all blocks."""
+    """Number of leading tokens that depend on the inputs; the tokens after them are constants to all blocks."""
     asked: set[int] = set()
     for block in reversed(weights.blocks):
         if _written(block) & asked:

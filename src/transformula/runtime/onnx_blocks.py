@@ -1,4 +1,4 @@
-"""The blocks as written, as an ONNX graph: node by node, for any runtime that reads opset 17.
+"""The blocks as an ONNX graph, node by node, for any runtime that reads opset 17.
 
 One input ``x`` (batch × inputs, or batch × positions × features for a sequence), one output ``y`` (batch ×
 outputs, or batch × positions × features), any batch. The embedding, every block and the readout are in
@@ -41,7 +41,7 @@ def graph_bytes(
     Parameters
     ----------
     weights : Weights
-        What to run.
+        The Transformer.
     metadata : mapping of str to str
         Entries for the file's ``metadata_props``.
     sequence : (n, d), optional
@@ -59,7 +59,7 @@ def _dense(name: str) -> bool:
 
 
 class _BlocksWriter(GraphWriter):
-    """The blocks as they are written."""
+    """The graph of the blocks."""
 
     def __init__(self, dtype: str, weights: Weights, sequence: tuple[int, int] | None) -> None:
         super().__init__(dtype)
@@ -72,7 +72,7 @@ class _BlocksWriter(GraphWriter):
         stream, tokens = self.embed(), np.arange(self.lead, dtype=np.int32)
         for b, first in enumerate(weights.first_places):
             if b == len(weights.blocks) - 1 and len(read) < self.lead and len(read):
-                tokens = read  # nobody looks at the other tokens after the last block
+                tokens = read  # the other tokens are not read after the last block
             self.here, self.first = f"blocks.{b}.", f"blocks.{first}."
             stream = self.block(f"blocks.{b}", weights.blocks[b], stream, tokens)
         self.read_out(stream, tokens)
@@ -127,7 +127,7 @@ class _BlocksWriter(GraphWriter):
         return stream
 
     def head(self, name: str, attention: Attention, head: Head, stream: str, asking: str) -> str:
-        """What a head adds to the asking tokens; nothing if its values are all zero."""
+        """The contribution of a head to the asking tokens; empty if its values are all zero."""
         rows = np.unique(head.value.rows)
         if not len(rows):
             return ""
@@ -179,8 +179,8 @@ class _BlocksWriter(GraphWriter):
 
     def feed_forward(self, name: str, layer: FeedForward, stream: str) -> str:
         hidden = self.affine(f"{name}.hidden", layer.hidden, layer.hidden_bias, stream)
-        bent = self.node(f"{name}.relu", "Relu", hidden)
-        return self.affine(f"{name}.output", layer.output, layer.output_bias, bent)
+        active = self.node(f"{name}.relu", "Relu", hidden)
+        return self.affine(f"{name}.output", layer.output, layer.output_bias, active)
 
     def affine(self, name: str, matrix: Matrix, bias: Matrix, stream: str) -> str:
         product = self.node(f"{name}.product", "MatMul", stream, self.shared(name, matrix.dense().T))

@@ -19,8 +19,11 @@ from transformula.optional import require
 
 OPSET = 17
 IR_VERSION = 8
-INPUT, OUTPUT, BATCH = "x", "y", "batch"
-#: Protocol buffers hold two gigabytes; the rest of the file needs a little.
+#: Names of the graph's input, of its output, and of the axis of samples.
+INPUT = "x"
+OUTPUT = "y"
+BATCH = "batch"
+#: Bytes of all matrices: protocol buffers hold two gigabytes, of which the rest of the file needs a little.
 MAX_BYTES = 2_000_000_000
 
 
@@ -32,7 +35,7 @@ def import_onnx(runtime: bool = False) -> Any:
 
 
 def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
-    """The file of a graph whose numbers need so many bytes, checked."""
+    """The checked file of a graph whose numbers need so many bytes."""
     onnx = import_onnx()
     if needed > MAX_BYTES:
         raise ExportError(
@@ -67,12 +70,12 @@ def onnx_executor(data: bytes, options: Any = None) -> Callable[[NDArray[Any]], 
 
 
 def is_mistaken(number: NDArray[Any], neutral: int) -> bool:
-    """Whether onnxruntime's default optimiser takes a constant for 0 (in a sum) or 1 (in a product), wrongly."""
+    """Whether onnxruntime's default optimiser mistakes a constant for 0 (in a sum) or 1 (in a product)."""
     return number.size == 1 and number.item() != neutral and np.float32(number.item()) == neutral
 
 
 class GraphWriter:
-    """Collects nodes and initializers; every method returns the name of what it made."""
+    """Nodes and initializers of a graph; every method returns the name of the array it adds."""
 
     helper: Any
 
@@ -86,7 +89,7 @@ class GraphWriter:
         raise NotImplementedError
 
     def finished(self, onnx: Any, ends: Sequence[Sequence[Any]]) -> Any:
-        """The graph of what was collected, with the shapes of its input and its output."""
+        """The graph of all nodes, with the shapes of its input and its output."""
         kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         return onnx.helper.make_graph(
             self.nodes,
@@ -105,10 +108,10 @@ class GraphWriter:
         return name
 
     def node(self, name: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output, which has its name."""
+        """A node of one output, both of the same name."""
         self.nodes.append(self.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
         return name
 
     def sum(self, name: str, rows: str, constant: str) -> str:
-        """What a constant is added to."""
+        """The sum of rows and a constant."""
         return self.node(name, "Sum" if is_mistaken(self.constants[constant], 0) else "Add", rows, constant)

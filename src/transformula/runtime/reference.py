@@ -1,6 +1,6 @@
-"""The definition, in NumPy: what a Transformer with given weights computes.
+"""The definition of a Transformer with given weights, in NumPy.
 
-Written from the papers' equations, one line each, for reading and for judging the faster executors.
+The papers' equations, one line each, for reading and as the yardstick of the faster executors.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from transformula.kernel.folder.weights import (
     Weights,
 )
 
-#: Floats that the scores of a chunk may occupy, 32 megabytes; softmax holds four such arrays at once.
+#: Scores of a chunk, in floats (32 megabytes); softmax holds four such arrays at once.
 CHUNK_FLOATS = 4_000_000
-#: Floats that a trace may keep: four gigabytes.
+#: Size of a trace, in floats (four gigabytes).
 MAX_TRACE = 500_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened inside: the residual stream before and after each block, and the attention.
+    """The residual stream before and after each block, and the attention patterns.
 
     Shapes: ``residuals[b]`` is samples × tokens × width (b = 0 is the embedding), ``patterns[b][h]`` is
     samples × tokens (queries) × tokens (keys), ``outputs`` is samples × outputs.
@@ -162,7 +162,7 @@ def hardmax(scores: FloatArray) -> FloatArray:
     return kept
 
 
-#: What scores become, by the kind of attention.
+#: Attention patterns from scores, by the kind of attention.
 PATTERNS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "softmax": softmax,
     "hardmax": hardmax,

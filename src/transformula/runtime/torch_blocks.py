@@ -31,7 +31,9 @@ class HeadModule(nn.Module):
     def __init__(self, head: Head, kind: str, scale: float) -> None:
         super().__init__()
         self.kind, self.scale = kind, scale
-        self.query, self.key, self.value = map(_dense, (head.query, head.key, head.value))
+        self.query = _dense(head.query)
+        self.key = _dense(head.key)
+        self.value = _dense(head.value)
         self.output = None if head.output is None else _dense(head.output)
 
     def pattern(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
@@ -45,7 +47,7 @@ class HeadModule(nn.Module):
         return torch.where(torch.arange(scores.shape[-1], device=z.device) == best, scores, 0.0)
 
     def forward(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
-        """What the head adds to the asking tokens."""
+        """The head's contribution to the asking tokens."""
         mixed = self.pattern(z, asking) @ (z @ self.value.T)
         return mixed if self.output is None else mixed @ self.output.T
 
@@ -60,7 +62,7 @@ class FeedForwardModule(nn.Module):
         self.output_bias = nn.Parameter(_dense(layer.output_bias).data[:, 0].clone())
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """What the layer adds to the stream."""
+        """The layer's contribution to the stream."""
         hidden = torch.relu(z @ self.hidden.T + self.hidden_bias)
         return hidden @ self.output.T + self.output_bias
 
@@ -102,7 +104,9 @@ class TransformerModule(nn.Module):
 
     def __init__(self, weights: Weights) -> None:
         super().__init__()
-        self.tokens, self.width, self.outputs = weights.tokens, weights.width, weights.outputs
+        self.tokens = weights.tokens
+        self.width = weights.width
+        self.outputs = weights.outputs
         rows, cols, self.embedding = _sparse(weights.embedding)
         self.register_buffer("embedding_rows", rows)
         self.register_buffer("embedding_cols", cols)
@@ -133,6 +137,6 @@ class TransformerModule(nn.Module):
         stream = self.embed(x)
         for block in self.blocks[:-1]:
             stream = block(stream)
-        # nobody looks at the other tokens after the last block
+        # the other tokens are not read after the last block
         read = self.blocks[-1](stream, self.read_tokens) if len(self.blocks) else stream[:, self.read_tokens]
         return self.read_out(read)

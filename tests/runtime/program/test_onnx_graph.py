@@ -50,7 +50,7 @@ def test_inputs_that_many_products_read_are_turned_once(circuits):
     assert few["Transpose"] == few["Softmax"] == few["Concat"] == 0
     x = np.array([[1.0, 2.0], [-3.0, 1.0]])
     for count, turned in ((3, 0), (4, 1)):
-        read = [AffineStep(np.array([1, 2]), np.full((1, 2), k + 1.0), bend=True) for k in range(count)]
+        read = [AffineStep(np.array([1, 2]), np.full((1, 2), k + 1.0), relu=True) for k in range(count)]
         total = AffineStep(np.arange(3, 3 + count), np.ones((1, count)))
         data = program_bytes(Program(2, 1, (*read, total), np.array([3 + count]), "float64"), {})
         assert _operators(data).count("Transpose") == turned
@@ -65,7 +65,7 @@ def _file(model):
 @pytest.mark.parametrize("constant", [0.0, 0.5])
 def test_a_row_that_is_added_as_it_is_needs_no_product(factors, constant):
     """y = a r + b x + c, and y = r + r: what has the factor one is added to the other product."""
-    bent = AffineStep(np.array([1]), np.array([[3.0]]), bend=True)
+    bent = AffineStep(np.array([1]), np.array([[3.0]]), relu=True)
     last = AffineStep(np.array([0, 1, 2]), np.array([[constant, *factors]]))
     twice = AffineStep(np.array([2, 2]), np.array([[1.0, 1.0]]))
     x = np.array([[1.0], [-2.0], [0.5]])
@@ -83,7 +83,7 @@ def test_forms_that_read_one_another_are_taken_apart_from_one_product(widths, dt
     steps, rows = [], 3
     for k, width in enumerate(widths):
         read = np.concatenate([[0], rng.permutation(np.arange(1, rows))])
-        steps.append(AffineStep(read, rng.integers(-2, 3, (width, rows)).astype(dtype), bend=k < len(widths) - 1))
+        steps.append(AffineStep(read, rng.integers(-2, 3, (width, rows)).astype(dtype), relu=k < len(widths) - 1))
         rows += width
     program = Program(2, 1, tuple(steps), np.arange(rows - widths[-1], rows), dtype)
     data = program_bytes(program, {})
@@ -92,7 +92,7 @@ def test_forms_that_read_one_another_are_taken_apart_from_one_product(widths, dt
     held = [np.ones(len(x)), *x.T.astype(float)]
     for step in steps:
         made = step.matrix.astype(float) @ np.array(held)[step.reads]
-        held.extend(np.maximum(made, 0) if step.bend else made)
+        held.extend(np.maximum(made, 0) if step.relu else made)
     assert np.array_equal(onnx_executor(data)(x).astype(float), np.array(held[-widths[-1] :]).T)
 
 

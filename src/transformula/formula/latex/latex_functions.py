@@ -161,7 +161,9 @@ def application(reader: LatexReader, cursor: LatexCursor, name: str) -> LatexFac
     """A function, its power or base, and its argument."""
     start, node = cursor.index, cursor.take()
     scripts = cursor.scripts(start)
-    head, after, last = cursor.spelled(start), cursor.peek(), cursor.nodes[cursor.index - 1]
+    head = cursor.spelled(start)
+    after = cursor.peek()
+    last = cursor.nodes[cursor.index - 1]
     if last.style == BARE and after is not None and after.kind == "number" and after.space is LatexSpace.NONE:
         digit = last.parts[0][0].text
         readings = f"{head[:-1]}{{{digit}{after.text}}} or {head[:-1]}{{{digit}}} {after.text}"
@@ -237,7 +239,9 @@ def _open_application(
 ) -> LatexFactor:
     """A function of the one factor after it."""
     start, node = cursor.index, cursor.nodes[cursor.index]
-    kind, numeric, spelled = FactorKind.OPEN, False, ""
+    kind = FactorKind.OPEN
+    numeric = False
+    spelled = ""
     if node.kind == "sign":
         raise FormulaError(f"a sign follows {head}: write {head}({node.text}x)")
     if (inner := function_at(cursor, reader.names)) is not None:

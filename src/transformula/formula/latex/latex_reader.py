@@ -39,7 +39,9 @@ class _Product:
 
     def append(self, factor: LatexFactor, start: int, end: int) -> None:
         """Take a factor as the last one."""
-        self.last, self.last_start, self.end = factor, start, end
+        self.last = factor
+        self.last_start = start
+        self.end = end
         if factor.kind.is_open:
             self.opened, self.opened_end = factor, end
 
@@ -269,7 +271,9 @@ def _number_beside(cursor: LatexCursor, before: _Product, follows: str) -> str:
         return f"two numbers stand side by side: write {one}{follows} or {one} \\cdot {follows}"
     text = cursor.spelled(before.last_start, before.end)
     if last.style == BARE and last.parts[0][0].kind == "number":
-        base, mark, digit = text[:-2], cursor.source[last.start], last.parts[0][0].text
+        base = text[:-2]
+        mark = cursor.source[last.start]
+        digit = last.parts[0][0].text
         one, power = f"{base}{mark}{{{digit}{number}}}", follows.removeprefix(number)
         one = f"({one}){power}" if power and mark == "^" else f"{one}{power}"
         return f"write {one} or {base}{mark}{{{digit}}} \\cdot {follows}"

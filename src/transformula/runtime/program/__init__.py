@@ -1,1 +1,1 @@
-"""What the weights compute, as a short list of array operations, and three back-ends that run it."""
+"""The function of the weights as a short list of array operations, and the back-ends that run it."""

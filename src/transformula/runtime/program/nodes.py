@@ -16,20 +16,20 @@ from transformula.runtime.program.score_bounds import ANYWHERE, Interval
 
 #: A constant (a float), or the number of a node.
 Content = int | float
-#: A block, and what is made there.
+#: A block, and the kind of nodes made there.
 Stage = tuple[int, str]
-#: Tokens of a group of softmaxes.
+#: Tokens of a group of softmaxes that share one product.
 MOST_TOKENS = 128
-_ORDER = ("arguments", "tables", "attended", "units", "bent", "outputs")
+_ORDER = ("arguments", "tables", "attended", "units", "added", "outputs")
 
 
 @dataclass(frozen=True, eq=False)
 class FormNode:
-    """Σ factor · node + constant, or the larger of that and zero."""
+    """Σ factor · node + constant, or the ReLU of that sum."""
 
     terms: tuple[tuple[int, float], ...]
     constant: float
-    bend: bool
+    relu: bool
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """What a softmax of one axis needs to go without a shift: its anchor, the ends of its argument, `bounds.sinks`.
+    """A softmax of one axis that needs no shift: its anchor, the ends of its argument, `score_bounds.sinks`.
 
     ``inside``: the argument may lie beyond these ends while the inputs are in the box.
     """
@@ -73,7 +73,7 @@ class TableNode:
 
 
 def _split(terms: Iterable[tuple[Content, float]], constant: float) -> tuple[tuple[tuple[int, float], ...], float]:
-    """The terms that read a node, and the rest."""
+    """The terms that read a node, and the sum of all others."""
     read = []
     for content, factor in terms:
         if isinstance(content, float):
@@ -96,7 +96,7 @@ def _parts(heads: dict[Scores, list[int]]) -> Iterable[dict[Scores, list[int]]]:
 
 
 class Nodes:
-    """Makes nodes; node k is input k for k < inputs."""
+    """All nodes, each created once; node k is input k for k < inputs."""
 
     def __init__(self, inputs: int, box: tuple[Interval, ...] | None, dtype: str) -> None:
         self.inputs, self.dtype = inputs, dtype
@@ -108,10 +108,6 @@ class Nodes:
         self._known: dict[Any, Any] = {}
         self._ways: dict[Scores, Anchored | None] = {}
 
-    def input(self, column: int) -> int:
-        """The node of an input."""
-        return column
-
     def linear(self, terms: Iterable[tuple[Content, float]], constant: float, stage: Stage) -> Content:
         """A linear form; if it is just a constant or an existing node, that."""
         read, total = _split(terms, constant)
@@ -122,7 +118,7 @@ class Nodes:
         return self._form(read, total, False, stage)
 
     def relu(self, terms: Iterable[tuple[Content, float]], constant: float, stage: Stage) -> Content:
-        """The larger of a linear form and zero."""
+        """The ReLU of a linear form."""
         read, total = _split(terms, constant)
         return self._form(read, total, True, stage) if read else max(total, 0.0)
 
@@ -146,12 +142,12 @@ class Nodes:
             )
         return self._add((scores, values.tobytes()), TableNode(scores, values), within, always, stage)
 
-    def _form(self, terms: tuple[tuple[int, float], ...], constant: float, bend: bool, stage: Stage) -> int:
+    def _form(self, terms: tuple[tuple[int, float], ...], constant: float, relu: bool, stage: Stage) -> int:
         within, always = (
-            bounds.linear_range([(where[k], f) for k, f in terms], constant, bend)
+            bounds.linear_range([(where[k], f) for k, f in terms], constant, relu)
             for where in (self.within, self.always)
         )
-        return self._add((terms, constant, bend), FormNode(terms, constant, bend), within, always, stage)
+        return self._add((terms, constant, relu), FormNode(terms, constant, relu), within, always, stage)
 
     def _add(self, key: Any, node: FormNode | TableNode, within: Interval, always: Interval, stage: Stage) -> int:
         if key not in self._known:
@@ -166,7 +162,7 @@ class Nodes:
     # Nodes in the order of steps
 
     def program(self, outputs: Sequence[Content], positions: int) -> Program:
-        """What the outputs need, one step for each stage and kind."""
+        """The program of the nodes that the outputs need, one step for each stage and kind."""
         last = 1 + max(b for b, _ in self.stages)
         ends = [o if isinstance(o, int) else self._form((), o, False, (last, "outputs")) for o in outputs]
         place = {k: 1 + k for k in range(self.inputs)}
@@ -195,10 +191,10 @@ class Nodes:
 
     def _steps(self, wanted: list[int], place: dict[int, int]) -> Iterable[tuple[Step, list[int]]]:
         forms = [k for k in wanted if isinstance(self.made[k], FormNode)]
-        for bend in (False, True):
-            made = [k for k in forms if self.made[k].bend == bend]  # type: ignore[union-attr]
+        for relu in (False, True):
+            made = [k for k in forms if self.made[k].relu == relu]  # type: ignore[union-attr]
             if made:
-                yield self._affine(made, place, bend), made
+                yield self._affine(made, place, relu), made
         heads: dict[Scores, list[int]] = {}
         for k in wanted:
             node = self.made[k]
@@ -230,7 +226,7 @@ class Nodes:
         return GridStep(reads, slopes, offsets, found.arranged(values.T).astype(self.dtype), windows)
 
     def _way(self, scores: Scores, values: FloatArray) -> Anchored | None:
-        """How to go without a shift, if that is safe."""
+        """The anchor that makes a shift needless; None if the shift is needed."""
         anchor = bounds.anchor(scores.slopes, scores.offsets)
         if len(scores.arguments) != 1 or anchor is None:
             return None
@@ -242,7 +238,7 @@ class Nodes:
         met = max(low, clamp[0]), min(high, clamp[1])
         return Anchored(anchor, clamp, met != (low, high), bounds.sinks(*line, met, self.dtype))
 
-    def _affine(self, made: list[int], place: dict[int, int], bend: bool) -> AffineStep:
+    def _affine(self, made: list[int], place: dict[int, int], relu: bool) -> AffineStep:
         columns: dict[tuple[int, int], int] = {}  # a row that a form reads twice has two columns
         entries = []
         for i, k in enumerate(made):
@@ -260,7 +256,7 @@ class Nodes:
             matrix[i, column] = factor
         reads = np.array([row for row, _ in columns])
         order = np.argsort(reads, kind="stable")  # rows that stand together are read together
-        return AffineStep(reads[order], matrix[:, order].astype(self.dtype), bend)
+        return AffineStep(reads[order], matrix[:, order].astype(self.dtype), relu)
 
     def _tables(self, heads: dict[Scores, list[int]], place: dict[int, int], shifted: bool) -> Tables:
         def read(scores: Scores) -> list[tuple[int, Interval]]:
@@ -269,7 +265,10 @@ class Nodes:
 
         rows = sorted({asked for scores in heads for asked in read(scores)})
         column = {asked: 1 + i for i, asked in enumerate(rows)}
-        slopes, starts, values, anchors = [], [0], [], []
+        starts = [0]
+        slopes: list[FloatArray] = []
+        values: list[FloatArray] = []
+        anchors: list[FloatArray] = []
         for scores, made in heads.items():
             block = np.zeros((len(scores.slopes), 1 + len(rows)), dtype=self.dtype)
             block[:, 0] = scores.offsets.astype(self.dtype).sum(axis=1)

@@ -28,11 +28,12 @@ from transformula.runtime.program.program_steps import (
 )
 from transformula.runtime.program.score_bounds import crossings
 
-#: Floats of a chunk: what a core's cache holds.
+#: Floats of a chunk: the size of a core's cache.
 CHUNK_FLOATS = 1 << 18
-#: Fewer or more samples at a time are slow.
-FEWEST, MOST = 64, 1 << 14
-#: Below this many floats a second thread is not worth starting.
+#: Samples of a chunk: fewer or more at a time are slow.
+FEWEST = 64
+MOST = 1 << 14
+#: Floats of all samples from which on a second thread is worth starting.
 THREAD_FLOATS = 1 << 22
 
 
@@ -73,7 +74,7 @@ def _run(program: Program, columns: FloatArray, out: FloatArray, step: int, piec
 
 
 class _Runner:
-    """The buffers of a program, and what fills them: for one thread at a time."""
+    """The buffers of a program and the functions that fill them, for one thread at a time."""
 
     def __init__(self, program: Program, width: int) -> None:
         self.program = weakref.proxy(program)
@@ -103,7 +104,7 @@ class _Runner:
 #: Runners for a few samples and for whole chunks, by their width: they take long to make, and go with their programs.
 _KEPT: weakref.WeakKeyDictionary[Program, dict[int, list[_Runner]]] = weakref.WeakKeyDictionary()
 
-#: Appends a step's rows, the first of them at a place, and is told whether the inputs are in the box.
+#: Appends a step's rows from a given row on; the flag says whether the inputs are in the box.
 Work = Callable[[FloatArray, int, bool], None]
 
 
@@ -132,7 +133,7 @@ def _affine(step: AffineStep, width: int) -> Work:
     def work(rows: FloatArray, first: int, inside: bool) -> None:
         out = rows[first : first + step.width]
         read(rows, out)
-        if step.bend:
+        if step.relu:
             np.maximum(out, 0, out=out)
 
     return work
@@ -196,7 +197,7 @@ def _whole_grid(step: GridStep, rows: FloatArray, first: int, inside: bool) -> N
 
 
 def _windowed(step: GridStep, edges: list[FloatArray], rows: FloatArray, first: int, inside: bool) -> None:
-    """The same where only a few tokens around the leading one have a weight."""
+    """A grid on which only a few tokens around the leading one have a weight."""
     total: FloatArray | None = None
     place: FloatArray | None = None
     for row, a, b, edge, size in zip(step.reads.tolist(), step.slopes, step.offsets, edges, step.windows, strict=True):

@@ -1,6 +1,6 @@
-"""A program as an ONNX graph of opset 17: what is exported by default.
+"""A program as an ONNX graph of opset 17, the default export.
 
-A layer of tables is a product for its arguments, Clip (or Max and Min) where they may lie outside of what is safe, a
+A layer of tables is a product for its arguments, Clip (or Max and Min) where they may lie outside of the safe range, a
 product for the scores, Exp, two products for the sums and a quotient. Exp takes most of the time: 4 to 5 ns per float64
 number on one core, where NumPy's takes 1; an anchor needs none.
 """
@@ -19,7 +19,7 @@ from transformula.runtime.program.onnx_rows import RowsWriter
 from transformula.runtime.program.program_steps import AffineStep, GridStep, Powers, Program, Step, Tables
 from transformula.runtime.program.score_bounds import crossings
 
-#: Softmax is one node, but slow where exponentials vanish, which those of many tokens do.
+#: Tokens up to which a softmax is one node, which is slow where exponentials vanish, as those of many tokens do.
 FEW_TOKENS = 16
 #: Operators whose result has the shape of their inputs; constants beside them are single numbers.
 _BY_NUMBERS = ("Add", "Mul", "Div")
@@ -78,7 +78,7 @@ class _ProgramWriter(RowsWriter):
         """A row as a linear form of earlier rows; the row itself if it is not one."""
         owner = self.owner(row)
         step = self.program.steps[owner - 2] if owner > 1 else None
-        if not isinstance(step, AffineStep) or step.bend or len({*step.reads}) < len(step.reads):
+        if not isinstance(step, AffineStep) or step.relu or len({*step.reads}) < len(step.reads):
             return {row: 1.0}
         factors = step.matrix[row - self.starts[owner]].tolist()
         return {int(r): f for r, f in zip(step.reads, factors, strict=True) if f}
@@ -124,8 +124,8 @@ class _ProgramWriter(RowsWriter):
         return _WRITERS[type(step)](self, name, step)
 
     def affine(self, name: str, step: AffineStep) -> str:
-        made = self.form(name if not step.bend else f"{name}.inside", step)
-        return self.node(name, "Relu", made) if step.bend else made
+        made = self.form(name if not step.relu else f"{name}.inside", step)
+        return self.node(name, "Relu", made) if step.relu else made
 
     def tables(self, name: str, step: Tables) -> str:
         if not step.shifted:

@@ -15,9 +15,9 @@ from transformula.kernel.folder.weights import FloatArray
 from transformula.runtime.onnx_graph import GraphWriter, is_mistaken
 from transformula.runtime.program.program_steps import ONE, AffineStep, Program, Rows, Step, Tables
 
-#: A form that reads more arrays than this has them joined, and inputs that more products read are turned.
+#: Arrays that a form reads without joining them, and products that read the inputs without transposing them once.
 MOST_PRODUCTS = 3
-#: Of so many forms in a row that read one another, what they read of earlier rows is one product.
+#: Consecutive forms that read one another and share one product for all that they read of earlier rows.
 CHAIN = 4
 
 
@@ -84,7 +84,7 @@ class RowsWriter(GraphWriter):
         chain: list[int] = []
         steps = self.program.steps
         for k, step in enumerate(steps, start=2):
-            if not isinstance(step, AffineStep) or not (step.bend or step is steps[-1]):
+            if not isinstance(step, AffineStep) or not (step.relu or step is steps[-1]):
                 continue
             twice = len({*step.reads.tolist()}) < len(step.reads)
             if twice or len(self.owners(step.reads)) <= MOST_PRODUCTS:

@@ -5,7 +5,7 @@ one matrix product, and so are all scores of a layer. The program holds the stor
 multiplied into anything else, and each form reads what the blocks' form reads.
 
 *Rounding.* The certificate's rounding bound (`kernel.rounding.softmax` lists the orders that it covers,
-`kernel.structures.network_wires`, `kernel.rules.polynomial`) allows a linear form to be added up in any order, a
+`kernel.structures.network_wires`, `kernel.rules.polynomial_rule`) allows a linear form to be added up in any order, a
 softmax to be shifted by any number that all of its scores share, its sums to be taken in any order, the quotient to be
 taken once after the sums (multiplying, adding and dividing round as often as dividing, multiplying and adding), and a
 grid to be evaluated axis by axis. Steps do this and no more; terms that are zero are exact. A softmax that is not
@@ -16,7 +16,7 @@ window (`GridStep.windows`) are zero in floats.
 
 *Range.* A shifted softmax adds up at most the sum of a table's values, and powers are at most those of the largest
 argument, times coefficients: the kernel refuses models in which these sums might overflow
-(`kernel.structures.memory_overflow`, `kernel.rules.polynomial`).
+(`kernel.structures.memory_overflow`, `kernel.rules.polynomial_rule`).
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from numpy.typing import NDArray
 
 from transformula.kernel.folder.weights import FloatArray
 
-#: Numbers of rows.
+#: Indices of rows.
 Rows = NDArray[np.int64]
 
-#: The row that is always 1.
+#: Index of the row that is always 1.
 ONE = 0
-#: Tokens of a polynomial that are worked on at a time.
+#: Tokens of a polynomial evaluated at a time.
 BLOCK_TOKENS = 256
 
 
 @dataclass(frozen=True, eq=False)
 class AffineStep:
-    """New rows ``matrix @ rows[reads]``; with ``bend``, what is negative becomes zero."""
+    """New rows ``matrix @ rows[reads]``; with ``relu``, negative numbers become zero."""
 
     reads: Rows
     matrix: FloatArray
-    bend: bool = False
+    relu: bool = False
 
     @property
     def width(self) -> int:
-        """How many rows it appends."""
+        """Number of rows it appends."""
         return len(self.matrix)
 
 
@@ -79,12 +79,12 @@ class Tables:
 
     @property
     def width(self) -> int:
-        """How many rows it appends."""
+        """Number of rows it appends."""
         return sum(len(v) for v in self.values)
 
     @property
     def tokens(self) -> int:
-        """How many tokens its tables have: exponentials, and anchors."""
+        """Number of tokens of its tables: exponentials, and anchors."""
         return len(self.slopes) + (0 if self.shifted else len(self.values))
 
     @cached_property
@@ -122,12 +122,12 @@ class GridStep:
 
     @property
     def width(self) -> int:
-        """How many rows it appends."""
+        """Number of rows it appends."""
         return int(self.values.shape[-1])
 
     @property
     def tokens(self) -> int:
-        """How many exponentials a sample takes."""
+        """Number of exponentials of a sample."""
         return sum(len(a) for a in self.slopes)
 
 
@@ -146,7 +146,7 @@ class Powers:
 
     @property
     def width(self) -> int:
-        """How many rows it appends."""
+        """Number of rows it appends."""
         return int(self.coefficients.shape[1])
 
     @property
@@ -175,7 +175,7 @@ class Program:
 
     @property
     def rows(self) -> int:
-        """How many rows there are after the last step."""
+        """Number of rows after the last step."""
         return 1 + self.inputs + sum(step.width for step in self.steps)
 
     @property
@@ -185,12 +185,12 @@ class Program:
 
     @property
     def floats(self) -> int:
-        """About how many numbers are held at once per sample, which sets the size of a chunk."""
+        """Approximate number of floats held at once per sample, which sets the size of a chunk."""
         return self.rows + max((_floats(step) for step in self.steps), default=0)
 
     @property
     def fused_floats(self) -> int:
-        """The same where fused kernels hold no tokens (`fused`): grids are not fused."""
+        """The same number where fused kernels hold no tokens (`torch_backend.fused`); grids are not fused."""
         return 3 * self.rows + max((_floats(step) for step in self.steps if isinstance(step, GridStep)), default=0)
 
 

@@ -20,7 +20,7 @@ abs(values) <= Y. Where this is not close enough the table is shifted:
   together are then too small to change the leading one when they are added, in any order: the sums are e and e y as
   they were rounded, with the same e, so that the quotient is within a unit in the last place of y, at most 2 u abs(y),
   and the table within `SPARE` u abs(y) / 2 of y. The kernel counts gamma_M and gamma_(M+2) for the two sums and the
-  quotient at every argument (`kernel.rounding.softmax`, `kernel.circuit.heads`), at least 6 u abs(y) as M >= 2:
+  quotient at every argument (`kernel.rounding.softmax`, `kernel.circuit.head_proofs`), at least 6 u abs(y) as M >= 2:
   what is proven holds as it is. Sharp tables, whose proofs count less, are always shifted (`Construction.program`).
 
 *Windows of a grid's axis.* With tokens sorted by slope, the token that leads at u is the one between whose crossings u
@@ -40,35 +40,39 @@ from transformula.kernel.folder.weights import FloatArray
 
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-math.inf, math.inf)
+#: Widening of a range, relative to its largest term.
 SLACK = 1e-3
-#: Where a table is looked at, as parts of its interval: evenly, and closer and closer to both ends.
+#: Points at which a table is evaluated, as parts of its interval: evenly, and closer and closer to both ends.
 _NEAR = np.geomspace(1e-9, 1, 1000)
 _POINTS = np.unique(np.concatenate([np.linspace(0, 1, 2001), _NEAR, 1 - _NEAR]))
 #: Half of the wider gap beside each point.
 _HALF = np.maximum(np.diff(_POINTS, prepend=0), np.diff(_POINTS, append=1)) / 2
+#: Scores evaluated at a time.
 _CHUNK = 1 << 20
-#: How far the leading token leads where the others no longer count.
+#: Lead of the leading score beyond which the other tokens no longer count.
 LEAD = {"float64": 37.0, "float32": 17.0}
-#: Of a unit of roundoff of the leading value: what all other tokens may come to where arguments of the box are clamped.
+#: Sum of all other tokens where arguments of the box are clamped, in units of roundoff of the leading value.
 SPARE = 1e-3
 #: e^-SILENT is zero in the format, even if scores and exp are off: e^-760 < 2^-1096 and e^-125 < 2^-180.
 SILENT = {"float64": 760.0, "float32": 125.0}
-#: Of the largest score: what scores, crossings and the choice between two neighbours may be off by, with room to spare.
+#: Error of scores, crossings and the choice between two neighbours, relative to the largest score, with a margin.
 _ROUNDING = {"float64": 2.0**-48, "float32": 2.0**-19}
-#: Windows of at most this share of an axis are worth their gathering.
+#: Tokens of an axis for each token of a window, at least: wider windows are not worth their gathering.
 _SHARE = 8
 
 
-def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, bend: bool = False) -> Interval:
-    """The range of a linear form, widened; with ``bend``, of the larger of it and zero."""
+def linear_range(terms: Iterable[tuple[Interval, float]], constant: float, relu: bool = False) -> Interval:
+    """The range of a linear form, widened; with ``relu``, of the larger of it and zero."""
     low = high = constant
     size = abs(constant)
     for (first, last), factor in terms:
         ends = sorted((first * factor, last * factor))
-        low, high, size = low + ends[0], high + ends[1], max(size, *map(abs, ends))
+        low += ends[0]
+        high += ends[1]
+        size = max(size, *map(abs, ends))
     known = abs(low) < 1e300 and abs(high) < 1e300 and size < 1e300  # zero times infinity is not
     low, high = _rough(low - SLACK * size, high + SLACK * size) if known else ANYWHERE
-    return (max(low, 0.0), max(high, 0.0)) if bend else (low, high)
+    return (max(low, 0.0), max(high, 0.0)) if relu else (low, high)
 
 
 def _rough(low: float, high: float) -> Interval:
@@ -158,7 +162,7 @@ def _end(
 
 
 def _lead_within(values: FloatArray, leader: int, dtype: str) -> float:
-    """How far the leading token has to lead where arguments of the box may be clamped."""
+    """Lead that the leading token needs where arguments of the box may be clamped."""
     leading, largest = np.abs(values[:, leader]), np.abs(values).max(axis=1)
     if not leading.all():
         return math.inf
@@ -178,7 +182,7 @@ def crossings(slopes: FloatArray, offsets: FloatArray) -> FloatArray:
 
 
 def window(slopes: FloatArray, offsets: FloatArray, dtype: str) -> int | None:
-    """How many tokens on either side of the leading one may have weight; None if they are many or unclear."""
+    """Number of tokens on either side of the leading one that may have weight; None if they are many or unclear."""
     a, b = slopes.astype(np.float64), offsets.astype(np.float64)
     if len(a) < 2 * _SHARE or not (np.diff(a) > 0).all():
         return None

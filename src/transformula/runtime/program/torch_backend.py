@@ -26,20 +26,20 @@ from transformula.kernel.folder.weights import FloatArray
 from transformula.runtime.program.program_steps import AffineStep, GridStep, Powers, Program, Rows, Step, Tables
 from transformula.runtime.program.score_bounds import crossings
 
-#: Floats that the intermediates of a chunk may take.
+#: Intermediates of a chunk, in floats.
 BUDGET_FLOATS = 1 << 26
-#: The same with fused kernels, whose launches cost more than their work on few samples.
+#: Intermediates of a chunk with fused kernels, whose launches cost more than their work on few samples.
 FUSED_FLOATS = 1 << 28
-#: The same on a CPU: what a core's cache holds.
+#: Intermediates of a chunk on a CPU, in floats: the size of a core's cache.
 CPU_FLOATS = 1 << 20
-#: The most inputs of a fused polynomial: a thread keeps one gradient for each.
+#: Inputs of a fused polynomial: a thread keeps one gradient for each.
 MAX_INPUTS = 32
 
 
 def only_numbers(x: torch.Tensor) -> bool:
-    """Whether only the numbers of a tensor matter: then NumPy may work on its memory.
+    """Whether only the numbers of a tensor matter, so that NumPy may work on its memory.
 
-    That is not so on another device, where gradients are needed, or while a graph of the computation is recorded.
+    More matters on another device, where gradients are needed, and while a graph of the computation is recorded.
     """
     if type(x) is not torch.Tensor or x.device.type != "cpu" or x.layout != torch.strided:
         return False
@@ -104,7 +104,7 @@ class ProgramModule(nn.Module):
         return result.reshape(x.shape[0], self.outputs * self.positions)
 
     def chunk(self, rows: torch.Tensor) -> int:
-        """How many samples are taken at once."""
+        """Number of samples of a chunk."""
         if fused(rows):
             return FUSED_FLOATS // self.fused_floats
         return (CPU_FLOATS if rows.device.type == "cpu" else BUDGET_FLOATS) // self.floats
@@ -147,13 +147,13 @@ class AffineModule(nn.Module):
 
     def __init__(self, step: AffineStep, gather: Gather) -> None:
         super().__init__()
-        self.gather, self.bend = gather, step.bend
+        self.gather, self.relu = gather, step.relu
         self.matrix = _number(step.matrix)
 
     def forward(self, made: list[torch.Tensor]) -> torch.Tensor:
         """The new rows."""
         new = self.matrix @ self.gather(made)
-        return torch.relu(new) if self.bend else new
+        return torch.relu(new) if self.relu else new
 
 
 class TablesModule(nn.Module):
@@ -166,7 +166,9 @@ class TablesModule(nn.Module):
 
     def __init__(self, step: Tables, gather: Gather) -> None:
         super().__init__()
-        self.gather, self.shifted, self.sinks = gather, step.shifted, step.sinks
+        self.gather = gather
+        self.shifted = step.shifted
+        self.sinks = step.sinks
         self.slopes = _number(step.slopes)
         self.dtype = self.slopes.dtype
         above, below = step.sums
@@ -199,7 +201,7 @@ class TablesModule(nn.Module):
         return above / below
 
     def scores(self, made: list[torch.Tensor]) -> torch.Tensor:
-        """What is exponentiated."""
+        """The arguments of the exponentials."""
         rows: torch.Tensor = self.gather(made)
         return self.slopes @ (rows if self.clamps is None else rows.clamp(self.clamps[0], self.clamps[1]))
 

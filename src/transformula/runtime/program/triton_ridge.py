@@ -3,7 +3,8 @@
 A program of the forward kernel takes some samples and sweeps over the tokens; t = ξ_k·x and its powers never leave
 the chip, so nothing of size samples × tokens is stored. The gradient for x is a sweep of the same kind; those for the
 directions ξ and the coefficients c sweep over the samples and add up partial sums. Products are IEEE float32 or
-float64, never TF32, and Horner's rule takes one fused multiply-add for each power, as `kernel.polynomial` counts them.
+float64, never TF32, and Horner's rule takes one fused multiply-add for each power, as the rounding of
+`kernel.rules.polynomial_rule` assumes.
 """
 
 from __future__ import annotations

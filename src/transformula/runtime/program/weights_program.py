@@ -35,7 +35,7 @@ def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Pr
     held = {wire.place: wire.table for wire in network.wires if wire.table is not None}
     positions = network.positions if network.repeated else 1
     nodes = Nodes(network.inputs, _own_box(box, network.inputs), weights.dtype)
-    streams = _streams(weights, nodes, 1 if network.repeated else network.positions)
+    streams = _streams(weights, 1 if network.repeated else network.positions)
     for b, block in enumerate(weights.blocks):
         written: dict[int, list[Content]] = {}
         for h, head in enumerate(block.attention.heads):
@@ -48,7 +48,7 @@ def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Pr
         for stream in streams:
             for slot, added in written.items():
                 stream[slot] = nodes.linear([(c, 1.0) for c in (stream[slot], *added)], 0.0, (b, "attended"))
-            _bend(nodes, b, block, stream)
+            _feed_forward(nodes, b, block, stream)
     return nodes.program(_outputs(weights, nodes, streams, len(network.outputs)), positions)
 
 
@@ -60,17 +60,17 @@ def _own_box(box: tuple[Interval, ...] | None, inputs: int) -> tuple[Interval, .
     return tuple((min(low for low, _ in part), max(high for _, high in part)) for part in parts)
 
 
-def _streams(weights: Weights, nodes: Nodes, count: int) -> list[list[Content]]:
+def _streams(weights: Weights, count: int) -> list[list[Content]]:
     """The slots of the data tokens as they come in."""
     streams: list[list[Content]] = [list(map(float, row)) for row in weights.memory.dense()[:count]]
     for row, column in zip(weights.embedding.rows.tolist(), weights.embedding.cols.tolist(), strict=True):
         token, slot = divmod(row, weights.width)
         if token < count:
-            streams[token][slot] = nodes.input(column)
+            streams[token][slot] = column
     return streams
 
 
-def _bend(nodes: Nodes, b: int, block: Block, stream: list[Content]) -> None:
+def _feed_forward(nodes: Nodes, b: int, block: Block, stream: list[Content]) -> None:
     """The feed-forward layer at one position, in place."""
     layer = block.feed_forward
     if layer is None:
@@ -83,7 +83,7 @@ def _bend(nodes: Nodes, b: int, block: Block, stream: list[Content]) -> None:
     for slot, row in enumerate(_rows(layer.output)):
         if row or added[slot]:
             terms = [(stream[slot], 1.0), *_terms(row, units)]
-            stream[slot] = nodes.linear(terms, added[slot], (b, "bent"))
+            stream[slot] = nodes.linear(terms, added[slot], (b, "added"))
 
 
 def _outputs(weights: Weights, nodes: Nodes, streams: list[list[Content]], count: int) -> list[Content]:
