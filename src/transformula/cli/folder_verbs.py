@@ -16,7 +16,7 @@ from transformula.export.onnx_files import onnx_differences
 from transformula.files import STDOUT, write_file
 from transformula.learn.columns import read_columns
 from transformula.proven import stated, verify_folder
-from transformula.show.circuit_drawing import circuit_svg
+from transformula.show.architecture import circuit_svg
 from transformula.show.describe import describe
 
 

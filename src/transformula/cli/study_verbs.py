@@ -13,8 +13,8 @@ from transformula.compiler.comparison import Entry, compare
 from transformula.errors import InputError, NotProvenError
 from transformula.files import STDOUT, check_folder, write_file
 from transformula.kernel.digits import at_most
-from transformula.show.comparison_figure import comparison_figure
-from transformula.show.figures import picture
+from transformula.show.figure_style import picture
+from transformula.show.figures import comparison_figure
 from transformula.studies import STUDIES, run_study
 
 _COLUMNS = ("construction", "layers", "heads", "memory tokens", "parameters", "proven bound", "seconds")

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from transformula.show.colours import page_css
+from transformula.show.figure_style import page_css
 
 _MODULES = (
     "explorer",

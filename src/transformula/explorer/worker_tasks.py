@@ -25,7 +25,7 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
-from transformula.show.circuit_drawing import circuit_element
+from transformula.show.architecture import circuit_element
 from transformula.show.describe import summary
 from transformula.show.typeset import typeset_wrapping
 
