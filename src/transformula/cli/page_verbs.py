@@ -58,7 +58,7 @@ def explore_command(
 ) -> None:
     """Open the explorer: type a formula, move the tolerance, watch the Transformer change."""
     require("the explorer", "fastapi", "plotly", "uvicorn")
-    from transformula.explorer.explorer_limits import Limits
+    from transformula.explorer.page_requests import Limits
     from transformula.explorer.serving import serve
 
     def started(url: str) -> None:

@@ -17,6 +17,8 @@ class InputError(TransformulaError, ValueError):
 class FormulaError(InputError):
     """The text of a formula is not one, or asks for more than the limits allow."""
 
+    position: int | None = None  # of the mistake in the text, where it has one
+
 
 class BoxError(InputError):
     """The box of inputs is malformed, empty, or does not match the formula."""
