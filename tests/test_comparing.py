@@ -5,8 +5,8 @@ import pytest
 import transformula as tf
 from transformula.compiler import comparison
 from transformula.errors import InputError
-from transformula.show.comparison_figure import comparison_figure
-from transformula.show.figures import picture
+from transformula.show.figure_style import picture
+from transformula.show.figures import comparison_figure
 
 
 @pytest.fixture(scope="module")

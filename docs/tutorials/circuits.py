@@ -39,7 +39,7 @@ print(sorted({table.function for table in gravity.tables}))
 # `transformula show FOLDER` prints the circuit as a tree, and `--svg` draws it. The same drawing in Python:
 
 # %%
-from transformula.show.circuit_drawing import circuit_svg
+from transformula.show.architecture import circuit_svg
 
 drawing = circuit_svg(gravity)
 print(drawing[:4])

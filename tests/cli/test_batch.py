@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import transformula as tf
-from transformula.cli.progress_bar import Pace
+from transformula.cli.output import Pace
 
 SOURCE = Path(tf.__file__).parents[1]
 TABLE = "name,formula,box,eps\n" + "".join(f"m{k},exp({k + 1}*x/4),x=0..2,1e-3\n" for k in range(14))
@@ -136,7 +136,7 @@ def test_compile_takes_workers(cli):
 
 def test_progress_says_rate_and_time_left(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("transformula.cli.progress_bar.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("transformula.cli.output.time.monotonic", lambda: clock[0])
     pace = Pace()
     clock[0] += 10
     assert pace.said(20, 41) == "2 a second, 20 s left" and pace.said(20, 0) == "2 a second"

@@ -149,10 +149,10 @@ def test_refusals(cli, folder, tmp_path, monkeypatch):
 
 
 def test_a_runtime_that_computes_something_else_is_caught(cli, folder, monkeypatch):
-    from transformula.runtime import onnx_graph
+    from transformula.cli import export_verb
 
-    honest = onnx_graph.onnx_executor
-    monkeypatch.setattr(onnx_graph, "onnx_executor", lambda data: lambda x: honest(data)(x) + 1e-8)
+    honest = export_verb.onnx_executor
+    monkeypatch.setattr(export_verb, "onnx_executor", lambda data: lambda x: honest(data)(x) + 1e-8)
     result = cli("export", str(folder), "--to", "onnx")
     assert result.code == 1 and "nothing was written" in result.err
     assert not (folder / "model.onnx").exists()

@@ -11,7 +11,7 @@ import pytest
 import transformula as tf
 from support.folders import open_folder
 from transformula import proven
-from transformula.show import describe
+from transformula.cli import folder_verbs
 
 START = "from transformula.cli import main; main()"
 
@@ -32,7 +32,7 @@ def faulty(monkeypatch):
     def fail(_):
         raise IndexError("list index\nout of range")
 
-    monkeypatch.setattr(describe, "describe", fail)
+    monkeypatch.setattr(folder_verbs, "describe", fail)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -123,7 +123,7 @@ def test_a_refusal_in_json_carries_the_best_bound(cli, tmp_path):
 def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch, stage):
     from contextlib import contextmanager
 
-    from transformula.cli import progress_bar
+    from transformula.cli import compile_verb
     from transformula.progress import listening
 
     def interrupt(now, done, left):
@@ -135,7 +135,7 @@ def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch, stage):
         with listening(interrupt):
             yield
 
-    monkeypatch.setattr(progress_bar, "progress_bar", impatient)
+    monkeypatch.setattr(compile_verb, "progress_bar", impatient)
     result = cli("compile", "exp(-x*y)", "--on", "x=0..1,y=0..1", "--eps", "1e-2", "--construction", "lookup",
                  "--out", str(tmp_path / "m"))  # fmt: skip
     assert result.code == 130 and "Traceback" not in result.err
@@ -143,7 +143,7 @@ def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch, stage):
 
 
 def test_the_bar_is_shown_to_people_and_names_what_is_left(monkeypatch):
-    from transformula.cli.progress_bar import progress_bar
+    from transformula.cli.output import progress_bar
     from transformula.progress import _listener, report
 
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)

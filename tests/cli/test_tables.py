@@ -54,7 +54,7 @@ def test_json_says_how_many_rows(evaluate):
 
 
 def test_fifty_thousand_rows_stream_through(evaluate, monkeypatch):
-    monkeypatch.setattr("transformula.cli.csv_evaluation.CHUNK_ROWS", 7001)
+    monkeypatch.setattr("transformula.cli.point_evaluation.CHUNK_ROWS", 7001)
     x = np.random.default_rng(0).uniform(-1, 1, size=50_000)
     y = np.random.default_rng(1).uniform(0, 6, size=50_000)
     text = "x,y\n" + "".join(f"{a!r},{b!r}\n" for a, b in zip(x.tolist(), y.tolist(), strict=True))
@@ -96,7 +96,7 @@ def test_a_bad_table_names_the_line(evaluate, text, said, exact):
 
 
 def test_a_late_mistake_leaves_no_half_written_result(evaluate, monkeypatch):
-    monkeypatch.setattr("transformula.cli.csv_evaluation.CHUNK_ROWS", 10)
+    monkeypatch.setattr("transformula.cli.point_evaluation.CHUNK_ROWS", 10)
     text = "x,y\n" + "0.5,1\n" * 95 + "oops,1\n"
     result, _ = evaluate(text)
     assert result.code == 2 and "line 97" in result.err
@@ -167,7 +167,7 @@ def test_an_interrupt_keeps_the_old_result(cli, folder, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("transformula.cli.csv_evaluation._floats", interrupt)
+    monkeypatch.setattr("transformula.cli.point_evaluation._floats", interrupt)
     result = cli("eval", folder, "--csv", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.csv"))
     assert result.code == 130 and (tmp_path / "o.csv").read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "o.csv", "t.csv"]

@@ -140,6 +140,14 @@ def test_help_imports_nothing_heavy():
     assert "compile" in done.stdout and done.stderr.strip().endswith("[]")
 
 
+def test_the_list_of_verbs_says_what_their_own_help_says():
+    """The list is shown without importing the verbs, so it has its own copy of their first lines."""
+    from transformula.cli.app import _VERBS, _verb
+
+    for name, (_, about) in _VERBS.items():
+        assert _verb(name).help.split("\n\n")[0] == about
+
+
 def test_the_installed_command_is_there():
     command = Path(sys.executable).with_name("transformula")
     if not os.access(command, os.X_OK):

@@ -18,7 +18,7 @@ import pytest
 import transformula as tf
 from support.explorer import PATIENCE, QUICK, SLOW, parse_events, run_apart, running, wait_until
 from transformula.compiler.comparison import TRIED
-from transformula.explorer.gallery import EXAMPLES
+from transformula.explorer.pages import EXAMPLES
 from transformula.explorer.worker_pool import Worker
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import transformula as tf
 from support.browsing import CURVE, drawn
-from transformula.show.circuit_drawing import circuit_svg
-from transformula.show.colours import DARK, DIVERGING, LIGHT, diverging
+from transformula.show.architecture import circuit_svg
+from transformula.show.figure_style import DARK, DIVERGING, LIGHT, diverging
 from transformula.show.report_page import write_report
 
 PLANE = {"formula": "sin(3*x)*y", "on": "x=0..2, y=0..1", "eps": "0.3", "construction": "partition", "show": "error"}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
-from transformula.explorer.explorer_limits import Limits
+from transformula.explorer.page_requests import Limits
 from transformula.explorer.server import create_app
 
 #: Seconds to wait for what must come, on a machine however busy.

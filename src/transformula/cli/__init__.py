@@ -1,5 +1,5 @@
-"""The command line. Heavy imports happen inside the commands, so that --help answers at once."""
+"""The command line. A verb is imported when it is run, so that --help answers at once."""
 
-from transformula.cli.entry import main
+from transformula.cli.app import main
 
 __all__ = ["main"]

@@ -1,64 +1,102 @@
-"""The verbs and their options; how they end is in `entry`."""
+"""The command line: its verbs, and how it ends, which is always one sentence and an exit code.
+
+0 success · 1 not proven, or not verified · 2 invalid input, or refused by the operating system · 70 an internal
+error · 130 interrupted · 141 broken pipe. A traceback is printed with ``--debug`` only.
+"""
 
 from __future__ import annotations
 
-import re
-import time
-from dataclasses import replace
-from enum import Enum
-from pathlib import Path
-from typing import Annotated, Optional
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from transformula.cli.batch_verb import batch_command
-from transformula.cli.compare_verb import compare_command
-from transformula.cli.explore_verb import explore_command
-from transformula.cli.export_verb import export_command
-from transformula.cli.fit_verb import fit_command
-from transformula.cli.in_context_verb import in_context_command
-from transformula.cli.loading import loaded
-from transformula.cli.output import Output, check_stdout
-from transformula.cli.report_verb import report_command
-from transformula.cli.reproduce_verb import reproduce_command
-from transformula.cli.working import Force, Jobs, Scheduler, lent_workers
-from transformula.compiler.constructions import OFFERED
-from transformula.errors import InputError
-from transformula.files import STDOUT, write_file
+from transformula import __version__
+from transformula.cli.output import Interrupted, Output
+from transformula.errors import InputError, TransformulaError
+
+#: Verb → the module with its function NAME_command, and its line in the list of verbs.
+_VERBS = {
+    "compile": ("compile_verb", "Compile a formula into a Transformer and prove how close it is."),
+    "verify": ("folder_verbs", "Prove a model's claim again from its files alone; exit code 1 if it does not hold."),
+    "eval": ("folder_verbs", "Evaluate a model at a point, or for every row of a CSV file of any size."),
+    "show": ("folder_verbs", "Show a model: its claim, its blocks and tokens, and what each of its tables computes."),
+    "batch": ("batch_verb", "Compile, verify, export or report many formulas."),
+    "compare": (
+        "study_verbs",
+        "Compile a formula by every construction and compare their sizes; exit code 1 if none is proven.",
+    ),
+    "explore": ("page_verbs", "Open the explorer: type a formula, move the tolerance, watch the Transformer change."),
+    "export": (
+        "export_verb",
+        "Prove a model's claim, write the model for other tools, and measure how far they are from the reference.",
+    ),
+    "fit": (
+        "fit_verb",
+        "Fit a polynomial Transformer to a table, and score it on held-out rows beside a linear model.",
+    ),
+    "in-context": (
+        "compile_verb",
+        "Write a Transformer that learns from the pairs of its prompt, proven for every prompt in a box.",
+    ),
+    "report": (
+        "page_verbs",
+        "Write a model's report: one self-contained page. Exit code 1 if the model does not verify.",
+    ),
+    "reproduce": ("study_verbs", "Run one of the papers' experiments: a table, a figure and the numbers as JSON."),
+}
+#: Verbs whose unknown options are taken as formulas, since a formula may begin with a minus sign.
+_TAKE_FORMULAS = ("compile", "compare")
+
+#: Exit codes beside those of `TransformulaError`.
+_INTERNAL_ERROR = 70
+_BROKEN_PIPE = 141
+_REPORT = "please report it to the project's issue tracker, with what --debug prints"
+
+#: Click's classes, which typer copies or imports depending on its version.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+_ClickError: Any = _UsageError.__bases__[0]
+
+
+class LazyVerbs(TyperGroup):
+    """Verbs whose modules are imported when they are run, so that --help answers at once.
+
+    The commands of the group have a name and a line of help only.
+    """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb itself, with its options."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and _verb(str(name)), rest
+
+
+def _verb(name: str) -> Any:
+    module = import_module(f"transformula.cli.{_VERBS[name][0]}")
+    settings = {"ignore_unknown_options": True} if name in _TAKE_FORMULAS else None
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, context_settings=settings)(getattr(module, f"{name.replace('-', '_')}_command"))
+    return get_command(alone)
+
 
 app = typer.Typer(
+    cls=LazyVerbs,
     name="transformula",
     help="Formulas in, Transformers out, with a proof.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Folder = Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")]
-
-
-class DType(str, Enum):
-    """Float formats the certificate can speak about."""
-
-    float64 = "float64"
-    float32 = "float32"
-
-
-def parse_shape(text: str | None) -> tuple[int, int] | None:
-    """Read 2x1 as two positions with one feature each."""
-    if text is None:
-        return None
-    first, _, second = text.lower().partition("x")
-    if not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", part) for part in (first, second)):
-        raise InputError(f"cannot read the shape {text[:40]!r}: write positions x features, like 2x1")
-    return int(first), int(second)
+for _name, (_, _about) in _VERBS.items():
+    app.command(_name, help=_about)(lambda: None)
 
 
 def _version(value: bool) -> None:
     if value:
-        from transformula import __version__
-
         typer.echo(__version__)
         raise typer.Exit
 
@@ -73,171 +111,78 @@ def _root(
     """Formulas in, Transformers out, with a proof."""
 
 
-# A formula may begin with a minus sign, so what is not an option here is taken as a formula.
-@app.command("compile", context_settings={"ignore_unknown_options": True})
-def compile_command(
-    formulas: Annotated[
-        Optional[list[str]], typer.Argument(help="One formula or several (outputs); - reads them from stdin.")
-    ] = None,
-    *,
-    on: Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")],
-    file: Annotated[
-        Optional[Path],
-        typer.Option(help="A text file with a formula on each line; lines that begin with # are skipped."),
-    ] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="The formulas are in LaTeX.")] = False,
-    eps: Annotated[
-        Optional[float],
-        typer.Option(
-            help="Tolerance to prove on the whole box; default 1e-6, for polynomials the smallest that can be proven."
-        ),
-    ] = None,
-    rel: Annotated[
-        Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")
-    ] = None,
-    construction: Annotated[
-        str,
-        typer.Option(
-            help=f"Construction to use: auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}; yun bounds the mean error."
-        ),
-    ] = "auto",
-    dtype: Annotated[DType, typer.Option(help="Float format of weights and claim.")] = DType.float64,
-    multi_head: Annotated[
-        bool, typer.Option("--multi-head", help="Compute polynomials in log2(degree) blocks.")
-    ] = False,
-    layers: Annotated[Optional[int], typer.Option(help="Set to 1 to require a single layer.")] = None,
-    shape: Annotated[Optional[str], typer.Option(help="Sequence to sequence: positions x features, like 2x1.")] = None,
-    time_limit: Annotated[
-        Optional[float], typer.Option(help="Seconds after which the search ends, with the best result proven by then.")
-    ] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")] = None,
-    force: Force = False,
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
-    json: Json = False,
-) -> None:
-    """Compile a formula into a Transformer and prove how close it is."""
-    from transformula.cli.formula_files import given_formulas
-
-    given = given_formulas(formulas or [], file)
-    from transformula.api import compile
-    from transformula.cli.interrupting import interruptible
-    from transformula.cli.progress_bar import progress_bar
-    from transformula.compiler.certify import stated
-    from transformula.compiler.driver import parse_formula
-    from transformula.model_folder import check_folder
-    from transformula.show.describe import summary
-
-    start = time.perf_counter()
-    if latex:
-        from transformula.formula.given_box import box_of
-        from transformula.formula.latex import texts_of
-
-        given = texts_of(given, box_of(on).variables)
-    text = given[0] if len(given) == 1 else given
-    shaped = parse_shape(shape)
-    if out is not None:
-        check_folder(out, stated(parse_formula(text, on, shaped), shaped), force)
-    with lent_workers(jobs, scheduler), progress_bar(quiet=json), interruptible():
-        model = compile(text, on, eps, construction, dtype.value, multi_head, layers, shaped, rel, time_limit)
-    if out is not None:
-        model.save(out, force)
-    read = {"read_as": given if latex else None}
-    facts = read | summary(model) | {"seconds": round(time.perf_counter() - start, 4)}
-    facts["out"] = None if out is None else str(out)
-    Output(json).facts(facts, title="compiled", hint="" if out else "give --out FOLDER to keep it")
+class InternalFault(Exception):
+    """A mistake of transformula's own."""
 
 
-@app.command()
-def verify(
-    folder: Folder,
-    onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
-    json: Json = False,
-) -> None:
-    """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
-    from transformula.cli.progress_bar import progress_bar
-    from transformula.proven import stated, verify_folder
-
-    start = time.perf_counter()
-    with progress_bar(quiet=json):
-        result = verify_folder(folder)
-    if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
-        from transformula.export.onnx_files import onnx_differences
-
-        reasons = onnx_differences(folder, onnx)
-        result = replace(result, verified=not reasons, reasons=reasons)
-    facts = {
-        "verified": result.verified,
-        **stated(result),
-        "onnx": None if onnx is None else str(onnx),
-        "reasons": list(result.reasons),
-        "seconds": round(time.perf_counter() - start, 4),
-    }
-    Output(json).facts(facts, title="verified" if result.verified else "does NOT verify")
-    if not result.verified:
-        raise typer.Exit(1)
+class UsageProblem(InputError):
+    """A verb or an option that does not exist, or a value it cannot take."""
 
 
-@app.command("eval")
-def eval_command(
-    folder: Folder,
-    at: Annotated[Optional[str], typer.Option(help="A point: 'x=1/2, y=pi'.")] = None,
-    csv: Annotated[Optional[Path], typer.Option(help="A CSV file with one column per variable.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Where to write the results of --csv; - for stdout.")] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Compute with exact rational numbers.")] = False,
-    json: Json = False,
-) -> None:
-    """Evaluate a model at a point, or for every row of a CSV file of any size."""
-    from transformula.learn.columns import read_columns
-    from transformula.proven import stated
-
-    if (at is None) == (csv is None):
-        raise InputError("give either --at 'x=...' or --csv FILE --out FILE")
-    if csv is not None and out is None:
-        raise InputError("--csv needs --out FILE for the results")
-    check_stdout(out, json)
-    with loaded(folder) as model:
-        names = read_columns(folder, model.box.variables)
-        if at is not None:
-            from transformula.cli.points import evaluate_point
-
-            Output(json).values(evaluate_point(model, at, exact, names))
-            return
-        from transformula.cli.csv_evaluation import evaluate_csv
-
-        assert csv is not None and out is not None
-        rows = evaluate_csv(model, csv, out, exact, json, names)
-        bound = {name: value for name, value in stated(model.certificate).items() if name.endswith("bound")}
-        facts = {"rows": rows, "out": str(out), **bound, "status": model.status}
-        Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    output = Output("--json" in arguments)
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        code = _run(arguments, output, debug)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _leave_pipe()
+    except OSError as error:  # the last of the output, written to a disk that is full
+        _leave_pipe()
+        code = Output(False).error(InputError(f"cannot write to standard output: {error.strerror or error}"))
+    sys.exit(code)
 
 
-@app.command()
-def show(
-    folder: Folder,
-    svg: Annotated[Optional[Path], typer.Option(help="Draw the circuit into this SVG file; - for stdout.")] = None,
-    json: Json = False,
-) -> None:
-    """Show a model: its claim, its blocks and tokens, and what each of its tables computes."""
-    from transformula.show.describe import describe
+def _run(arguments: list[str], output: Output, debug: bool) -> int:
+    try:
+        code = app(args=arguments, prog_name="transformula", standalone_mode=False)
+        if code == Interrupted.exit_code:  # click's answer to Ctrl-C
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except _ClickError as error:
+        return _usage(error, output)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # which click treats like any other failure
+            raise BrokenPipeError from None
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return output.error(Interrupted("interrupted; nothing was written"), Interrupted.exit_code)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return output.error(*_sentence(error))
 
-    with loaded(folder) as model:
-        if svg is not None:
-            from transformula.show.circuit_drawing import circuit_svg
 
-            check_stdout(svg, json, "--svg")
-            write_file(svg, circuit_svg(model))
-            if svg == STDOUT:
-                return
-        sections = describe(model)
-    Output(json).sections(sections)
+def _sentence(error: Exception) -> tuple[Exception, int]:
+    """The error to print, and its exit code."""
+    if isinstance(error, TransformulaError):
+        return error, error.exit_code
+    if isinstance(error, MemoryError):
+        return InputError("there is not enough memory for this: ask for less at once"), InputError.exit_code
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return InputError(f"the operating system refused: {place}{error.strerror}"), InputError.exit_code
+    text = " ".join(str(error).split())[:200]
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return InternalFault(f"internal error in transformula ({said}); {_REPORT}"), _INTERNAL_ERROR
 
 
-app.command("batch")(batch_command)
-app.command("compare", context_settings={"ignore_unknown_options": True})(compare_command)
-app.command("explore")(explore_command)
-app.command("export")(export_command)
-app.command("fit")(fit_command)
-app.command("in-context")(in_context_command)
-app.command("report")(report_command)
-app.command("reproduce")(reproduce_command)
+def _usage(error: Any, output: Output) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return InputError.exit_code
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text[:1].lower() + text[1:]
+    context = getattr(error, "ctx", None)
+    where = f" (see {context.command_path} --help)" if context is not None else ""
+    return output.error(UsageProblem(text + where))
+
+
+def _leave_pipe() -> int:
+    """Discard the rest of the output, which would fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE

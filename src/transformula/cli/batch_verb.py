@@ -5,25 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
-from transformula.cli.output import Output
-from transformula.cli.working import Force, Scheduler
+from transformula.cli.arguments import Force, Json, Scheduler
+from transformula.cli.csv_files import open_csv
+from transformula.cli.output import Output, sweep_progress
+from transformula.cluster.batch_requests import check_columns
+from transformula.cluster.batch_run import batch
+from transformula.cluster.batch_summary import Row, Summary
 from transformula.kernel.digits import at_most
 
-if TYPE_CHECKING:
-    from transformula.cluster.batch_summary import Row, Summary
-
-#: Rows that are printed; the files have all.
+#: Rows printed of each kind; summary.csv has all.
 _SHOWN = 60
 _PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
 _COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
 
 
 class BatchVerb(str, Enum):
-    """What to do with each formula."""
+    """Tasks for each formula."""
 
     compile = "compile"
     verify = "verify"
@@ -52,15 +53,12 @@ def batch_command(
     verb: Annotated[
         BatchVerb, typer.Option(help="All verbs but compile use existing folders and compile only what is missing.")
     ] = BatchVerb.compile,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Compile, verify, export or report many formulas.
 
     Exit code 0 if all are proven, 1 if some are not (they are listed, the others go on), 2 if the table cannot be used.
     """
-    from transformula.cli.progress_bar import sweep_progress
-    from transformula.cluster.batch_run import batch
-
     rows, places = _read(table)
     with sweep_progress(quiet=json):
         summary = batch(rows, out, jobs, scheduler, resume, verb.value, places, force)
@@ -73,10 +71,7 @@ def batch_command(
 
 
 def _read(table: Path) -> tuple[list[dict[str, str]], list[str]]:
-    """The rows as mappings, and where each stands."""
-    from transformula.cli.csv_files import open_csv
-    from transformula.cluster.batch_requests import check_columns
-
+    """The rows as mappings, and the position of each in its source."""
     rows, places = [], []
     with open_csv(table) as file:
         check_columns(file.header, file.name)

@@ -1,4 +1,4 @@
-"""The one reader of CSV files: comma, semicolon or tab, a header, rows with their line numbers."""
+"""CSV files: comma, semicolon or tab, a header, rows with their line numbers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class CsvFile:
 
     @cached_property
     def rows(self) -> Iterator[Row]:
-        """The rows that are left, each with the line it ends on."""
+        """The remaining rows, each with the line it ends on."""
         return self.rows_of((), 0)
 
     def rows_of(self, lines: Iterable[str], skipped: int) -> Iterator[Row]:
-        """The rows of lines that were taken from the text, after so many others, and of those that are left."""
+        """The rows of lines already taken from the text, after ``skipped`` others, and of the remaining lines."""
         before = self.above + skipped
         for line, row in _lines(chain(lines, self.text), self.name, self.delimiter, before):
             if not row:
@@ -48,7 +48,7 @@ class CsvFile:
             yield line, row
 
     def columns(self, names: Iterable[str]) -> list[int]:
-        """Where the columns stand; refused if one is missing or is given twice."""
+        """Indices of the columns; refused if one is missing or is given twice."""
         wanted = list(names)
         if missing := [name for name in wanted if name not in self.header]:
             has = ", ".join(map(quoted, self.header))
@@ -60,7 +60,7 @@ class CsvFile:
 
 @contextmanager
 def open_csv(source: Path) -> Iterator[CsvFile]:
-    """Open a CSV file, or standard input for ``-``; what cannot be read is refused with its line."""
+    """Open a CSV file, or standard input for ``-``; errors name the line."""
     name = "standard input" if source == STDIN else str(source)
     if source == STDIN:
         with io.TextIOWrapper(sys.stdin.buffer, newline="", encoding="utf-8-sig") as file:
@@ -77,7 +77,7 @@ def open_csv(source: Path) -> Iterator[CsvFile]:
 
 
 def delimiter_of(line: str) -> str:
-    """What separates the names of a header line: whichever of tab, semicolon and comma it has most of.
+    """The delimiter of a header line: whichever of tab, semicolon and comma it has most of.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def _lines(text: Iterator[str], name: str, delimiter: str, before: int = 0) -> I
 
 
 def not_a_number(cell: str) -> str:
-    """What is wrong with a cell that should hold a number."""
+    """The fault of a cell that should hold a number."""
     text = cell.strip()
     if not text:
         return "is empty"

@@ -1,10 +1,10 @@
-"""``transformula export``: a model in the formats of other tools, with the difference measured."""
+"""The verb export: a model in the formats of other tools, with the measured difference."""
 
 from __future__ import annotations
 
+import copy
 import math
 import shlex
-import time
 import warnings
 from enum import Enum
 from pathlib import Path
@@ -12,35 +12,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from transformula.cli.loading import loaded
-from transformula.cli.output import Output, check_stdout
+from transformula import model_folder, proven
+from transformula.cli.arguments import Folder, Json, loaded
+from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.errors import ExportError, NotProvenError
+from transformula.export.layer_norm import prove_normed
+from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
+from transformula.export.parity import largest_difference, sample_points
+from transformula.export.stock_packing import stock_files, stock_module
 from transformula.files import STDOUT
 from transformula.kernel.digits import at_most
+from transformula.kernel.folder.certificate import add_up
+from transformula.kernel.folder.description import WEIGHTS_FILE
+from transformula.model import Model
 from transformula.optional import require
+from transformula.runtime.onnx_graph import OPSET, import_onnx, onnx_executor
 
 if TYPE_CHECKING:
     import torch
 
     from transformula.export.stock_torch import Transformer
-    from transformula.model import Model
 
-SESSION_OPTIONS = (
+_SESSION_OPTIONS = (
     "the default session options are safe, and so is every lower optimisation level and any number of "
     "threads; not covered by the proof: float16 or int8 conversion, and TF32 (use_tf32) on GPUs"
 )
 
 
-class Format(str, Enum):
-    """What a model can be exported to."""
+class ExportFormat(str, Enum):
+    """Formats of an export."""
 
     onnx = "onnx"
     torch = "torch"
 
 
 def export_command(
-    folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
-    to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
+    folder: Folder,
+    to: Annotated[ExportFormat, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
     out: Annotated[
         Optional[Path],
         typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
@@ -60,43 +68,35 @@ def export_command(
     force: Annotated[
         bool, typer.Option("--force", help="torch: replace the export of another model in that folder.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """Prove a model's claim, write the model for other tools, and measure how far they are from the reference.
 
     Exit code 1 if the model does not verify; then nothing is written.
     """
-    from transformula import proven
-    from transformula.cli.progress_bar import progress_bar
-    from transformula.export.onnx_files import status_entry
-
-    if layer_norm and to is not Format.torch:
+    if layer_norm and to is not ExportFormat.torch:
         raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
-    if blocks and to is not Format.onnx:
+    if blocks and to is not ExportFormat.onnx:
         raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
-    if out == STDOUT and to is Format.torch:
+    if out == STDOUT and to is ExportFormat.torch:
         raise ExportError("--to torch writes a folder, which cannot go to stdout")
     check_stdout(out, json)
-    start = time.perf_counter()
+    output = Output(json)
     with loaded(folder) as model:
         if not unverified:
             with progress_bar(quiet=json):
                 proven.require_proof(model.packed, model.certificate)
-        if to is Format.onnx:
-            facts = _onnx(model, folder, out, blocks)
+        if to is ExportFormat.onnx:
+            facts = _export_onnx(model, folder, out, blocks)
         else:
-            facts = _torch(model, folder, out, layer_norm, force)
+            facts = _export_torch(model, folder, out, layer_norm, force)
         facts["claim"] = status_entry(model.proven)
-    facts["seconds"] = round(time.perf_counter() - start, 4)
-    Output(json).facts(facts, title="exported", aside=out == STDOUT)
+    facts["seconds"] = output.seconds
+    output.facts(facts, title="exported", aside=out == STDOUT)
 
 
-def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
+def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
     """Measure first: a file that a runtime gets wrong is not written."""
-    from transformula import model_folder
-    from transformula.export.onnx_files import BLOCKS, PROGRAM, onnx_bytes
-    from transformula.runtime.onnx_graph import OPSET, import_onnx, onnx_executor
-
     runtime = import_onnx(runtime=True)
     data = onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=model.proven)
     shape, run = model.sequence, onnx_executor(data)
@@ -110,7 +110,7 @@ def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[st
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
-        "out": str(path),
+        "out": path,
         "format": "onnx",
         "graph": BLOCKS if blocks or model.family.program is None else PROGRAM,
         "opset": OPSET,
@@ -119,20 +119,13 @@ def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[st
         "input": ends[0],
         "output": ends[1],
         **parity,
-        "session_options": SESSION_OPTIONS,
+        "session_options": _SESSION_OPTIONS,
     }
 
 
-def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool, force: bool) -> dict[str, Any]:
+def _export_torch(model: Model, folder: Path, out: Path | None, layer_norm: bool, force: bool) -> dict[str, Any]:
     require("export --to torch", "torch")
     import torch
-
-    from transformula import model_folder
-    from transformula.export.onnx_files import claim_entries
-    from transformula.export.stock_packing import stock_files, stock_module
-    from transformula.kernel.folder.certificate import add_up
-    from transformula.kernel.folder.description import WEIGHTS_FILE
-    from transformula.proven import named
 
     path = folder / model_folder.TORCH_FOLDER if out is None else out
     pad, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
@@ -142,13 +135,13 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool, force
     parity = _parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
     claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
-        named(model.certificate, "rounding"): repr(rounding),
-        named(model.certificate, "bound"): repr(bound),
+        proven.named(model.certificate, "rounding"): repr(rounding),
+        proven.named(model.certificate, "bound"): repr(bound),
     }
     contents = stock_files(model.weights, model.sequence, pad, claim)
     model_folder.write_folder(path, contents, force)
     return {
-        "out": str(path),
+        "out": path,
         "format": "torch",
         "dtype": model.weights.dtype,
         "bytes": len(contents[WEIGHTS_FILE]),
@@ -156,22 +149,20 @@ def _torch(model: Model, folder: Path, out: Path | None, layer_norm: bool, force
         "layer_norm": "in place, proven harmless" if layer_norm else "none, which is what the weights are made for",
         "use": f"python {shlex.quote(str(path / model_folder.LOADER_FILE))} {_centre(model)}",
         **parity,
-        named(model.certificate, "bound"): bound,
+        proven.named(model.certificate, "bound"): bound,
         **_losses(model, module, asking),
     }
 
 
 def _centre(model: Model) -> str:
-    """A point to try: the centre of the box, as arguments."""
+    """The centre of the box as arguments of load.py."""
     return " ".join(f"{(low + high) / 2:.6g}" for low, high in model.box.floats())
 
 
 def _normed(model: Model) -> tuple[float, float]:
     """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
-    from transformula.export.layer_norm import prove_normed
-    from transformula.kernel.folder.certificate import add_up
-
-    proof, certificate = prove_normed(model.weights, model.box), model.certificate
+    proof = prove_normed(model.weights, model.box)
+    certificate = model.certificate
     bound = add_up(certificate.approximation, proof.rounding)
     if not bound <= certificate.eps:
         raise NotProvenError(
@@ -183,10 +174,7 @@ def _normed(model: Model) -> tuple[float, float]:
 
 
 def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None) -> dict[str, Any]:
-    """The measured difference beside the proven bound; more than two executors may differ by is refused."""
-    from transformula.export.parity import largest_difference, sample_points
-    from transformula.proven import named
-
+    """The measured difference beside the proven bound; refused if two correct executors cannot differ by it."""
     x = sample_points(model.formula, model.weights)
     parity = largest_difference(model.weights, x, run, asking)
     most = rounding + model.certificate.rounding
@@ -199,7 +187,7 @@ def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int |
         "runtime": runtime,
         "points": len(x),
         "parity": parity,
-        named(model.certificate, "rounding"): rounding,
+        proven.named(model.certificate, "rounding"): rounding,
         "within_rounding": parity <= rounding,
     }
 
@@ -238,12 +226,8 @@ def _attention(module: Transformer) -> str:
 
 
 def _losses(model: Model, module: torch.nn.Module, asking: int | None) -> dict[str, Any]:
-    """What narrower formats cost here, measured; no bound is proven for them."""
-    import copy
-
+    """Measured errors of narrower formats, for which no bound is proven."""
     import torch
-
-    from transformula.export.parity import largest_difference, sample_points
 
     x = sample_points(model.formula, model.weights)
     x = x[:: max(1, len(x) // 250)]  # narrow formats are slow on CPUs

@@ -1,21 +1,34 @@
-"""How results reach the terminal: plain text for people, one JSON object for scripts."""
+"""Results on the terminal: plain text for people, one JSON object for scripts; progress only while a person watches."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transformula.errors import NotProvenError, SavingError, TransformulaError
 from transformula.files import STDOUT
 from transformula.kernel.digits import at_most
+from transformula.progress import listening
 
-#: Columns of text in a pipe or a file, where nothing is cut off.
+#: Width of tables in characters in a pipe or a file, where nothing is cut off.
 _WIDE = 250
-#: Numbers that a claim says are not exceeded: they are rounded up.
+#: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = ("bound", "approximation", "rounding", "seams", "outside_seams", "largest")
+#: Stage of the work → the units that its progress counts; tables for others.
+_UNITS = {"proving": "boxes", "reading": "parts"}
+#: Seconds between two lines of progress in a log.
+_LOG_INTERVAL = 30.0
+
+
+class Interrupted(TransformulaError):
+    """The user has ended the command."""
+
+    exit_code = 130
 
 
 class Output:
@@ -23,6 +36,12 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self.start = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the command began."""
+        return round(time.perf_counter() - self.start, 4)
 
     def facts(self, facts: Mapping[str, Any], title: str, hint: str = "", aside: bool = False) -> None:
         """A short list of named values; ``aside`` sends it to stderr, where stdout has the result itself."""
@@ -31,7 +50,7 @@ class Output:
             return
         self._list(title, {k: v for k, v in facts.items() if v not in (None, [], "")}, aside)
         if hint:
-            self._beside(hint)
+            self.beside(hint)
 
     def sections(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
         """Several titled lists."""
@@ -54,18 +73,15 @@ class Output:
             grid.add_row(*map(escape, row))
         Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE).print(grid)
 
-    def values(self, facts: Mapping[str, Any]) -> None:
-        """Numbers, one a line, with the bound beside them on stderr, and whether it is proven or only claimed."""
+    def values(self, facts: Mapping[str, Any], note: str) -> None:
+        """The numbers under ``values``, one a line, and a note about them on stderr."""
         if self.as_json:
             self._json(facts)
             return
         for value in facts["values"]:
             print(value)
-        if facts["bound"] is None and "seams" in facts["status"]:
-            self._beside("no bound at this point: it lies in a seam, and the claim is about the mean over the box")
-        if facts["bound"] is not None:
-            status = facts["status"] + ("; transformula verify proves it" if "claimed" in facts["status"] else "")
-            self._beside(f"within {at_most(facts['bound'])} of the formula ({status})")
+        if note:
+            self.beside(note)
 
     def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
         """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
@@ -78,14 +94,14 @@ class Output:
         return code
 
     @staticmethod
-    def _beside(text: str) -> None:
-        """A line on stderr, after what stdout holds, also where both go to one pipe."""
+    def beside(text: str) -> None:
+        """A line on stderr, after the text of stdout, also where both go to one pipe."""
         sys.stdout.flush()
         print(text, file=sys.stderr)
 
     @staticmethod
     def _json(facts: Mapping[str, Any]) -> None:
-        print(json.dumps(dict(facts), allow_nan=False))
+        print(json.dumps(dict(facts), allow_nan=False, default=str))
 
     @staticmethod
     def _list(title: str, facts: Mapping[str, Any], aside: bool = False) -> None:
@@ -116,7 +132,7 @@ class Output:
 
 
 def check_stdout(path: Path | None, taken: bool, option: str = "--out") -> None:
-    """Refuse standard output for a result where it is taken by the facts about it."""
+    """Refuse standard output for a result where --json writes to it."""
     if taken and path == STDOUT:
         raise SavingError(f"--json and {option} - both write to standard output: choose one")
 
@@ -129,3 +145,93 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, (list, tuple)):
         return "\n".join(_text(v, name) for v in value)
     return str(value)
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[None]:
+    """The current stage and the work left, on stderr; silent in pipes and with --json."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[said]}"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None, said="")
+
+        def show(stage: str, done: int, left: int | None) -> None:
+            said = f"{done} rows" if stage == "evaluating" else ""
+            if left is not None:
+                said = f"{left} {_UNITS.get(stage, 'tables')} left"
+            total = None if left is None else done + left
+            bar.update(task, description=stage, completed=done, total=total, said=said)
+
+        with listening(show):
+            yield
+
+
+@contextmanager
+def sweep_progress(quiet: bool) -> Iterator[None]:
+    """Number of finished formulas, their rate and the time left: a bar, or in a log a line now and then."""
+    if quiet:
+        yield
+        return
+    if not sys.stderr.isatty():
+        with listening(_LogLines().show):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, pace = bar.add_task("", total=None, said=""), Pace()
+
+        def show(stage: str, done: int, left: int | None) -> None:
+            if stage == "formulas" and left is not None:
+                bar.update(task, completed=done, total=done + left, said=pace.said(done, left))
+
+        with listening(show):
+            yield
+
+
+class Pace:
+    """Rate and time left, from the mean since the start."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+
+    def said(self, done: int, left: int) -> str:
+        """Text such as ``2.5 a second, 1 min 4 s left``."""
+        rate = done / max(time.monotonic() - self.start, 1e-9)
+        if not done:
+            return ""
+        shown = f"{rate:.3g} a second" if rate >= 1 else f"{60 * rate:.3g} a minute"
+        return f"{shown}, {_duration(round(left / rate))} left" if left else shown
+
+
+class _LogLines:
+    def __init__(self) -> None:
+        self.pace, self.last = Pace(), time.monotonic()
+
+    def show(self, stage: str, done: int, left: int | None) -> None:
+        now = time.monotonic()
+        if stage == "formulas" and left and done and now - self.last >= _LOG_INTERVAL:
+            self.last = now
+            print(f"{done} of {done + left} done, {self.pace.said(done, left)}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,7 +1,6 @@
 """Tables to fit: a CSV or Parquet file, a folder of them, or a pattern; files are read in chunks.
 
-A CSV file is one part, a Parquet file has a part for each of its row groups. What cannot be used is named with its
-file and its line or row.
+A CSV file is one part, a Parquet file has a part for each of its row groups. Errors name the file and the line or row.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv, quoted
 from transformula.errors import PointError
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.streaming import Chunk
+from transformula.learn.table_parts import ArrayReader, Reader, chunk_rows
 from transformula.optional import require
-
-if TYPE_CHECKING:
-    from transformula.learn.distinct_rows import Floats
-    from transformula.learn.streaming import Chunk
-    from transformula.learn.table_parts import Reader
 
 _PARQUET = (".parquet", ".pq")
 _SUFFIXES = (*_PARQUET, ".csv", ".tsv")
@@ -30,7 +29,7 @@ _SUFFIXES = (*_PARQUET, ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class FoundTable:
-    """The input columns of a table, and who reads its parts."""
+    """The input columns of a table, and the readers of its parts."""
 
     names: list[str]
     readers: tuple[Reader, ...]
@@ -62,10 +61,6 @@ class ParquetPart:
 
     def chunks(self) -> Iterator[Chunk]:
         """Rows of numbers, some at a time."""
-        import numpy as np
-
-        from transformula.learn.table_parts import chunk_rows
-
         names, row = [*self.names, self.target], self.first
         with _Parquet(self.path) as file:
             for batch in file.iter_batches(chunk_rows(len(names)), [self.group], names):
@@ -79,7 +74,7 @@ class ParquetPart:
 
 
 def find_table(data: str, target: str, drop: list[str]) -> FoundTable:
-    """Look at the columns of every file; all must have the same ones, in any order."""
+    """Read the columns of every file; all must have the same ones, in any order."""
     if Path(data) == STDIN:
         return _standard_input(target, drop)
     paths = _paths(data)
@@ -106,11 +101,7 @@ def find_table(data: str, target: str, drop: list[str]) -> FoundTable:
 
 
 def _standard_input(target: str, drop: list[str]) -> FoundTable:
-    """A table that can be read only once is kept."""
-    import numpy as np
-
-    from transformula.learn.table_parts import ArrayReader
-
+    """A table from standard input, kept in memory since it can be read only once."""
     with open_csv(STDIN) as file:
         names = _inputs(file.name, file.header, target, drop)
         chunks = list(_csv_chunks(file, tuple(names), target))
@@ -121,7 +112,7 @@ def _standard_input(target: str, drop: list[str]) -> FoundTable:
 
 
 def _paths(data: str) -> list[Path]:
-    """The files that are meant, in order."""
+    """The files of a path, a folder or a pattern, in order."""
     path = Path(data)
     if path.is_file():
         return [path]
@@ -149,10 +140,6 @@ def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[
 
 
 def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[Chunk]:
-    import numpy as np
-
-    from transformula.learn.table_parts import chunk_rows
-
     columns, done = file.columns([*names, target]), 0
     step = chunk_rows(len(columns))
     while lines := list(islice(file.text, step)):
@@ -168,9 +155,7 @@ def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[
 
 
 def _plain_numbers(lines: list[str], file: CsvFile) -> Floats | None:
-    """A row for each line, ten times as fast as `_numbers`; None where something is out of the ordinary."""
-    import numpy as np
-
+    """A row for each line, ten times as fast as `_numbers`; None unless every cell is a plain number."""
     try:
         table = np.loadtxt(lines, delimiter=file.delimiter, comments=None, quotechar='"', ndmin=2)
     except ValueError:
@@ -206,7 +191,7 @@ def _advice(name: str, target: str, text: str) -> str:
 
 
 class _Parquet:
-    """An open Parquet file; what pyarrow refuses is a sentence with the file's name."""
+    """An open Parquet file; pyarrow's errors become one sentence with the file's name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -253,7 +238,6 @@ def _parquet_layout(path: Path, drop: list[str]) -> tuple[list[str], list[int]]:
 
 def _arrow_numbers(column: Any, place: str, row: int) -> Floats:
     """A column of a batch as floats."""
-    import numpy as np
     from pyarrow import float64
 
     if column.null_count:
@@ -263,8 +247,6 @@ def _arrow_numbers(column: Any, place: str, row: int) -> Floats:
 
 
 def _refuse_strange(values: Floats, place: str, row: int) -> None:
-    import numpy as np
-
     if not np.isfinite(values).all():
         worst = int(np.argmin(np.isfinite(values)))
         raise PointError(f"{place} is {values[worst]} in row {row + worst + 1}, not a finite number")

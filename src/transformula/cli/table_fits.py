@@ -1,4 +1,4 @@
-"""The two ways in which ``transformula fit`` fits a table: all rows in memory, or in passes over its parts."""
+"""Fits of a table for the verb fit: all rows in memory, or in passes over its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.cli.progress_bar import progress_bar
+from transformula.cli.output import progress_bar
 from transformula.errors import InputError, PointError, TransformulaError
 from transformula.learn import PolynomialTransformerRegressor
 from transformula.learn.columns import columns_of
@@ -26,7 +26,7 @@ from transformula.learn.writing import range_box
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for."""
+    """Options of a fit."""
 
     degree: int
     solver: str
@@ -123,7 +123,7 @@ def _facts(model: Any, rows: int, held: int, r2: float | None, scores: Any, in_p
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """What a solver refuses is the user's input."""
+    """A solver's refusal as an error of the input."""
     try:
         yield
     except TransformulaError:

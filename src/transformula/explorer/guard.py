@@ -12,7 +12,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from transformula.explorer.explorer_limits import Limits
+from transformula.explorer.page_requests import Limits
 
 _LOCAL = re.compile(r"(localhost|127\.0\.0\.1)(:\d{1,5})?", re.ASCII)
 _METHODS = ("GET", "HEAD", "POST")

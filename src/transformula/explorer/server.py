@@ -1,14 +1,16 @@
-"""The web application: requests in, jobs out. The event loop itself never computes."""
+"""The web application: requests in, jobs for workers out. The event loop itself never computes."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
+import secrets
 import zipfile
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,21 +20,19 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from transformula import __version__
-from transformula.explorer.explorer_limits import Limits
-from transformula.explorer.frames import Frame
-from transformula.explorer.gallery import gallery
 from transformula.explorer.guard import Guard
 from transformula.explorer.page_requests import (
     AttentionRequest,
     CompareRequest,
     CompileRequest,
     ConstructionsRequest,
-    Problem,
+    FormulaRequest,
+    Limits,
     SliceRequest,
     first_complaint,
 )
-from transformula.explorer.pages import add_pages
-from transformula.explorer.shelf import Kept, Shelf
+from transformula.explorer.pages import add_pages, gallery
+from transformula.explorer.worker import Frame
 from transformula.explorer.worker_pool import BusyError, Pool
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
@@ -102,6 +102,54 @@ def create_app(limits: Limits | None = None) -> FastAPI:
     return app
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A model's files by name, and the facts the page shows."""
+
+    files: dict[str, bytes]
+    facts: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files.values()))
+
+
+class Shelf:
+    """Models in memory by an identifier that cannot be guessed; the least recently used one goes first.
+
+    Examples
+    --------
+    >>> shelf = Shelf(models=1, size=1000)
+    >>> first, second = (shelf.put(Kept({"model.json": b"{}"}, {})) for _ in range(2))
+    >>> shelf.get(first) is None, shelf.get(second) is None
+    (True, False)
+    """
+
+    def __init__(self, models: int, size: int) -> None:
+        self.models, self.size = models, size
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def put(self, kept: Kept) -> str:
+        """Keep a model; returns its identifier."""
+        identifier = secrets.token_urlsafe(16)
+        self._kept[identifier] = kept
+        while len(self._kept) > 1 and (
+            len(self._kept) > self.models or sum(k.size for k in self._kept.values()) > self.size
+        ):
+            self._kept.popitem(last=False)
+        return identifier
+
+    def get(self, identifier: str) -> Kept | None:
+        """The model, or None if it is unknown or was dropped."""
+        if identifier in self._kept:
+            self._kept.move_to_end(identifier)
+        return self._kept.get(identifier)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
 class Explorer:
     """What the requests share: two pools of workers, and the shelf of finished models."""
 
@@ -117,7 +165,7 @@ class Explorer:
         """End all workers."""
         await asyncio.gather(*(pool.close() for pool in self.pools))
 
-    async def check(self, asked: Problem) -> Frame:
+    async def check(self, asked: FormulaRequest) -> Frame:
         """Read formula and box, in a worker: even parsing is not trusted to end."""
         task = {"task": "check", "formula": asked.formula, "box": asked.box}
         return await self.viewers.result(task, self.limits.view_seconds)
@@ -134,7 +182,7 @@ class Explorer:
                 else:
                     yield _event(frame.body)
 
-    async def compare(self, kind: str, asked: Problem) -> AsyncGenerator[str, None]:
+    async def compare(self, kind: str, asked: FormulaRequest) -> AsyncGenerator[str, None]:
         """Events of a comparison of either kind; one worker is kept free of them."""
         if self._comparisons >= max(1, self.limits.compile_workers - 1):
             raise BusyError
@@ -210,7 +258,7 @@ def _add_work(app: FastAPI, explorer: Explorer) -> None:
         }
 
     @app.post("/api/check")
-    async def check(asked: Problem) -> dict[str, Any]:
+    async def check(asked: FormulaRequest) -> dict[str, Any]:
         return (await explorer.check(asked)).body  # "no" is an answer too, so a 200
 
     @app.post("/api/compile")

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from transformula.errors import InputError
-from transformula.explorer.explorer_limits import Limits
+from transformula.explorer.page_requests import Limits
 from transformula.explorer.server import create_app
 
 HOST = "127.0.0.1"

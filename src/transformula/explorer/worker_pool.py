@@ -1,6 +1,6 @@
-"""Worker processes and who gets them: bounded numbers, bounded queues, bounded time; cancelling kills.
+"""Worker processes and their queue: bounded numbers, bounded queues, bounded time; cancelling kills.
 
-Work never runs in the server's own process, so whatever a formula does, the page stays alive.
+Work never runs in the server's own process, so the page stays alive whatever a formula does.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import IO, Any
 
-from transformula.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
+from transformula.explorer.worker import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
 
+#: Code of a worker process.
+_MAIN = "from transformula.explorer.worker import main; main()"
+#: Bytes that are read ahead from a worker.
 _READ_AHEAD = 1 << 20
+#: Seconds in which a worker must have started.
 _START_SECONDS = 60.0
+#: Tasks after which a worker is replaced.
 _TASKS_A_LIFE = 200
-#: What a library writes before it aborts for want of memory: FLINT and GMP, the C++ library.
+#: Last words of libraries that abort for lack of memory: FLINT and GMP, the C++ library; searched in so many bytes.
 _NO_MEMORY = (b"allocate memory", b"bad_alloc")
 _LAST_WORDS = 4096
 
 
 class BusyError(Exception):
-    """Everybody is at work and the queue is full."""
+    """All workers are busy and the queue is full."""
 
 
 class Worker:
@@ -47,7 +52,7 @@ class Worker:
         quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         errors = None if os.environ.get("TRANSFORMULA_EXPLORER_LOG") else tempfile.TemporaryFile()  # noqa: SIM115
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "transformula.explorer.worker", str(memory),
+            sys.executable, "-c", _MAIN, str(memory),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
@@ -62,7 +67,7 @@ class Worker:
         return self.process.returncode is None and not self.ended
 
     async def until_ready(self) -> None:
-        """Wait for its imports."""
+        """Wait until it has imported its code."""
         if not self.ready:
             await asyncio.wait_for(self.receive(), _START_SECONDS)
             self.ready = True
@@ -84,7 +89,7 @@ class Worker:
         await self.process.stdin.drain()
 
     async def receive(self) -> Frame:
-        """The next thing it says."""
+        """The next frame it sends."""
         assert self.process.stdout is not None
         return await receive_frame(self.process.stdout)
 
@@ -105,10 +110,12 @@ class Worker:
 
 
 class Pool:
-    """At most so many workers, and at most so many requests waiting for one."""
+    """A bounded number of workers, and of requests waiting for one."""
 
     def __init__(self, workers: int, waiting: int, memory: int) -> None:
-        self.memory, self.workers, self.most = memory, workers, workers + waiting
+        self.memory = memory
+        self.workers = workers
+        self.most = workers + waiting
         self._free = asyncio.Semaphore(workers)
         self._idle: list[Worker] = []
         self._all: set[Worker] = set()

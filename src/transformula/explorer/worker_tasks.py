@@ -1,37 +1,42 @@
-"""What a worker process does: read, compile, slice, attend, export, compare. Nothing here knows of HTTP."""
+"""Tasks of a worker process: read, compile, slice, attend, export, compare. Nothing here knows of HTTP."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import tempfile
 import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from transformula.api import compile
 from transformula.compiler.comparison import TRIED, entries
 from transformula.compiler.constructions import CIRCUIT_FAMILY
-from transformula.errors import FormulaError, TransformulaError
-from transformula.explorer.error_fields import refusal
-from transformula.explorer.frames import KEPT_MODELS, MEMORY_EXIT, Frame
+from transformula.errors import BoxError, FormulaError, NotProvenError, Option, TransformulaError, closest_bound
 from transformula.explorer.page_requests import MAX_CURVE_POINTS, MAX_SURFACE_POINTS
 from transformula.explorer.payloads import attention_payload, slice_payload
+from transformula.explorer.three_ways import compare
+from transformula.explorer.worker import KEPT_MODELS, MEMORY_EXIT, Frame
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
-from transformula.show.circuit_drawing import circuit_element
+from transformula.show.architecture import circuit_element
 from transformula.show.describe import summary
 from transformula.show.typeset import typeset_wrapping
 
 Send = Callable[[Frame], None]
 
+#: Seconds between two reports of progress.
 _PROGRESS_SECONDS = 0.1
+#: Largest drawing of a circuit that is sent, in characters.
 _MAX_SVG = 300_000
 
 
@@ -59,6 +64,32 @@ def answer(task: Frame, send: Send) -> None:
         send(Frame({"event": "refused", "problem": {"field": "", "message": message, "kind": "fault"}}))
 
 
+def refusal(error: TransformulaError, offset: int = 0) -> dict[str, Any]:
+    """The error as the page shows it; ``offset`` is the position of its formula in the field."""
+    found: dict[str, Any] = {"field": _field(error), "message": str(error), "kind": "input"}
+    if isinstance(error, FormulaError) and error.position is not None:
+        found["position"] = offset + error.position
+    if isinstance(error, NotProvenError):
+        close = closest_bound(error)
+        found |= {
+            "kind": "not proven",
+            "best_bound": error.best_bound,
+            "place": error.place,
+            "closest": close if math.isfinite(close) else None,
+        }
+    return found
+
+
+def _field(error: TransformulaError) -> str:
+    if isinstance(error, FormulaError):
+        return "formula"
+    if isinstance(error, BoxError):
+        return "box"
+    if isinstance(error, NotProvenError):
+        return ""
+    return "eps" if error.reason == Option("eps") else "construction"
+
+
 def texts_of(given: str) -> list[str]:
     """The formulas of the field: one, or several separated by semicolons."""
     return [piece for piece in given.split(";") if piece.strip()] or [given]
@@ -73,7 +104,7 @@ def read_problem(formula: str, box: str) -> Formula:
             try:
                 parse(piece, inside.variables, jumps=True)
             except FormulaError as error:
-                raise Refused(refusal(error, offset, len(piece.rstrip()))) from None
+                raise Refused(refusal(error, offset)) from None
         offset += len(piece) + 1
     texts = texts_of(formula)
     return Formula.of(texts[0] if len(texts) == 1 else texts, inside)
@@ -174,8 +205,6 @@ def _send_json(payload: dict[str, Any], send: Send) -> None:
 
 def compare_task(task: Frame, send: Send) -> None:
     """Lookup, partition and training at several sizes; every result is sent as it comes."""
-    from transformula.explorer.three_ways import compare
-
     formula = read_problem(task.body["formula"], task.body["box"])
     for event in compare(formula, task.body["dtype"], task.body["seconds"]):
         send(Frame(event))
@@ -194,9 +223,6 @@ def constructions_task(task: Frame, send: Send) -> None:
 
 def onnx_task(task: Frame, send: Send) -> None:
     """The model as an ONNX file."""
-    import tempfile
-    from pathlib import Path
-
     model: Any = _model(task)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"

@@ -1,6 +1,6 @@
-"""A one-layer model inside an unmodified pre-norm Transformer layer: what LayerNorm may cost, proven.
+"""A one-layer model inside an unmodified pre-norm Transformer layer: a proven bound of the error LayerNorm adds.
 
-`transformers.stock_packing` lays the model out so that LayerNorm is almost the identity: the stream holds z,
+`export.stock_packing` lays the model out so that LayerNorm is almost the identity: the stream holds z,
 its mirror image −z and ±K in a quarter of its E slots, gains are K/2, and whatever reads slot i reads
 (slot i − mirror i)/2. Let u be the unit roundoff, c = `NORM_UNITS`·E·u and κ = 4/K².
 
@@ -21,12 +21,15 @@ kernels do.
 4. Softmax, coarsely: own tokens' exponentials are within 1 + P, so the table moves by at most P/(1 − P)
    times the spread of its values; tokens behind the gate weigh at most e^(−gap); values are read with the
    error of step 2; sums over T tokens add γ_{2T+6}. Or finely, for tables of moderate size, by the theorem
-   of `kernel.softmax`: the part of E that is relative to |slope·u| + |offset| becomes roundings of the
+   of `kernel.rounding.softmax`: the part of E that is relative to |slope·u| + |offset| becomes roundings of the
    score, the absolute part of the argument an argument error, and the rest an error of exp. That error may be
    more than `EXP_ULPS` units: then exp, and the difference it is applied to, are taken to be computed in a coarser
    format, of whose units it is no more.
-5. Residual sums, feed-forward layer and readout as in `one_layer_rounding`, where the feed-forward layer
-   reads its slots through the second LayerNorm (steps 1 and 2 again, with the attended stream).
+5. Residual sums, feed-forward layer and readout: each slot of a data token has a bound S of its value and a
+   bound E of its computed value's error. A dot product of m stored weights (each within 1.01u of its rational)
+   with such slots errs by at most Σ |w| E + γ_{m+4} Σ |w| (S + E) + underflow, in any order of summation, and
+   ReLU does not enlarge an error. The feed-forward layer reads its slots through the second LayerNorm (steps 1
+   and 2 again, with the attended stream).
 
 The result bounds |computed − T_w| for the exact real function T_w of the stored weights, so the model's
 proven `approximation` stays what it is and this number takes the place of `rounding`.
@@ -44,7 +47,6 @@ from flint import arb, fmpq
 from transformula.compiler.evidence import grid_pieces as grids
 from transformula.compiler.evidence import table_pieces as tables
 from transformula.errors import ExportError, InputError, NotProvenError
-from transformula.export.one_layer_rounding import Slot, output_rounding
 from transformula.export.stock_packing import normed_width
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.head_proofs import as_table
@@ -64,14 +66,20 @@ NORM_UNITS = 1
 NORM_EPS = 1e-5
 #: The fewest keys a fused attention kernel takes at a time.
 _KERNEL_BLOCK = 64
+#: Bits of the proof's arithmetic.
 _BITS = 120
-#: Tables up to this size get the fine bound.
-_FINE_TOKENS, _FINE_AXES = 1024, 3
+#: Largest numbers of tokens and axes of a table with the fine bound.
+_FINE_TOKENS = 1024
+_FINE_AXES = 3
+
+#: Bounds of |value| and of its error.
+Slot = tuple[arb, arb]
+Terms = list[tuple[fmpq, Slot]]
 
 
 @dataclass(frozen=True)
 class _Coarser(FloatFormat):
-    """A format whose operations may err by so many times more."""
+    """A format whose operations may err by ``units`` times as much."""
 
     units: int = 1
 
@@ -83,12 +91,12 @@ class _Coarser(FloatFormat):
 
 @dataclass(frozen=True)
 class _Arithmetic(Arithmetic):
-    """exp errs as in ``form`` (the theorem takes its error from the unit roundoff), sums as in ``sums_in``."""
+    """Arithmetic with the errors of exp in ``form``, from its unit roundoff, and those of sums in ``sums_in``."""
 
     sums_in: FloatFormat = FORMATS["float64"]
 
     def gamma(self, roundings: int) -> float:
-        """gamma_n of the format that is added up in."""
+        """gamma_n of the format of sums."""
         return Arithmetic(self.sums_in).gamma(roundings)
 
 
@@ -102,7 +110,7 @@ class NormedLayer:
 
 
 def prove_normed(weights: Weights, box: Box) -> NormedLayer:
-    """Choose K and prove what LayerNorm and rounding cost; refuse models of other constructions."""
+    """Choose K and bound the error of LayerNorm and rounding; models of other constructions are refused."""
     try:
         heads = read_heads(weights)
     except NotOneLayerError as error:
@@ -112,7 +120,7 @@ def prove_normed(weights: Weights, box: Box) -> NormedLayer:
     with precision(_BITS):
         proof = _Proof(weights, box, heads)
         try:
-            rounding = max(output_rounding(weights, heads, proof.tables(), box, proof.seen))
+            rounding = max(proof.outputs())
         except InputError:  # a bound is infinite
             raise ExportError(f"{weights.dtype} is too coarse for this model and LayerNorm") from None
         return NormedLayer(proof.pad, proof.width, round_up(rounding))
@@ -124,7 +132,9 @@ def _largest(values: FloatArray) -> arb:
 
 class _Proof:
     def __init__(self, weights: Weights, box: Box, heads: Sequence[TableHead]) -> None:
-        self.weights, self.box, self.heads = weights, box, heads
+        self.weights = weights
+        self.box = box
+        self.heads = heads
         self.form: FloatFormat = FORMATS[weights.dtype]
         self.width = normed_width(weights)
         self.slip = self.form.unit_roundoff * (NORM_UNITS * self.width)
@@ -189,8 +199,58 @@ class _Proof:
                 size = size.min(_table_size(table, ends))
         return (size + through).upper(), (fine.min(coarse) + through + flushed).upper()
 
-    def seen(self, slots: list[Slot]) -> list[Slot]:
-        """Step 5: what the feed-forward layer reads of a token's slots."""
+    def outputs(self) -> list[arb]:
+        """Bounds of |computed − real|, one for each output."""
+        weights, tables = self.weights, self.tables()
+        streams = {}
+        for token in weights.data_tokens.tolist():
+            slots = self._attended(token, tables)
+            streams[token] = self._fed_forward(slots)
+        readout: dict[int, Terms] = {o: [] for o in range(weights.outputs)}
+        for output, column, value in weights.readout.entries():
+            token, slot = divmod(column, weights.width)
+            readout[output].append((value, streams[token][slot]))
+        bias = _entries(weights.bias)
+        return [_dot(terms, bias.get(o, fmpq(0)), self.form)[1] for o, terms in readout.items()]
+
+    def _attended(self, token: int, tables: Mapping[tuple[int, int], Slot]) -> list[Slot]:
+        """Step 5: the slots of a data token after attention."""
+        weights, form = self.weights, self.form
+        slots = [(arb(0), arb(0))] * weights.width
+        for row, column, _ in weights.embedding.entries():
+            if row // weights.width == token:
+                size = self.box.magnitude(column)
+                slots[row % weights.width] = (size, size * form.unit_roundoff + form.tiny)
+        for row, slot, value in weights.memory.entries():
+            if row == token:
+                slots[slot] = (abs(arb(value)), arb(0))
+        terms: dict[int, Terms] = {}
+        for h, head in enumerate(self.heads):
+            for column, slot in enumerate(head.slots):
+                terms.setdefault(slot, []).append((fmpq(1), tables[h, column]))
+        for slot, written in terms.items():
+            slots[slot] = _dot([(fmpq(1), slots[slot]), *written], fmpq(0), form)
+        return slots
+
+    def _fed_forward(self, slots: list[Slot]) -> list[Slot]:
+        """Step 5: the slots after the feed-forward layer."""
+        layer = self.weights.blocks[0].feed_forward
+        if layer is None:
+            return slots
+        seen, result = self._normed(slots), list(slots)
+        hidden_bias, output_bias = _entries(layer.hidden_bias), _entries(layer.output_bias)
+        units = [
+            _dot([(v, seen[c]) for c, v in row], hidden_bias.get(unit, fmpq(0)), self.form)
+            for unit, row in enumerate(_rows(layer.hidden))
+        ]
+        for slot, row in enumerate(_rows(layer.output)):
+            if row or slot in output_bias:
+                terms = [(fmpq(1), slots[slot]), *((v, units[c]) for c, v in row)]
+                result[slot] = _dot(terms, output_bias.get(slot, fmpq(0)), self.form)
+        return result
+
+    def _normed(self, slots: list[Slot]) -> list[Slot]:
+        """Step 5: a token's slots as the feed-forward layer reads them."""
         squared = sum(((size + error) ** 2 for size, error in slots), arb(0))
         uneven = max((error for _, error in slots), default=arb(0))  # the mirror may differ by rounding
         factor = self._factor(squared) + 8 * uneven**2 / arb(self.pad) ** 2
@@ -222,7 +282,7 @@ def _table_size(table: SoftmaxTable, ends: Sequence[tuple[arb, arb]]) -> arb:
 
 
 class _HeadRead:
-    """Step 3 for one head: how far its scores are off.
+    """Step 3 for one head: the error of its scores.
 
     Attributes
     ----------
@@ -233,7 +293,9 @@ class _HeadRead:
     """
 
     def __init__(self, proof: _Proof, head: TableHead, key: Matrix) -> None:
-        self.proof, self.head, self.form = proof, head, proof.form
+        self.proof = proof
+        self.head = head
+        self.form = proof.form
         self.gates = int((key.rows == key.shape[0] - 1).sum())
         self.others = head.columns[0]  # but for their values the same for all columns
         self.gate = _largest(self.others.gates)
@@ -279,13 +341,14 @@ class _HeadRead:
         return size.upper(), error.upper()
 
     def arithmetic(self, sums: int) -> Arithmetic:
-        """The same errors in the terms of `kernel.softmax`.
+        """The same errors in the terms of `kernel.rounding.softmax`.
 
         An own token's score is Σ (1 + e)² (q + a)(k + b)(1 + γ) over rows, where b = γ_14 |k| + β. What is
         proportional to |k| and to q = u or 1 counts as roundings of the products; the error a of u is an
         argument's error; β and the gate row, the same bound for all tokens, act on exp.
         """
-        proof, form, u = self.proof, self.form, self.form.unit_roundoff
+        proof, form = self.proof, self.form
+        u = form.unit_roundoff
         one, beta = self.reads[-1], proof.read(arb(1), arb(0), 1)
         outer = (1 + proof.factor) ** 2 * (1 + form.gamma(len(self.sizes) + 3))
         relative = outer * (1 + form.gamma(16)) * (1 + one) - 1
@@ -303,3 +366,30 @@ class _HeadRead:
             sum_roundings=sums,
             argument_errors=tuple(round_up(outer * (1 + form.gamma(16)) * a) for a in self.reads[:-1:2]),
         )
+
+
+def _entries(column: Matrix) -> dict[int, fmpq]:
+    return {row: value for row, _, value in column.entries()}
+
+
+def _rows(matrix: Matrix) -> list[list[tuple[int, fmpq]]]:
+    rows: list[list[tuple[int, fmpq]]] = [[] for _ in range(matrix.shape[0])]
+    for row, column, value in matrix.entries():
+        rows[row].append((column, value))
+    return rows
+
+
+def _dot(terms: Terms, bias: fmpq, form: FloatFormat) -> Slot:
+    """(sup, error) of Σ weight·slot + bias."""
+    size = total = abs(arb(bias))
+    error = arb(0)
+    count = 1
+    for weight, (value, wrong) in terms:
+        w = abs(arb(weight))
+        size += w * value
+        error += w * wrong
+        total += w * (value + wrong)
+        count += 1
+    if not total < form.largest:
+        raise InputError(f"the values on this box reach {total.str(3)}, beyond {form.name}'s range")
+    return size.upper(), (error + form.gamma(count + 4) * total + 2 * count * form.tiny).upper()

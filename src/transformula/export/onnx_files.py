@@ -1,8 +1,8 @@
-"""ONNX files and the claim they carry: what is written into one, and whether one is what it says.
+"""ONNX files and their claims: writing them, and comparing one with a model folder.
 
 A file is judged by building it again: the graph of the folder's weights and the metadata of its certificate
 are written anew and compared with the file's content. Nothing in the file is run, no path in it is
-followed, and what differs is named. So a file that passes is the graph of weights whose claim the checker
+followed, and differences are named. So a file that passes is the graph of weights whose claim the checker
 proves, and the claim's rounding part covers it in any runtime that keeps to the rounding model.
 """
 
@@ -28,8 +28,10 @@ from transformula.runtime.onnx_blocks import graph_bytes
 from transformula.runtime.onnx_graph import MAX_BYTES, import_onnx
 from transformula.runtime.program.onnx_backend import program_bytes
 
-#: The metadata entry that says which of the two graphs a file holds.
-GRAPH, PROGRAM, BLOCKS = "graph", "program", "blocks"
+#: The metadata entry that names the graph of a file, and its two values.
+GRAPH = "graph"
+PROGRAM = "program"
+BLOCKS = "blocks"
 _VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}", re.ASCII)
 _MOST_REASONS = 8
 UNVERIFIED = "claimed, not verified"
@@ -63,7 +65,7 @@ def onnx_bytes(
 
 
 def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> dict[str, str]:
-    """What an exported file says about itself: formula, box, claim, whether it was proven, and fingerprints."""
+    """Metadata of an exported file: formula, box, claim, whether it was proven, and hashes."""
     weights, description = unpack(packed)
     target = stored_target(description)
     return {
@@ -81,12 +83,12 @@ def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *
 
 
 def status_entry(proven: bool) -> str:
-    """What is said of the claim in an exported file."""
+    """The status of the claim in an exported file."""
     return "proven when exported" if proven else UNVERIFIED
 
 
 def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
-    """Why a file is not the ONNX form of a model folder; empty if it is.
+    """Differences of a file from the ONNX form of a model folder; empty if there are none.
 
     Raises `ModelFileError` where there is no ONNX file to compare. The folder's own claim is not checked
     here: see `kernel.check.verify_folder`.

@@ -1,4 +1,4 @@
-"""How far another executor is from the reference, measured: a test of a proof, never a part of one."""
+"""The measured difference between another executor and the reference: a test of a proof, never a part of one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from transformula.kernel.syntax.boxes import Formula
 from transformula.runtime import reference
 from transformula.runtime.matrices import leading_tokens
 
-_MOST_POINTS, _FEWEST_POINTS, _MOST_CORNERS = 2000, 64, 256
+#: Numbers of random points (most and fewest) and of corners.
+_MOST_POINTS = 2000
+_FEWEST_POINTS = 64
+_MOST_CORNERS = 256
+#: Numbers that all points together may compute, and floats of one chunk.
 _NUMBERS = 50_000_000
 _CHUNK_FLOATS = 4_000_000
 
@@ -45,7 +49,7 @@ def largest_difference(
 ) -> float:
     """max |run(x) − reference(x)|, in chunks of bounded memory; NaN if a result is not a number.
 
-    ``asking`` is how many tokens ask in the executor, by default those that depend on the input.
+    ``asking`` is the number of tokens with queries in the executor, by default those that depend on the input.
     """
     asking = leading_tokens(weights) if asking is None else asking
     step = max(1, _CHUNK_FLOATS // (weights.tokens * (4 * weights.width + asking)))

@@ -1,4 +1,4 @@
-"""Weights packed into the shapes of torch.nn: what an export to torch writes.
+"""Weights packed into the shapes of torch.nn, as an export to torch writes them.
 
 torch.nn.MultiheadAttention gives every head embed_dim / heads coordinates and divides scores by the
 square root of that number D. So the stream is padded with empty slots to heads · D, every head's query,
@@ -11,7 +11,7 @@ query and key.
 constants ±K in a quarter of its E slots. Its mean is 0, and its variance K²/4 + 2‖z‖²/E; with the gain K/2,
 LN(z) = z / √(1 + (8‖z‖²/E + 4ε)/K²): for large K the identity, up to a factor near 1. Whatever reads
 slot i reads (slot i − mirror i)/2, so that an error of the computed mean, the same in all slots,
-cancels. `exporting.layer_norm` chooses K and proves what remains.
+cancels. `export.layer_norm` chooses K and proves what remains.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
     from transformula.export import stock_torch
 
-#: Coordinates a head may have: powers of 16.
+#: Possible numbers of coordinates of a head: powers of 16.
 HEAD_DIMS = (16, 256, 4096)
+#: Largest number of stored numbers.
 _MAX_NUMBERS = 250_000_000
 
 State = dict[str, FloatArray]

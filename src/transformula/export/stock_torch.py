@@ -41,7 +41,7 @@ class Scored(nn.Module):
     def forward(
         self, asking: torch.Tensor, key: torch.Tensor, value: torch.Tensor, need_weights: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What the heads add to the asking tokens, and the patterns of all heads if they are wanted."""
+        """The sum that the heads add to the asking tokens, and the patterns of all heads if they are wanted."""
         queries, keys = asking.unsqueeze(1) @ self.query, key.unsqueeze(1) @ self.key
         scores = queries @ keys.transpose(-1, -2)
         pattern = scores
@@ -52,7 +52,7 @@ class Scored(nn.Module):
         return mixed.sum(dim=1), pattern if need_weights else None
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """An encoder layer without LayerNorm; parameters named as in torch.nn.TransformerEncoderLayer."""
 
     def __init__(self, width: int, units: int, attention: nn.Module) -> None:
@@ -76,7 +76,9 @@ class Transformer(nn.Module):
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
-        width, self.tokens, self.read = config["width"], config["tokens"], config["read"]
+        width = config["width"]
+        self.tokens = config["tokens"]
+        self.read = config["read"]
         self.shape = config["shape"]
         self.embedding = nn.Linear(config["inputs"], self.tokens * width)
         self.memory = nn.Parameter(torch.empty(config["memory"], width))
@@ -98,7 +100,7 @@ class Transformer(nn.Module):
         for k, block in enumerate(self.blocks):
             last = k == len(self.blocks) - 1  # nobody looks at the other tokens after the last block
             everything = torch.cat([stream, memory], dim=1)
-            if isinstance(block, Block):
+            if isinstance(block, EncoderBlock):
                 stream = block(everything, stream[:, self.read] if last else stream)
             else:
                 stream = block(everything)[:, self.read if last else range(self.tokens)]
@@ -112,10 +114,10 @@ def _block(width: int, outline: dict[str, Any]) -> nn.Module:
     heads, units = outline["heads"], outline["units"]
     if outline["kind"] in ("hardmax", "linear"):
         hard = outline["kind"] == "hardmax"
-        return Block(width, units, Scored(width, heads, outline["keys"], outline["values"], hard))
+        return EncoderBlock(width, units, Scored(width, heads, outline["keys"], outline["values"], hard))
     if outline["kind"] == "layer norm":
         return nn.TransformerEncoderLayer(width, heads, units, dropout=0, batch_first=True, norm_first=True)
-    return Block(width, units, nn.MultiheadAttention(width, heads, bias=False, batch_first=True))
+    return EncoderBlock(width, units, nn.MultiheadAttention(width, heads, bias=False, batch_first=True))
 
 
 def load(folder: str | Path | None = None) -> Transformer:

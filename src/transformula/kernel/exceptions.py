@@ -31,7 +31,7 @@ class InputError(TransformulaError, ValueError):
 class FormulaError(InputError):
     """The text of a formula is not one, or asks for more than the limits allow.
 
-    ``position`` is the index of the character that cannot be read, -1 for the end of the text.
+    ``position`` is the index of the mistake in the text, where it has one.
     """
 
     def __init__(self, message: str = "", reason: object = None, position: int | None = None) -> None:

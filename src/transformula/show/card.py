@@ -1,4 +1,4 @@
-"""The card a model shows of itself in a notebook: formula, box, claim, size and a small plot."""
+"""The card of a model in a notebook: formula, box, claim, size and a small plot."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from transformula.formula.sample_target import Samples
 from transformula.kernel.digits import at_most
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
-from transformula.show.colours import notebook_css
 from transformula.show.drawings import sample_drawing
-from transformula.show.figures import CARD_WIDTH, PAGE, error_figure, inline_svg, surface_figure
+from transformula.show.figure_style import CARD_WIDTH, PAGE, inline_svg, notebook_css
+from transformula.show.figures import error_figure, surface_figure
+from transformula.show.page_parts import counted
 from transformula.show.slices import default_variables, slice_through
 from transformula.show.typeset import typeset_interval, typeset_wrapping
 
@@ -30,7 +31,7 @@ _STYLE = f"""{notebook_css("." + _CLASS)}
 
 
 def card(model: Model) -> str:
-    """A model as a piece of HTML without scripts; where the plot fails, the card comes without it.
+    """A model as HTML without scripts; a plot that fails is left out.
 
     Examples
     --------
@@ -40,7 +41,7 @@ def card(model: Model) -> str:
     """
     try:
         drawn = _plot(model)
-    except Exception:  # a notebook must show its value whatever a plot runs into
+    except Exception:  # a notebook must show its value even if the plot fails
         drawn = ""
     certificate = model.certificate
     where = "at every sample" if isinstance(model.formula, Samples) else "on the whole box"
@@ -53,9 +54,9 @@ def card(model: Model) -> str:
         f"<b>{model.status}: {error} ≤ {at_most(certificate.bound)}</b> {where} ({escape(model.weights.dtype)})",
         f"approximation {at_most(certificate.approximation)}, rounding {at_most(certificate.rounding)}, "
         f"eps {certificate.eps:.3g}",
-        f"{escape(model.construction)}: {_count(model.layers, 'layer')}, {_count(model.heads, 'head')}, "
-        f"{_count(model.tokens, 'token')} ({model.memory_tokens:,} of memory), "
-        f"{_count(model.parameter_count, 'parameter')}",
+        f"{escape(model.construction)}: {counted(model.layers, 'layer')}, {counted(model.heads, 'head')}, "
+        f"{counted(model.tokens, 'token')} ({model.memory_tokens:,} of memory), "
+        f"{counted(model.parameter_count, 'parameter')}",
     ]
     lines = "".join(f"<div>{fact}</div>" for fact in facts)
     return (
@@ -79,7 +80,7 @@ def _formula(model: Model) -> str:
 def _box(model: Model) -> str:
     if isinstance(model.formula, Samples):
         inputs, outputs = model.box.dimension, len(model.formula.outputs)
-        return f"{_count(inputs, 'input')}, {_count(outputs, 'output')}"
+        return f"{counted(inputs, 'input')}, {counted(outputs, 'output')}"
     if isinstance(model.formula, Prompts):
         return escape(model.where)
     shown = [typeset_interval(model.box, k) for k in range(min(model.box.dimension, _INTERVALS))]
@@ -98,7 +99,3 @@ def _plot(model: Model) -> str:
         figure = surface_figure(cut, bound, status, PAGE, CARD_WIDTH)
     # ids are made of the title, and a notebook shows many cards
     return inline_svg(figure, f"The error against the {model.status} bound, {model.certificate.weights_sha256[:8]}")
-
-
-def _count(value: int, noun: str) -> str:
-    return f"{value:,} {noun}{'s' if value != 1 else ''}"

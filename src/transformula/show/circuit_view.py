@@ -1,4 +1,4 @@
-"""A circuit as text: which sub-expression each table is, level by level. `circuit_drawing` draws it."""
+"""A circuit as text: the sub-expression of each table, level by level; `architecture` draws it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which figures a model gets, and what is said below them: for the report's page and for files alike."""
+"""The figures of a model and their captions, for the report's page and for files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from transformula.kernel.syntax.expression import variables_of
 from transformula.model import Model
 from transformula.runtime.table_reading import TableHead
 from transformula.show import figures
-from transformula.show.figures import Palette
+from transformula.show.figure_style import Palette
+from transformula.show.page_parts import cut
 from transformula.show.slices import (
     HeadAttention,
     attention_along,
@@ -150,7 +151,7 @@ def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[D
         asked = f", asked by {head.query}" if head.query != "data" else ""
         yield Drawing(
             f"attention_layer{head.block + 1}_head{head.head + 1}",
-            f"{_cut(title)} ({_count(head)}{asked}).",
+            f"{cut(title, 120)} ({_count(head)}{asked}).",
             figures.attention_figure(one.axis, one.variable, head, palette),
         )
 
@@ -161,10 +162,6 @@ def _count(head: HeadAttention) -> str:
         return f"{tokens} tokens"
     drawn = int((head.weights.max(axis=0) > figures.FAINT).sum())
     return f"{tokens} tokens, of which {drawn} get attention on this line and are drawn"
-
-
-def _cut(text: str, most: int = 120) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:

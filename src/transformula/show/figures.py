@@ -1,58 +1,43 @@
-"""Static figures: curves and surfaces with the proven bound, attention over memory tokens, cells, samples.
+"""Static figures: curves and surfaces with the proven bound, attention over memory tokens, cells, samples, comparisons.
 
-Each function takes numbers (`viewing.slices`) and gives a matplotlib figure. A `Palette` says in which
-colours: `PRINT` for files, `PAGE` for figures inside a page, where every colour becomes a CSS variable and
-the figure follows the reader's light or dark theme.
+Each function takes numbers (`show.slices`) and returns a matplotlib figure in the colours of a `Palette`.
 """
 
 from __future__ import annotations
 
-import io
-import re
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from html import escape
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from transformula.compiler.comparison import Comparison
 from transformula.formula.sample_target import Samples
 from transformula.kernel.digits import at_most
 from transformula.kernel.folder.weights import FloatArray
 from transformula.model import Model
-from transformula.optional import require
 from transformula.runtime.table_reading import TableHead, read_table
-from transformula.show.colours import LIGHT, diverging
+from transformula.show.figure_style import (
+    CARD_WIDTH,
+    PRINT,
+    WIDTH,
+    Palette,
+    diverging,
+    line_colours,
+    new_figure,
+    one_plot,
+    styled,
+)
 from transformula.show.slices import HeadAttention, Slice
 
-#: Text and lines are sized for this many inches, about the width of a phone.
-WIDTH, CARD_WIDTH = 5.2, 4.0
-#: Beyond this ratio of bound to error a linear axis shows the error as a flat line.
+#: Ratio of bound to error beyond which a linear axis would show the error as a flat line.
 _FLAT = 25
+#: Largest number of cells whose borders are drawn.
 _CELLS_WITH_EDGES = 900
+#: Largest number of variables in a figure of lines.
 MAX_LINES = 10
-#: Of more tokens than this, a figure shows those that ever get more attention than `FAINT`.
-MANY_TOKENS, FAINT = 64, 1e-3
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours by role."""
-
-    ink: str
-    soft: str
-    rule: str
-    paper: str
-    formula: str
-    model: str
-    bound: str
-
-
-PRINT = Palette(**{field.name: LIGHT[field.name] for field in fields(Palette)})
-#: Stand-ins that no drawing uses by chance; `inline_svg` puts var(--role) in their place.
-PAGE = Palette("#010203", "#010204", "#010205", "#010206", "#010207", "#010208", "#010209")
+#: Of more tokens than `MANY_TOKENS`, a figure shows those that ever get more attention than `FAINT`.
+MANY_TOKENS = 64
+FAINT = 1e-3
 
 
 def curve_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
@@ -75,9 +60,7 @@ def curve_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT
 def error_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT) -> Any:
     """Only the error along one variable between the bounds: for a card."""
     (x,), (name,) = cut.axes, cut.variables
-    with styled(palette):
-        figure = new_figure(1.9, CARD_WIDTH)
-        axes = figure.subplots()
+    with one_plot(palette, 1.9, CARD_WIDTH) as (figure, axes):
         axes.plot(x, cut.error, color=palette.model, linewidth=1.1)
         _error_axis(axes, cut.worst, bound, status, palette)
         axes.set_xlabel(_where(name, cut.held, 1))
@@ -88,7 +71,7 @@ def error_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT
 def _error_axis(axes: Any, worst: float, bound: float, status: str, palette: Palette) -> None:
     """Lines at ± bound; a symmetric logarithm where the error is far below it."""
     for side in (-bound, bound):
-        axes.axhline(side, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
+        _bound_line(axes, side, palette)
     axes.axhline(0, color=palette.rule, linewidth=0.8, zorder=0)
     if bound <= 0:
         return
@@ -105,6 +88,10 @@ def _error_axis(axes: Any, worst: float, bound: float, status: str, palette: Pal
     _beside_line(axes, bound, f"{status}: |error| ≤ {at_most(bound)}", palette.bound)
 
 
+def _bound_line(axes: Any, height: float, palette: Palette) -> None:
+    axes.axhline(height, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
+
+
 def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool = True) -> None:
     axes.annotate(
         text, (1, height), xycoords=("axes fraction", "data"), xytext=(-2, 2 if above else -3),
@@ -114,14 +101,10 @@ def _beside_line(axes: Any, height: float, text: str, colour: str, above: bool =
 
 def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRINT, width: float = WIDTH) -> Any:
     """The error over two variables as a heat map, with the bound above it."""
-    with styled(palette):
-        figure = new_figure(0.77 * width, width)
-        axes = figure.subplots()
+    with one_plot(palette, 0.77 * width, width) as (figure, axes):
         reach = cut.worst if np.isfinite(cut.worst) and cut.worst > 0 else max(bound, 1e-300)
-        image = _image(axes, cut.error, cut.axes, diverging(), -reach, reach)
-        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, format="%.1e")
-        bar.outline.set_visible(False)
-        bar.set_label("error: Transformer − formula")
+        image = _image(axes, cut.error, _ends(cut.axes), diverging(), -reach, reach)
+        _colour_bar(figure, image, "error: Transformer − formula", format="%.1e")
         axes.set_title(f"seen ≤ {at_most(cut.worst)}, {status} ≤ {at_most(bound)}", color=palette.bound)
         _name_axes(axes, cut, 4 if width == WIDTH else 1)
     return figure
@@ -129,12 +112,8 @@ def surface_figure(cut: Slice, bound: float, status: str, palette: Palette = PRI
 
 def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Palette = PRINT) -> Any:
     """|error| along several variables through one point, each across its whole interval."""
-    with styled(palette):
-        figure = new_figure(3.4)
-        axes = figure.subplots()
-        import matplotlib
-
-        colours = matplotlib.colormaps["turbo"](np.linspace(0.06, 0.76, len(cuts)))
+    with one_plot(palette, 3.4) as (figure, axes):
+        colours = line_colours(len(cuts))
         smallest = min((c.worst for c in cuts if c.worst > 0), default=bound) / 1e4
         for cut, colour in zip(cuts, colours, strict=True):
             across = np.linspace(0, 1, len(cut.error))
@@ -143,7 +122,7 @@ def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Pale
             noise = flips.mean() > 0.05
             look = {"marker": ".", "linestyle": "none", "markersize": 2.5} if noise else {"linewidth": 0.9}
             axes.plot(across, size, color=colour, label=cut.variables[0], **look)
-        axes.axhline(bound, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
+        _bound_line(axes, bound, palette)
         axes.set_yscale("log")
         axes.set_ylim(smallest, bound * 30)
         _beside_line(axes, bound, f"{status}: |error| ≤ {at_most(bound)}", palette.bound)
@@ -158,29 +137,40 @@ def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Pale
 
 def value_figure(cut: Slice, palette: Palette = PRINT) -> Any:
     """The formula itself over two variables, with level lines."""
-    with styled(palette):
-        figure = new_figure(4.0)
-        axes = figure.subplots()
-        image = _image(axes, cut.formula, cut.axes, "viridis")
+    with one_plot(palette, 4.0) as (figure, axes):
+        image = _image(axes, cut.formula, _ends(cut.axes), "viridis")
         finite = cut.formula[np.isfinite(cut.formula)]
         if finite.size and finite.max() > finite.min():
             axes.contour(*cut.axes, cut.formula.T, 8, colors="white", linewidths=0.5, alpha=0.6)
-        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02)
-        bar.outline.set_visible(False)
-        bar.set_label("value")
+        _colour_bar(figure, image, "value")
         axes.set_title("the formula")
         _name_axes(axes, cut)
     return figure
 
 
 def _image(
-    axes: Any, values: FloatArray, at: Sequence[FloatArray], colours: Any, low: Any = None, high: Any = None
+    axes: Any,
+    values: FloatArray,
+    ends: Sequence[float],
+    colours: Any,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Any:
-    ends = (float(at[0][0]), float(at[0][-1]), float(at[1][0]), float(at[1][-1]))
+    """Values over two variables, whose ends are (left, right, bottom, top)."""
     return axes.imshow(
-        values.T, origin="lower", extent=ends, aspect="auto", cmap=colours, vmin=low, vmax=high,
+        values.T, origin="lower", extent=tuple(ends), aspect="auto", cmap=colours, vmin=low, vmax=high,
         interpolation="nearest",
     )  # fmt: skip
+
+
+def _ends(at: Sequence[FloatArray]) -> list[float]:
+    return [float(axis[end]) for axis in at for end in (0, -1)]
+
+
+def _colour_bar(figure: Any, image: Any, label: str, **options: Any) -> None:
+    bar = figure.colorbar(image, ax=image.axes, fraction=0.05, pad=0.02, **options)
+    bar.outline.set_visible(False)
+    bar.set_label(label)
 
 
 def _name_axes(axes: Any, cut: Slice, most: int = 4) -> None:
@@ -202,17 +192,10 @@ def attention_figure(axis: FloatArray, variable: str, head: HeadAttention, palet
     if len(order) > MANY_TOKENS:
         order = [token for token in order if head.weights[:, token].max() > FAINT]
     weights = head.weights[:, order]
-    with styled(palette):
-        figure = new_figure(2.2 + min(len(order), 24) * 0.05)
-        axes = figure.subplots()
+    with one_plot(palette, 2.2 + min(len(order), 24) * 0.05) as (figure, axes):
         ends = (float(axis[0]), float(axis[-1]), 0.5, len(order) + 0.5)
-        image = axes.imshow(
-            weights.T, origin="lower", extent=ends, aspect="auto", cmap="magma_r", vmin=0, vmax=1,
-            interpolation="nearest",
-        )  # fmt: skip
-        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, ticks=[0, 0.5, 1])
-        bar.outline.set_visible(False)
-        bar.set_label("attention")
+        image = _image(axes, weights, ends, "magma_r", 0, 1)
+        _colour_bar(figure, image, "attention", ticks=[0, 0.5, 1])
         axes.set_xlabel(variable)
         axes.set_ylabel("memory token")
         if palette is PRINT:  # a page says it in the caption
@@ -237,9 +220,7 @@ def cells_figure(model: Model, head: TableHead, palette: Palette = PRINT) -> Any
     """Which token wins where, in the colour of its value; for a head that reads one or two variables."""
     names = [model.weights.inputs[next(iter(form))] for form in head.forms]
     ends = [model.box.floats()[next(iter(form))] for form in head.forms]
-    with styled(palette):
-        figure = new_figure(3.9 if len(names) == 2 else 2.6)
-        axes = figure.subplots()
+    with one_plot(palette, 3.9 if len(names) == 2 else 2.6) as (figure, axes):
         _cells(figure, axes, head, ends, palette)
         axes.set_xlabel(names[0])
         axes.set_ylabel(names[1] if len(names) == 2 else "value looked up")
@@ -269,18 +250,13 @@ def _cells(figure: Any, axes: Any, head: TableHead, ends: Sequence[tuple[float, 
         axes.legend(frameon=False, loc="best")
         return
     shape = (len(points[0]), len(points[1]))
-    image = _image(axes, values.reshape(shape), points, "viridis")
-    bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02)
-    bar.outline.set_visible(False)
-    bar.set_label("value of the cell")
+    image = _image(axes, values.reshape(shape), _ends(points), "viridis")
+    _colour_bar(figure, image, "value of the cell")
     if head.tokens <= _CELLS_WITH_EDGES:
         cells = winner.reshape(shape)
         across, up = np.diff(cells, axis=0)[:, 1:] != 0, np.diff(cells, axis=1)[1:, :] != 0
         edges = np.where(across | up, 1.0, np.nan)
-        axes.imshow(
-            edges.T, origin="lower", extent=(*ends[0], *ends[1]), aspect="auto", cmap="Greys",
-            vmin=0, vmax=1.4, interpolation="nearest",
-        )  # fmt: skip
+        _image(axes, edges, _ends(points), "Greys", 0, 1.4)
 
 
 def _inputs(head: TableHead, u: FloatArray) -> FloatArray:
@@ -295,12 +271,10 @@ def samples_figure(
     errors: FloatArray, bound: float, status: str, palette: Palette = PRINT, noun: str = "sample"
 ) -> Any:
     """Errors of a memorised model, sample by sample, or at prompts, below the bound."""
-    with styled(palette):
-        figure = new_figure(2.8)
-        axes = figure.subplots()
+    with one_plot(palette, 2.8) as (figure, axes):
         size = np.abs(errors).max(axis=1)
         axes.plot(np.arange(1, len(size) + 1), size, ".", markersize=5, color=palette.model, clip_on=False)
-        axes.axhline(bound, color=palette.bound, linestyle=(0, (5, 3)), linewidth=1.2)
+        _bound_line(axes, bound, palette)
         axes.set_yscale("symlog", linthresh=max(bound * 1e-12, 1e-300))
         axes.set_ylim(0, bound * 300)
         axes.set_yticks([0, bound * 1e-9, bound * 1e-6, bound * 1e-3, bound])
@@ -312,63 +286,28 @@ def samples_figure(
     return figure
 
 
-def new_figure(height: float, width: float = WIDTH) -> Any:
-    """An empty figure, sizes in inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+def comparison_figure(found: Comparison, palette: Palette = PRINT) -> Any:
+    """Bars of parameters and of memory tokens, and the proven bounds; refused constructions have none."""
+    entries = found.entries
+    places = range(len(entries))
+    with styled(palette):
+        figure = new_figure(0.6 + 0.42 * len(entries), 9.0)
+        sizes, tokens, bounds = figure.subplots(1, 3, sharey=True)
+        for axes, title, values in (
+            (sizes, "parameters", [e.parameters for e in entries]),
+            (tokens, "memory tokens", [e.memory_tokens for e in entries]),
+            (bounds, "proven bound", [e.bound for e in entries]),
+        ):
+            axes.barh(places, [value or 0 for value in values], height=0.6, color=palette.model)
+            axes.set_title(title)
+            if any(values):
+                axes.set_xscale("log" if title == "proven bound" else "symlog")
+            axes.margins(x=0.3)
+            axes.minorticks_off()
+            for place, value in zip(places, values, strict=True):
+                text = "refused" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2g}"
+                text += " (mean)" if axes is bounds and entries[place].norm == "mean" and value is not None else ""
+                axes.annotate(text, (value or 0, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        sizes.set_yticks(list(places), [entry.name for entry in entries])
+        sizes.invert_yaxis()
     return figure
-
-
-@contextmanager
-def styled(palette: Palette) -> Iterator[None]:
-    """Fonts, lines and colours for what is drawn inside the block."""
-    require("a figure", "matplotlib")
-    import matplotlib
-
-    ink, soft, rule = palette.ink, palette.soft, palette.rule
-    settings: Any = {
-        "font.size": 9.5, "axes.titlesize": 9.5, "axes.labelsize": 9.5, "legend.fontsize": 9,
-        "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "font.family": "sans-serif",
-        "text.color": ink, "axes.labelcolor": ink, "axes.titlecolor": ink,
-        "xtick.color": soft, "ytick.color": soft,
-        "axes.edgecolor": rule, "axes.grid": True, "grid.color": rule, "grid.linewidth": 0.5,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-        "figure.facecolor": palette.paper, "axes.facecolor": palette.paper, "axes.formatter.limits": (-4, 5),
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
-        yield
-
-
-def picture(figure: Any, form: str = "png", dots: int = 160) -> bytes:
-    """The figure as a file's content: png or svg."""
-    import matplotlib
-
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "transformula"}):
-        figure.savefig(buffer, format=form, dpi=dots, metadata={"Date": None} if form == "svg" else None)
-    return buffer.getvalue()
-
-
-def inline_svg(figure: Any, title: str) -> str:
-    """The figure as an ``<svg>`` element for a page with the variables --ink, --soft, --rule, ...
-
-    Text stays text, in the page's font; ids are made of ``title``, which must be unique in a page.
-    """
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
-        figure.savefig(buffer, format="svg", dpi=110, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    salt = f"f{zlib.crc32(title.encode()):x}-"  # one id means one thing in a whole page
-    text = re.sub(r'(\sid="|href="#|url\(#)', lambda match: match[0] + salt, text)
-    for field in fields(Palette):
-        text = text.replace(getattr(PAGE, field.name), f"var(--{field.name})")
-    width, height = (float(v) * 72 for v in figure.get_size_inches())
-    opening = f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {width:g} {height:g}">'
-    return re.sub(r"<svg[^>]*>", opening, text, count=1)

@@ -1,4 +1,4 @@
-"""Pieces of a self-contained page: tables, numbers that lose no digit, the shell with its policy."""
+"""Parts of a self-contained page: tables, numbers with all their digits, the document with its policy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from transformula.show.colours import page_css
+from transformula.show.figure_style import page_css
 
-#: So many columns fit on a phone.
+#: Number of columns that fit on a phone.
 _NARROW = 4
 
 
@@ -105,11 +105,27 @@ def columns(*parts: str) -> str:
 
 
 def figure(drawing: str, caption: str = "") -> str:
-    """A drawing and what it shows; the caption is plain text."""
+    """A drawing and its caption, which is plain text."""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{drawing}{below}</figure>"
 
 
 def folded(title: str, inside: str) -> str:
-    """Shown on demand."""
+    """A part that is shown on demand."""
     return f"<details><summary>{escape(title)}</summary>{inside}</details>"
+
+
+def counted(value: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples
+    --------
+    >>> counted(1, "layer"), counted(1200, "token")
+    ('1 layer', '1,200 tokens')
+    """
+    return f"{value:,} {noun}{'s' if value != 1 else ''}"
+
+
+def cut(text: str, most: int) -> str:
+    """The text, cut to so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -25,9 +25,14 @@ from transformula.optional import require
 from transformula.proven import stated, verify_folder
 from transformula.show import page_parts as html
 from transformula.show.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
-from transformula.show.figures import PRINT, picture
-from transformula.show.report_body import attention_section, error_section, inside_section, slider_data
-from transformula.show.report_tables import cut, tables_section
+from transformula.show.figure_style import PRINT, picture
+from transformula.show.report_sections import (
+    attention_section,
+    error_section,
+    inside_section,
+    slider_data,
+    tables_section,
+)
 from transformula.show.typeset import typeset_interval, typeset_wrapping
 
 FORMATS = ("png", "svg")
@@ -130,7 +135,7 @@ def report_page(model: Model, name: str = "", verification: Verification | None 
     body = [_guarded(part, trusted) for part in parts]
     body.append(_footer())
     data = [slider_data(one) for one in followed]
-    title = f"{name or 'model'}: {cut(str(model.formula), 80)}"
+    title = f"{name or 'model'}: {html.cut(str(model.formula), 80)}"
     return html.page(title, "\n".join(filter(None, body)), data)
 
 
@@ -199,11 +204,8 @@ def _badge(model: Model) -> str:
 
 
 def _size(model: Model) -> str:
-    def count(value: int, noun: str) -> str:
-        return f"{value:,} {noun}{'s' if value != 1 else ''}"
-
-    sizes = [count(model.layers, "layer"), count(model.heads, "head"), count(model.tokens, "token")]
-    return f"{escape(model.construction)}, {', '.join(sizes)}"
+    sizes = ((model.layers, "layer"), (model.heads, "head"), (model.tokens, "token"))
+    return ", ".join([escape(model.construction), *(html.counted(value, noun) for value, noun in sizes)])
 
 
 def _verdict(verification: Verification | None) -> str:

@@ -83,7 +83,8 @@ class _Parser:
             position = self.tokens[self.index][2] if self.index < len(self.tokens) else -1
         place = "at the end" if position < 0 else f"at character {position + 1}"
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "..."
-        return FormulaError(f"cannot read the formula {shown!r}: {message} {place}", reason, position)
+        at = len(self.text.rstrip()) if position < 0 else position
+        return FormulaError(f"cannot read the formula {shown!r}: {message} {place}", reason, at)
 
     def _accept(self, *symbols: str) -> str | None:
         if self.index >= len(self.tokens) or self.tokens[self.index][0] != "symbol":

@@ -1,0 +1,85 @@
+"""Arguments and options that several verbs share, and how their values are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from transformula.cluster.lent_workers import workers
+from transformula.errors import InputError, NotProvenError, TransformulaError
+from transformula.kernel.syntax.parsing import MAX_LENGTH
+from transformula.model import Model
+from transformula.proven import verify_folder
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Folder = Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")]
+On = Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")]
+Relative = Annotated[Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")]
+DType = Annotated[str, typer.Option(help="Float format of weights and claim: float64 or float32.")]
+ModelOut = Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the model of another formula in that folder.")]
+Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that fit tables at the same time.")]
+Scheduler = Annotated[
+    Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
+]
+FORMULAS = typer.Argument(help="One formula or several (outputs); - reads them from stdin.")
+
+#: The argument that stands for standard input.
+_STDIN = "-"
+
+
+def lent_workers(jobs: int | None, scheduler: str | None) -> Any:
+    """A context with workers for the proofs inside it, if any were asked for."""
+    return nullcontext() if jobs is None and scheduler is None else workers(jobs, scheduler)
+
+
+def given_formulas(words: list[str], file: Path | None = None) -> list[str]:
+    """The formulas of the command line; a single ``-`` stands for the lines of standard input."""
+    for word in words:
+        if word.startswith("--"):
+            raise InputError(f"unknown option {word.partition('=')[0]}: see compile --help")
+    if file is not None and words:
+        raise InputError("give formulas either as arguments or in --file, not both")
+    if file is None and not words:
+        raise InputError("there is no formula: give one, or --file FILE, or - to read it from stdin")
+    if file is None and words != [_STDIN]:
+        return words
+    source = "standard input" if file is None or str(file) == _STDIN else str(file)
+    lines = [line.strip() for line in _read_text(file, source).splitlines()]
+    found = [line for line in lines if line and not line.startswith("#")]
+    if not found:
+        raise InputError(f"{source} has no formula in it")
+    return found
+
+
+def _read_text(file: Path | None, source: str) -> str:
+    try:
+        if file is None or str(file) == _STDIN:
+            data = sys.stdin.buffer.read(2 * MAX_LENGTH)
+        else:
+            with open(file, "rb") as handle:
+                data = handle.read(2 * MAX_LENGTH)
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{source} is not a text in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"cannot read {source}: {error.strerror or error}") from None
+
+
+@contextmanager
+def loaded(folder: Path) -> Iterator[Model]:
+    """A model to work with: if it breaks the code, the folder is blamed only where the checker refuses it too."""
+    try:
+        yield Model.load(folder)
+    except (TransformulaError, OSError, MemoryError):
+        raise
+    except Exception:
+        result = verify_folder(folder)
+        if result.verified:
+            raise
+        raise NotProvenError(f"{folder} does not verify: {'; '.join(result.reasons)}") from None
