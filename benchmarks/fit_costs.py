@@ -26,12 +26,12 @@ from transformula.cli.table_files import find_table
 from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
 from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.states import Moments, Range, Sample, Split, row_hashes, sample_size
+from transformula.learn.states import HeldOut, Moments, Range, RowSample, row_hashes, sample_size
 from transformula.learn.streaming import fit_parts, survey_of
 from transformula.learn.table_parts import _MOST_GROUPS, ArrayReader, ReadParts
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
-SPLIT = Split(0.2)
+SPLIT = HeldOut(0.2)
 CHECKED = ((5, 3), (10, 3), (20, 2), (8, 4))
 ASKED = ((10, 3), (30, 3), (100, 2), (40, 3), (100, 3))
 ROWS = 1_000_000_000
@@ -73,7 +73,7 @@ def constants() -> dict[str, float]:
         read = seconds(lambda: [len(chunk[0]) for reader in readers for chunk in reader.chunks()])
     both = np.hstack([X, Y])
     hashed = seconds(lambda: row_hashes(both, 1))
-    survey = seconds(lambda: (Range.of(X), Moments.of(Y), Sample.of(X, Y, None, sample_size(d + 1), 0)))
+    survey = seconds(lambda: (Range.of(X), Moments.of(Y), RowSample.of(X, Y, None, sample_size(d + 1), 0)))
     part = X[:50_000]
     features = seconds(lambda: [evaluate_terms(terms, basis, part[b]).shape for b in blocks(len(part), len(terms))])
     whole = seconds(lambda: Gram(terms, basis, np.zeros(1)).add(part, Y[:50_000]))

@@ -6,14 +6,15 @@ from sklearn.datasets import load_diabetes, make_regression
 from sklearn.linear_model import LinearRegression
 
 from transformula.learn import OneLayerTransformerRegressor, PolynomialTransformerRegressor
-from transformula.learn.estimator_options import plan_of
-from transformula.learn.linear_start import LinearStart
-from transformula.learn.one_layer_module import OneLayerModule, Shape, linear_weights, random_weights
-from transformula.learn.scoring import clearly_worse
-from transformula.learn.solvers import penalty
+from transformula.learn.distinct_rows import Rows
+from transformula.learn.gradient import LinearStart
+from transformula.learn.one_layer_module import LayerShape, OneLayerModule, linear_weights, random_weights
+from transformula.learn.scoring import _errors, linear_is_better
+from transformula.learn.solvers import exact_fit
 from transformula.learn.solvers.exact_fit import fit_exact
 from transformula.learn.solvers.features import all_terms, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
+from transformula.learn.states import Moments
 
 rng = np.random.default_rng(0)
 
@@ -28,42 +29,42 @@ def _brute_force(table, choice):
         left = phi[rest].T * table.weight[rest]
         coefficients = np.linalg.lstsq(left @ phi[rest] + amounts, left @ table.Y[rest], rcond=None)[0]
         miss.append(table.Y[k] - phi[k] @ coefficients)
-    spread = table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum()
+    spread = table.weight @ (table.Y - table.mean) ** 2 / table.weight.sum()
     return float(np.mean(table.weight @ np.array(miss) ** 2 / spread) / table.weight.sum())
 
 
 def _table(rows, degree=3):
     X, weight = rng.normal(size=(rows, 2)), rng.uniform(0.5, 2, size=rows)
     Y = np.column_stack([X[:, 0] ** 2 + rng.normal(size=rows), X[:, 1] + rng.normal(size=rows)])
-    return penalty.Table(all_terms(2, degree), orthonormal_basis(X, degree, weight), X, Y, weight)
+    return exact_fit.TermRows(X, Y, weight, all_terms(2, degree), orthonormal_basis(X, degree, weight))
 
 
 @pytest.mark.parametrize("rows", [40, 25, 9])
 @pytest.mark.parametrize("growth", [1.0, 16.0])
 def test_leave_one_out_is_what_leaving_rows_out_gives(rows, growth):
     table, ridges = _table(rows), np.array([1e-3, 0.1, 1.0])
-    scales = penalty.Penalty(1.0, growth).scales(table.terms)
+    scales = exact_fit.Penalty(1.0, growth).scales(table.terms)
     gram = Gram(table.terms, table.basis, np.ones(2)).add(table.X, table.Y, table.weight)
-    found = penalty._dual(table, scales) if rows < 10 else penalty._primal(table, scales, gram)
-    spread = table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum()
-    wanted = [_brute_force(table, penalty.Penalty(ridge, growth)) for ridge in ridges]
+    found = exact_fit._dual(table, scales) if rows < 10 else exact_fit._primal(table, scales, gram)
+    spread = table.weight @ (table.Y - table.mean) ** 2 / table.weight.sum()
+    wanted = [_brute_force(table, exact_fit.Penalty(ridge, growth)) for ridge in ridges]
     np.testing.assert_allclose(found.losses(ridges, spread).sum(axis=0), wanted, rtol=1e-6)
 
 
 def test_many_terms_are_judged_the_same_way(monkeypatch):
     table = _table(40)
     gram = Gram(table.terms, table.basis, np.ones(2)).add(table.X, table.Y, table.weight)
-    spread = table.weight @ (table.Y - table.offset()) ** 2 / table.weight.sum()
-    choice = penalty._few(table, gram, spread).penalty
-    errors = {ridge: _brute_force(table, penalty.Penalty(ridge)) for ridge in penalty._FEW_RIDGES}
+    spread = table.weight @ (table.Y - table.mean) ** 2 / table.weight.sum()
+    choice = exact_fit._few(table, gram, spread).penalty
+    errors = {ridge: _brute_force(table, exact_fit.Penalty(ridge)) for ridge in exact_fit._FEW_RIDGES}
     assert choice.ridge == min(errors, key=errors.get)
-    monkeypatch.setattr(penalty, "_MOST_SIDE", 5)
-    assert penalty.leave_one_out(gram, table).penalty == choice
+    monkeypatch.setattr(exact_fit, "_MOST_SIDE", 5)
+    assert exact_fit.leave_one_out(gram, table).penalty == choice
 
 
 def test_without_noise_there_is_no_penalty():
     X = rng.normal(size=(60, 2))
-    assert fit_exact(X, X[:, :1] * X[:, 1:], 3).penalty.ridge == 0
+    assert fit_exact(Rows.of(X, X[:, :1] * X[:, 1:]), 3).penalty.ridge == 0
 
 
 def _halves(X, y):
@@ -122,7 +123,7 @@ def test_auto_may_choose_a_linear_model():
 def test_a_layer_starts_as_the_linear_model(tokens):
     torch = pytest.importorskip("torch")
     linear = LinearStart(rng.normal(size=(3, 2)), rng.normal(size=2))
-    start = random_weights(Shape(3, 2, 2, 8, 4, 5, 6, tokens), np.random.default_rng(0))
+    start = random_weights(LayerShape(3, 2, 2, 8, 4, 5, 6, tokens), np.random.default_rng(0))
     x = rng.normal(size=(20, 3))
     with torch.no_grad():
         found = OneLayerModule(linear_weights(start, linear))(torch.from_numpy(x)).numpy()
@@ -132,15 +133,19 @@ def test_a_layer_starts_as_the_linear_model(tokens):
 @pytest.mark.parametrize("model", [TRUSTED["adam"], TRUSTED["one layer"]])
 def test_large_tables_take_no_more_steps(model):
     for rows in (300, 9_568, 100_000):
-        plan = plan_of(model, rows, 300)
+        plan = model.schedule(rows, 300)
         steps = -(-rows // plan.batch_size)
         assert plan.epochs * steps < 1_000 + steps and plan.patience == -(-plan.epochs // 3)
 
 
-def test_clearly_worse_asks_for_two_standard_errors():
+def _linear_is_better(y, one, other):
+    return linear_is_better(Moments.of(_errors(y, one, other, 0.0)))
+
+
+def test_a_better_linear_model_is_ahead_by_two_standard_errors():
     y, off = np.zeros(100), rng.normal(size=100)
-    assert clearly_worse(y, off, 0.5 * off) and not clearly_worse(y, 0.5 * off, off)
-    assert not clearly_worse(y, off, off[::-1]) and not clearly_worse(y[:1], off[:1], y[:1])
+    assert _linear_is_better(y, off, 0.5 * off) and not _linear_is_better(y, 0.5 * off, off)
+    assert not _linear_is_better(y, off, off[::-1]) and not _linear_is_better(y[:1], off[:1], y[:1])
 
 
 @pytest.mark.parametrize("kind", [PolynomialTransformerRegressor, OneLayerTransformerRegressor])

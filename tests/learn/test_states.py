@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformula.learn import states
+from transformula.learn.distinct_rows import Rows
 from transformula.learn.solver_choice import Settings
 from transformula.learn.solvers.exact_fit import fit_exact
 from transformula.learn.solvers.features import all_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.sparse_fit import fit_sparse, fit_sparse_state
-from transformula.learn.states import Moments, Sample, Split, Survey, row_hashes
+from transformula.learn.states import HeldOut, Moments, RowSample, Survey, row_hashes
 from transformula.learn.streaming import fit_parts, survey_of
 from transformula.learn.table_parts import ArrayReader, ReadParts
 
@@ -35,7 +36,7 @@ def _numbers(state):
         return [np.triu(state.matrix), state.right, state.squares, state.total, state.rows]
     if isinstance(state, Moments):
         return [state.weight, state.mean, state.squares]
-    if isinstance(state, Sample):
+    if isinstance(state, RowSample):
         return [state.hashes, state.table, state.weight]
     held, targets = _numbers(state.sample), _numbers(state.targets)
     return [state.rows, state.held_rows, state.range.low, state.range.high, *targets, *held]
@@ -44,8 +45,8 @@ def _numbers(state):
 MAKERS = {
     "gram": _gram,
     "moments": lambda x, y, w: Moments.of(np.hstack([x, y]), w),
-    "sample": lambda x, y, w: Sample.of(x, y, w, 50, 7),
-    "survey": lambda x, y, w: Survey.of(x, y, w, 50, Split(0.3, 7)),
+    "sample": lambda x, y, w: RowSample.of(x, y, w, 50, 7),
+    "survey": lambda x, y, w: Survey.of(x, y, w, 50, HeldOut(0.3, 7)),
 }
 
 
@@ -78,9 +79,9 @@ def test_variances_survive_large_means():
 
 def test_equal_rows_are_one_row_of_the_sample_and_never_on_both_sides_of_a_split():
     twice = np.vstack([X, X[::-1]]), np.vstack([Y, Y[::-1]])
-    sample = Sample.of(*twice, None, 10_000, 0)
+    sample = RowSample.of(*twice, None, 10_000, 0)
     assert len(sample.weight) == 600 and set(sample.weight) == {2.0}
-    held = Split(0.5, 3).held(*twice)
+    held = HeldOut(0.5, 3).held(*twice)
     assert np.array_equal(held[:600], held[600:][::-1])
     assert row_hashes(np.array([[0.0]]), 1) == row_hashes(np.array([[-0.0]]), 1)
 
@@ -88,7 +89,7 @@ def test_equal_rows_are_one_row_of_the_sample_and_never_on_both_sides_of_a_split
 def test_the_share_that_is_held_out_is_the_share_asked_for():
     many = rng.integers(0, 50, size=(40_000, 3)).astype(float)  # numbers with few different bits
     for seed in (0, 1, 2**32 - 1):
-        held = Split(0.2, seed).held(many[:, :2], many[:, 2:])
+        held = HeldOut(0.2, seed).held(many[:, :2], many[:, 2:])
         assert abs(held.mean() - 0.2) < 0.01
         sample = row_hashes(many, seed)
         assert abs(np.mean(held[sample < np.median(sample)]) - 0.2) < 0.02, "the two hashes depend on each other"
@@ -112,7 +113,7 @@ def test_a_streamed_fit_does_not_depend_on_the_parts(small_samples, solver):
     y = (x[:, :1] + x[:, 1:2]) ** 3 - x[:, 2:] + 0.1 * rng.normal(size=(2000, 1))
     found = []
     for cuts, order in [([], np.arange(2000)), ([50, 700], rng.permutation(2000)), ([1999], np.arange(2000)[::-1])]:
-        parts, split = _parts(x[order], y[order], cuts), Split(0.25, 1)
+        parts, split = _parts(x[order], y[order], cuts), HeldOut(0.25, 1)
         survey = survey_of(parts, split)
         assert not survey.complete and 400 < survey.held_rows < 600
         fit = fit_parts(parts, solver, Settings(3), survey, split)
@@ -124,15 +125,17 @@ def test_a_streamed_fit_does_not_depend_on_the_parts(small_samples, solver):
 
 
 def test_a_table_that_fits_the_sample_is_fitted_as_in_memory():
-    fit = fit_parts(parts := _parts(X, Y, [100, 101]), "exact", Settings(2), survey_of(parts, Split()), Split())
+    fit = fit_parts(parts := _parts(X, Y, [100, 101]), "exact", Settings(2), survey_of(parts, HeldOut()), HeldOut())
     assert fit.gram is None
-    np.testing.assert_allclose(fit.fitted.predict(X), fit_exact(X, Y, 2).predict(X), rtol=1e-10)
+    np.testing.assert_allclose(fit.fitted.predict(X), fit_exact(Rows.of(X, Y), 2).predict(X), rtol=1e-10)
 
 
 def test_the_state_gives_the_equations_solution(small_samples):
     x, y = rng.uniform(2, 3, size=(3000, 3)), rng.normal(size=(3000, 2))
-    fit = fit_parts(parts := _parts(x, y, [9]), "exact", Settings(3, ridge=0.0), survey_of(parts, Split()), Split())
-    np.testing.assert_allclose(fit.fitted.predict(x), fit_exact(x, y, 3, ridge=0.0).predict(x), rtol=1e-9, atol=1e-11)
+    fit = fit_parts(parts := _parts(x, y, [9]), "exact", Settings(3, ridge=0.0), survey_of(parts, HeldOut()), HeldOut())
+    np.testing.assert_allclose(
+        fit.fitted.predict(x), fit_exact(Rows.of(x, y), 3, ridge=0.0).predict(x), rtol=1e-9, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("criterion", ["ebic", "bic"])
@@ -141,9 +144,9 @@ def test_selection_from_a_state_is_selection_from_rows(criterion, noise):
     x = rng.uniform(1, 3, size=(800, 4))
     y = np.column_stack([x[:, 0] ** 3 - 2 * x[:, 1] * x[:, 2], 4 + x[:, 3]]) + noise * rng.normal(size=(800, 2))
     w = rng.uniform(0.5, 2.0, size=800)
-    rows = fit_sparse(x, y, 3, weight=w, criterion=criterion)
+    rows = fit_sparse(Rows(x, y, w), 3, criterion=criterion)
     gram = Gram(all_terms(4, 3), orthonormal_basis(x[:300], 3), y[:300].mean(axis=0)).add(x, y, w)
-    state = fit_sparse_state(gram, x, w, criterion=criterion)
+    state = fit_sparse_state(gram, Rows(x, y, w), criterion)
     for output in range(2):
         assert rows.exponents[output].tolist() == state.exponents[output].tolist()
     np.testing.assert_allclose(state.predict(x), rows.predict(x), rtol=1e-8)

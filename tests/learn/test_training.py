@@ -37,7 +37,7 @@ def test_an_interrupted_training_resumes_to_the_same_numbers(kind, tmp_path, mon
     path = tmp_path / "run.pt"
     whole = _makers(None)[kind](None).fit(X, y)
     steps = []
-    step = training._step
+    step = training.Trainer.step
 
     def interrupted(*args):
         steps.append(1)
@@ -45,7 +45,7 @@ def test_an_interrupted_training_resumes_to_the_same_numbers(kind, tmp_path, mon
             raise KeyboardInterrupt
         return step(*args)
 
-    monkeypatch.setattr(training, "_step", interrupted)
+    monkeypatch.setattr(training.Trainer, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         _makers(path)[kind]().fit(X, y)
     assert path.exists() and not list(tmp_path.glob(".*.part"))

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import transformula as tf
 from transformula.cli.app import app
 from transformula.errors import InputError
-from transformula.studies import STUDIES, prune, run_study
-from transformula.studies.study_report import Table
+from transformula.studies import STUDIES, prune_study, run_study
+from transformula.studies.study_report import StudyTable
 
 runner = CliRunner()
 
@@ -179,14 +179,14 @@ def test_the_command_writes_a_folder(tmp_path):
 
 
 def test_a_bar_in_a_name_is_no_column():
-    table = Table("t", ["|a|", "b"], [["|x|", 1.0]])
+    table = StudyTable("t", ["|a|", "b"], [["|x|", 1.0]])
     assert table.markdown().splitlines()[2:] == [r"| \|a\| | b |", "| --- | --- |", r"| \|x\| | 1 |"]
 
 
 def test_a_pruned_model_is_verified_from_its_folder_and_attacked(tmp_path):
     """Half of the directions of a quadratic form: the bound is proven again, and holds where it is attacked."""
-    matrix = prune._matrix(4, seed=1)
-    model = prune._low_rank(matrix, prune._quadratic(matrix), 2)
+    matrix = prune_study._matrix(4, seed=1)
+    model = prune_study._low_rank(matrix, prune_study._quadratic(matrix), 2)
     assert tf.verify(model.save(tmp_path / "pruned")).verified and model.tokens == 2
     corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * 4)).reshape(4, -1).T
     points = np.concatenate([corners, np.random.default_rng(0).uniform(-1, 1, (500, 4))])

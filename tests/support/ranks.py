@@ -40,7 +40,7 @@ def in_parts(workers):
     X, y = rows()
     readers = tuple(ArrayReader(X[k : k + 20], y[k : k + 20, None]) for k in range(0, 101, 20))
     parts, model = ReadParts(2, 1, readers, workers), PolynomialTransformerRegressor(2, "exact")
-    assert model.fit_parts(parts, survey_of(parts, states.Split())).gram is not None
+    assert model.fit_parts(parts, survey_of(parts, states.HeldOut())).gram is not None
     return model.predict(X)
 
 
@@ -48,7 +48,7 @@ def main(folder):
     from transformula.learn import training
     from transformula.learn.ranks import joined
 
-    step, steps = training._step, []
+    step, steps = training.Trainer.step, []
     with joined() as ranks:
 
         def counted(*arguments):
@@ -57,7 +57,7 @@ def main(folder):
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(*arguments)
 
-        training._step = counted
+        training.Trainer.step = counted
         X, y = rows()
         predictions = {name: model.fit(X, y).predict(X) for name, model in estimators(folder).items()}
         predictions["in parts"] = in_parts(ranks)

@@ -16,9 +16,8 @@ from transformula.errors import InputError, PointError, TransformulaError
 from transformula.learn import PolynomialTransformerRegressor
 from transformula.learn.columns import columns_of
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.judging import judge, linear_is_better, scores_from
-from transformula.learn.scoring import LINEAR, THIS_FIT, clearly_worse, predictions, score_all, scores_of
-from transformula.learn.states import Split, Survey, row_hashes
+from transformula.learn.scoring import LINEAR, THIS_FIT, Judged, judge, judge_rows, linear_is_better, scores_from
+from transformula.learn.states import HeldOut, Survey, row_hashes
 from transformula.learn.streaming import NoRowsError, survey_of
 from transformula.learn.table_parts import ReadParts
 from transformula.learn.writing import range_box
@@ -45,7 +44,7 @@ class Wanted:
 
 def fit_table(names: list[str], parts: ReadParts, wanted: Wanted) -> tuple[dict[str, Any], Any, Any]:
     """The facts, the fitted estimator, and the box around all rows."""
-    split = Split(wanted.test, wanted.seed)
+    split = HeldOut(wanted.test, wanted.seed)
     try:
         with progress_bar(wanted.quiet):
             survey = survey_of(parts, split)
@@ -84,30 +83,23 @@ def _in_memory(model: Any, X: Floats, y: Floats, wanted: Wanted) -> dict[str, An
         raise InputError(f"--test {wanted.test} of {len(y)} rows leaves too few to fit or to score")
     with _sentences():
         model.fit(X[held:], y[held:])
-    predict = model.fitted_.predict  # no check of names: it was fitted on plain arrays
-    scores = None
-    if held:
-        predicted = predictions(predict(X[:held])[:, 0], (X[held:], y[held:]), X[:held])
-        scores = score_all(y[:held], predicted)
-        _warn_of_linear(scores, clearly_worse(y[:held], predicted[THIS_FIT], predicted[LINEAR]))
-    r2 = scores_of(y[held:], predict(X[held:])[:, 0])["r2"]
-    return _facts(model, len(y) - held, held, r2, scores, False)
+    judged = judge_rows(model.fitted_, (X[held:], y[held:]), (X[:held], y[:held]))
+    return _facts(model, len(y) - held, held, judged, False)
 
 
-def _in_parts(model: Any, parts: ReadParts, survey: Survey, split: Split) -> dict[str, Any]:
+def _in_parts(model: Any, parts: ReadParts, survey: Survey, split: HeldOut) -> dict[str, Any]:
     if split.share and not 0 < survey.held_rows < survey.rows - 1:
         raise InputError(f"--test {split.share} of {survey.rows} rows leaves too few to fit or to score")
     with _sentences():
         judged = judge(parts, model.fit_parts(parts, survey, split), split)
+    return _facts(model, survey.rows - survey.held_rows, survey.held_rows, judged, True)
+
+
+def _facts(model: Any, rows: int, held: int, judged: Judged, in_parts: bool) -> dict[str, Any]:
     scores = None
-    if survey.held_rows:
+    if held:
         scores = scores_from(judged.held)
         _warn_of_linear(scores, linear_is_better(judged.held))
-    r2 = scores_from(judged.training)[THIS_FIT]["r2"]
-    return _facts(model, survey.rows - survey.held_rows, survey.held_rows, r2, scores, True)
-
-
-def _facts(model: Any, rows: int, held: int, r2: float | None, scores: Any, in_parts: bool) -> dict[str, Any]:
     return {
         "rows": rows,
         "held_out_rows": held,
@@ -115,7 +107,7 @@ def _facts(model: Any, rows: int, held: int, r2: float | None, scores: Any, in_p
         "solver": model.solver_,
         "degree": model.degree_,
         "terms": model.n_terms_,
-        "r2_training": r2,
+        "r2_training": scores_from(judged.training)[THIS_FIT]["r2"],
         "r2_held_out": scores and scores[THIS_FIT]["r2"],
         "held_out": scores,
     }

@@ -1,28 +1,77 @@
-"""What the polynomial estimators share: names, ranges, text and Transformers."""
+"""Bases of the estimators: parameters and their checks, training ranges, and the way to text and Transformers.
+
+The parameters are dataclass fields, so a group that several estimators share is declared once, and the generated
+``__init__`` still has the explicit signature that scikit-learn reads.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
-from numbers import Integral
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from transformula.errors import InputError, brief
 from transformula.formula.given_box import box_of
 from transformula.kernel.syntax.boxes import Box
-from transformula.learn.checked_arguments import check_number
 from transformula.learn.columns import variable_names
-from transformula.learn.distinct_rows import Floats, Range, refuse_dask
-from transformula.learn.fitted import Fitted
-from transformula.learn.linear_attention_fit import AttentionFit
+from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
+from transformula.learn.solver_choice import SOLVERS, Fitted, Settings
+from transformula.learn.solvers.exact_fit import ExactFit
 from transformula.learn.writing import Writer, Written, range_box, transformer_of, write
 from transformula.model import Model
+from transformula.optional import require
+
+if TYPE_CHECKING:
+    from transformula.learn.training import Schedule
 
 #: The largest seed that scikit-learn takes.
 MAX_SEED = 2**32 - 1
+MAX_DEGREE = 20
+GRADIENT_SOLVERS = ("sgd", "adam")
+_CRITERIA = ("ebic", "bic")
+_INITS = ("linear", "random")
+#: Epochs of gradient training of a polynomial, unless the steps below end it earlier.
+_EPOCHS = 300
+#: Default limit on the steps of training: 10,000 rows take seconds.
+_USUAL_STEPS = 1_000
+
+
+def check_count(name: str, value: Any, least: int = 1, optional: bool = False) -> None:
+    """Refuse anything but a whole number of at least ``least``, or None if that is allowed.
+
+    Examples
+    --------
+    >>> check_count("rank", 0)
+    Traceback (most recent call last):
+    transformula.kernel.exceptions.InputError: rank must be a whole number, at least 1, not 0
+    """
+    if optional and value is None:
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise InputError(f"{name} must be a whole number, at least {least}, not {brief(value)}")
+
+
+def check_number(name: str, value: Any, zero: bool = False, below: float = math.inf, optional: bool = False) -> None:
+    """Refuse anything but a number above 0 (or 0, if ``zero``) and below an end, or None if that is allowed."""
+    if optional and value is None:
+        return
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not (0 < number < below or (zero and number == 0)):
+        most = "" if below == math.inf else f" and below {below:g}"
+        raise InputError(f"{name} must be a number {'from 0' if zero else 'above 0'}{most}, not {brief(value)}")
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Refuse a word that is not among the choices."""
+    if value not in choices:
+        raise InputError(f"unknown {name} {brief(value)}: choose {', '.join(choices)}")
 
 
 def seed_of(random_state: Any) -> int:
@@ -36,46 +85,135 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
-def spread_of(deviation: Floats, mean: Floats) -> Floats:
-    """Standard deviations, with something positive in place of zero."""
-    return np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
+class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
+    """Rows in, predictions out: validation of both, and the training range."""
 
-
-class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
-    """Everything that follows from a fitted polynomial of the inputs."""
-
-    fitted_: Fitted | AttentionFit
     range_: Range
-    target_spread_: Floats
+    _single: bool
 
-    def _scores(self, X: Any) -> Floats:
-        """Evaluate the polynomials, with a warning far outside the training range."""
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Checked and merged rows of a regression problem; notes their range, and whether y has one axis."""
+        refuse_dask(X, "choose a solver in closed form, or give it X.compute() and y.compute()")
+        X, y, weight = self._validated(X, y, sample_weight, y_numeric=True, multi_output=True)
+        self._single = np.ndim(y) == 1
+        rows = merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), weight)
+        self.range_ = Range.of(rows.X)
+        return rows
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Floats, Any, Floats | None]:
+        """Inputs, targets and weights, checked by scikit-learn."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **options)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return X, y, sample_weight
+
+    def _inputs(self, X: Any) -> Floats:
+        """Checked rows to predict, with a warning if some are far outside the training range."""
         check_is_fitted(self)
         refuse_dask(X, "use X.map_partitions(model.predict)")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        far = self.range_.far_outside(X)
+        checked: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        far = self.range_.far_outside(checked)
         if far is not None:
             rows, column = far
-            name = self._names()[column]
             low, high = self.range_.low[column], self.range_.high[column]
             warnings.warn(
-                f"{rows} of {len(X)} rows lie far outside the training range (most of all {name}, trained "
-                f"on {low:.6g}..{high:.6g}): a polynomial extrapolates badly there",
+                f"{rows} of {len(checked)} rows lie far outside the training range (most of all "
+                f"{self._names()[column]}, trained on {low:.6g}..{high:.6g}): predictions are unreliable there",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self.fitted_.predict(X)
+        return checked
 
-    def _set_range(self, inputs: Range, Y: Floats, weight: Floats) -> None:
-        self.range_ = inputs
-        mean, size = np.average(Y, axis=0, weights=weight), np.abs(Y).max(axis=0, initial=0.0)
-        unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
-        self.target_spread_ = spread_of(
-            unit * np.sqrt(np.average(((Y - mean) / unit) ** 2, axis=0, weights=weight)), mean
-        )
+    def _shaped(self, values: Floats) -> Floats:
+        """Predictions (rows, outputs), or (rows,) if y was given so."""
+        return values[:, 0] if self._single else values
 
     def _names(self) -> list[str]:
         return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class TrainedEstimator(TransformerEstimator):
+    """Parameters of gradient training."""
+
+    epochs: int | None = None
+    batch_size: int = 256
+    learning_rate: float = 0.02
+    start_rate: float | None = None
+    clip: float | None = 1.0
+    weight_decay: float = 0.01
+    early_stopping: bool = True
+    validation_fraction: float = 0.1
+    n_iter_no_change: int | None = None
+    checkpoint: str | None = None
+    checkpoint_every: int = 10
+    device: str = "cpu"
+    random_state: Any = None
+    verbose: bool = False
+
+    def _check_training(self) -> None:
+        """Refuse training parameters that cannot work."""
+        check_count("epochs", self.epochs, optional=True)
+        check_count("batch_size", self.batch_size)
+        check_count("checkpoint_every", self.checkpoint_every)
+        check_count("n_iter_no_change", self.n_iter_no_change, optional=True)
+        check_number("learning_rate", self.learning_rate)
+        check_number("start_rate", self.start_rate, optional=True)
+        check_number("clip", self.clip, optional=True)
+        check_number("weight_decay", self.weight_decay, zero=True)
+        check_number("validation_fraction", self.validation_fraction, below=1.0)
+        check_choice("init", getattr(self, "init", "random"), _INITS)
+
+    def schedule(self, rows: int, usual: int) -> Schedule:
+        """The training schedule for so many rows; ``usual`` epochs if the parameters give none."""
+        from transformula.learn.training import Schedule
+
+        epochs = self.epochs
+        if epochs is None:
+            epochs = min(usual, math.ceil(_USUAL_STEPS / math.ceil(rows / self.batch_size)))
+        patience = math.ceil(epochs / 3) if self.n_iter_no_change is None else self.n_iter_no_change
+        return Schedule(
+            optimizer=getattr(self, "solver", "adam"),
+            epochs=epochs,
+            batch_size=self.batch_size,
+            start=self.learning_rate / 10 if self.start_rate is None else self.start_rate,
+            peak=self.learning_rate,
+            clip=self.clip,
+            weight_decay=self.weight_decay,
+            patience=patience if self.early_stopping else None,
+            seed=seed_of(self.random_state),
+            checkpoint=self.checkpoint,
+            every=self.checkpoint_every,
+            verbose=self.verbose,
+        )
+
+
+class PolynomialEstimator(TransformerEstimator):
+    """Everything that follows from a fitted polynomial of the inputs."""
+
+    fitted_: Any  # Fitted, or the AttentionFit of linear attention
+    target_spread_: Floats
+
+    def _scores(self, X: Any) -> Floats:
+        inputs = self._inputs(X)
+        scores: Floats = self.fitted_.predict(inputs)
+        return scores
+
+    @property
+    def n_terms_(self) -> int:
+        """How many numbers the fitted polynomials consist of."""
+        check_is_fitted(self)
+        return int(self.fitted_.n_terms)
+
+    def _set_spread(self, mean: Floats, deviation: Floats) -> None:
+        """Note the scale of the targets: standard deviations, with something positive in place of zero."""
+        self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
+
+    def _measure_targets(self, rows: Rows) -> None:
+        mean = np.average(rows.Y, axis=0, weights=rows.weight)
+        size = np.abs(rows.Y).max(axis=0, initial=0.0)
+        unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
+        self._set_spread(mean, unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight)))
 
     def _written(self, tolerance: float, box: Box) -> tuple[list[str], Written]:
         check_number("tolerance", tolerance)
@@ -125,20 +263,72 @@ class PolynomialEstimator(BaseEstimator):  # type: ignore[misc]
         return transformer_of(texts, polynomial, full, dtype)
 
     def _box(self, given: Any) -> Box:
-        """The box asked for, completed with the training range."""
+        """The requested box, completed with the training range."""
         check_is_fitted(self)
-        names = self._names()
-        default = range_box(names, self.range_)
-        return default if given is None else _completed(box_of(given), default)
+        default = range_box(self._names(), self.range_)
+        if given is None:
+            return default
+        box = box_of(given)
+        if unknown := [v for v in box.variables if v not in default.variables]:
+            raise ValueError(f"the box names {unknown[0]}, which is not an input: {', '.join(default.variables)}")
+        ends = {name: (low, high) for b in (default, box) for name, low, high in zip(*_columns(b), strict=True)}
+        lower, upper = zip(*(ends[name] for name in default.variables), strict=True)
+        return Box(default.variables, lower, upper)
 
 
-def _completed(given: Box, default: Box) -> Box:
-    names = default.variables
-    if unknown := [v for v in given.variables if v not in names]:
-        raise ValueError(f"the box names {unknown[0]}, which is not an input: {', '.join(names)}")
-    place = {name: k for k, name in enumerate(given.variables)}
-    return Box(
-        names,
-        tuple(given.lower[place[n]] if n in place else default.lower[k] for k, n in enumerate(names)),
-        tuple(given.upper[place[n]] if n in place else default.upper[k] for k, n in enumerate(names)),
-    )
+def _columns(box: Box) -> tuple[Any, Any, Any]:
+    return box.variables, box.lower, box.upper
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class SolverEstimator(PolynomialEstimator, TrainedEstimator):
+    """Parameters of the solvers, for estimators that also have ``degree`` and ``solver``."""
+
+    ridge: float | None = None
+    criterion: str = "ebic"
+    max_terms: int | None = None
+    rank: int | None = None
+    n_directions: int | None = None
+    standardize: bool = True
+
+    def _check_options(self) -> None:
+        """Refuse parameters no solver understands."""
+        degree: Any = self.degree
+        if not isinstance(degree, Integral) or isinstance(degree, bool) or not 1 <= int(degree) <= MAX_DEGREE:
+            raise InputError(f"degree must be a whole number from 1 to {MAX_DEGREE}, not {brief(degree)}")
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("criterion", self.criterion, _CRITERIA)
+        for name in ("max_terms", "rank", "n_directions"):
+            check_count(name, getattr(self, name), optional=True)
+        check_number("ridge", self.ridge, zero=True, optional=True)
+        self._check_training()
+
+    def _settings(self) -> Settings:
+        return Settings(
+            self.degree,
+            self.ridge,
+            self.criterion,
+            self.max_terms,
+            self.rank,
+            seed_of(self.random_state),
+            getattr(self, "n_jobs", None),
+        )
+
+    def _fit_polynomial(self, rows: Rows, constant: Floats, classes: int = 0) -> None:
+        """Fit the columns that vary; ``constant`` (outputs,) is the fit if none does."""
+        columns = self.range_.varying
+        solver = self.solver
+        self.history_ = None
+        if not columns.any():
+            found: Any = ExactFit.constant(constant, self.degree)
+            solver = "exact" if solver == "auto" else solver
+        elif solver in GRADIENT_SOLVERS:
+            require(f"solver={solver!r}", "torch")
+            from transformula.learn.gradient import fit_gradient
+
+            schedule = self.schedule(len(rows), _EPOCHS)
+            found, self.history_ = fit_gradient(rows.of_columns(columns), self, schedule, classes)
+        else:
+            solver, found = self._solve(rows.of_columns(columns))
+        self.solver_ = solver
+        self.fitted_ = Fitted(solver, found, columns)

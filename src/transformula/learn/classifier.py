@@ -1,26 +1,52 @@
-"""Classification with Fang's model: the scores of the classes are polynomials, fitted by cross-entropy."""
+r"""Classification with Fang's model: the scores of the classes are polynomials, fitted by cross-entropy.
+
+In closed form, L-BFGS minimises over coefficients C (p × classes) in an orthonormal basis
+
+    (1/W) Σ_r w_r [log Σ_c exp(φ_r·C_c) − φ_r·C_{y_r}] + (penalty/2) |C without its constant|²,
+
+which is convex. The features come from the same bases as the regression solvers: all monomials
+(`exact`), those a sparse fit to the class indicators selects (`sparse`), or all products of the
+directions a low-rank fit to the indicators finds (`lowrank`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from transformula.learn.base import PolynomialEstimator, seed_of
+from transformula.learn.base import SolverEstimator
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
-from transformula.learn.estimator_options import check_options, fit_by_gradient
-from transformula.learn.fitted import Fitted
-from transformula.learn.logistic import choose_design, fit_logistic
-from transformula.learn.solver_choice import Settings
+from transformula.learn.solver_choice import Settings, Solution
+from transformula.learn.solvers.directions import evaluate_hermite
 from transformula.learn.solvers.exact_fit import ExactFit
-from transformula.learn.solvers.features import all_terms, orthonormal_basis
+from transformula.learn.solvers.features import (
+    all_terms,
+    count_terms,
+    evaluate_some,
+    evaluate_terms,
+    orthonormal_basis,
+    power_basis,
+)
+from transformula.learn.solvers.lowrank_fit import fit_lowrank
+from transformula.learn.solvers.sparse_fit import SparseFit, fit_sparse
+
+#: Numbers in the stored feature matrix: 1.6 GB.
+_MOST_FEATURES = 200_000_000
+#: With more monomials than this, `auto` looks for directions first.
+_MOST_MONOMIALS = 3_000
+#: Candidate penalties on squared coefficients.
+_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 
 
-class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False)
+class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression whose scores are polynomials, hence Transformers.
 
     P(class c | x) = softmax_c(f_1(x), ..., f_C(x)), each f_c a polynomial of degree q.
@@ -56,54 +82,10 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
     True
     """
 
-    def __init__(
-        self,
-        degree: int = 2,
-        solver: str = "auto",
-        *,
-        ridge: float | None = None,
-        criterion: str = "bic",
-        max_terms: int | None = None,
-        rank: int | None = None,
-        n_directions: int | None = None,
-        epochs: int | None = None,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
-        start_rate: float | None = None,
-        clip: float | None = 1.0,
-        weight_decay: float = 0.01,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | None = None,
-        standardize: bool = True,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 10,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.degree = degree
-        self.solver = solver
-        self.ridge = ridge
-        self.criterion = criterion
-        self.max_terms = max_terms
-        self.rank = rank
-        self.n_directions = n_directions
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.start_rate = start_rate
-        self.clip = clip
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.standardize = standardize
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    degree: int = 2
+    solver: str = "auto"
+    _: KW_ONLY
+    criterion: str = "bic"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerClassifier:
         """Fit the scores.
@@ -114,40 +96,29 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         y : (rows,) labels of at least two classes.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        check_options(self)
+        self._check_options()
         refuse_dask(X, "give it X.compute() and y.compute()")
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        X, y, weight = self._validated(X, y, sample_weight)
         check_classification_targets(y)
-        w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if w is not None:
-            X, y, w = X[w != 0], y[w != 0], w[w != 0]
+        if weight is not None:
+            used = weight != 0
+            X, y, weight = X[used], y[used], weight[used]
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs at least two")
-        rows = merge_rows(X, labels[:, None].astype(float), w)
-        self.range_ = Range.of(rows.X)
-        columns = self.range_.varying
-        varying = Rows(np.ascontiguousarray(rows.X[:, columns]), rows.Y, rows.weight)
         count = len(self.classes_)
+        if count < 2:
+            raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs at least two")
+        rows = merge_rows(X, labels[:, None].astype(float), weight)
+        self.range_ = Range.of(rows.X)
         self.target_spread_ = np.ones(count)
-        settings = Settings(
-            self.degree, self.ridge, self.criterion, self.max_terms, self.rank, seed_of(self.random_state)
-        )
-        self.history_ = None
-        solver = self.solver
-        if not columns.any():
-            share = np.bincount(rows.Y[:, 0].astype(int), weights=rows.weight)
-            basis = orthonormal_basis(np.zeros((1, 0)), self.degree)
-            found: Any = ExactFit(all_terms(0, self.degree), basis, np.log(share / share.sum())[None])
-            solver = "exact" if solver == "auto" else solver
-        elif solver in ("sgd", "adam"):
-            found, self.history_ = fit_by_gradient(self, varying, classes=count)
-        else:
-            solver = choose_design(varying, self.degree) if solver == "auto" else solver
-            found = fit_logistic(solver, varying, count, settings)
-        self.solver_ = solver
-        self.fitted_ = Fitted(solver, found, columns)
+        share = np.bincount(rows.Y[:, 0].astype(int), weights=rows.weight)
+        self._fit_polynomial(rows, np.log(share / share.sum()), classes=count)
         return self
+
+    def _solve(self, rows: Rows) -> tuple[str, Solution]:
+        solver = self.solver
+        if solver == "auto":
+            solver = "exact" if count_terms(rows.X.shape[1], self.degree) <= _MOST_MONOMIALS else "lowrank"
+        return solver, _fit_logistic(solver, rows, len(self.classes_), self._settings())
 
     def decision_function(self, X: Any) -> Floats:
         """Scores (rows, classes); for two classes the difference of the two, (rows,)."""
@@ -167,8 +138,97 @@ class PolynomialTransformerClassifier(ClassifierMixin, PolynomialEstimator):  # 
         scores = self._scores(X)
         return self.classes_[scores.argmax(axis=1)]
 
-    @property
-    def n_terms_(self) -> int:
-        """How many numbers the fitted scores consist of."""
-        check_is_fitted(self)
-        return self.fitted_.n_terms
+
+@dataclass(frozen=True)
+class _Regression:
+    """Features (rows, p), constant first, with labels 0..classes−1 and weights of the rows."""
+
+    phi: Floats
+    labels: NDArray[np.intp]
+    weight: Floats
+    classes: int
+
+    def take(self, rows: NDArray[np.bool_]) -> _Regression:
+        """Some of the rows."""
+        return replace(self, phi=self.phi[rows], labels=self.labels[rows], weight=self.weight[rows])
+
+    def losses(self, scores: Floats) -> Floats:
+        """Cross-entropy of scores (rows, classes) at each row."""
+        return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(scores)), self.labels])
+
+    def minimise(self, penalty: float) -> Floats:
+        """The coefficients (p, classes) of the least penalised cross-entropy."""
+        share = self.weight / self.weight.sum()
+        wanted = np.eye(self.classes)[self.labels]
+
+        def value(flat: Floats) -> tuple[float, Floats]:
+            C = flat.reshape(-1, self.classes)
+            scores = self.phi @ C
+            loss = float(share @ self.losses(scores)) + 0.5 * penalty * float(np.sum(C[1:] ** 2))
+            gradient = self.phi.T @ ((softmax(scores, axis=1) - wanted) * share[:, None])
+            gradient[1:] += penalty * C[1:]
+            return loss, gradient.ravel()
+
+        start = np.zeros((self.phi.shape[1], self.classes))
+        start[0] = np.log(share @ wanted + 1e-12)
+        start[0] -= start[0].mean()
+        options = {"maxiter": 500, "gtol": 1e-7, "ftol": 1e-13}
+        found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+        return np.asarray(found.x.reshape(start.shape))
+
+    def choose_penalty(self, seed: int) -> float:
+        """The penalty with the least held-out cross-entropy on a fifth of the rows."""
+        largest = _PENALTIES[-1]
+        if len(self.phi) < 10:
+            return largest
+        fold = np.random.default_rng(seed).permutation(len(self.phi)) % 5
+        inside, outside = self.take(fold != 0), self.take(fold == 0)
+        best, chosen = np.inf, largest
+        for penalty in reversed(_PENALTIES):
+            loss = float(outside.weight @ outside.losses(outside.phi @ inside.minimise(penalty)))
+            if loss >= best:
+                break
+            best, chosen = loss, penalty
+        return chosen
+
+
+def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> Solution:
+    """Fit the scores of the classes; the one column of Y holds labels 0..classes−1."""
+    labels = rows.Y[:, 0].astype(int)
+    phi, template = _features(solver, rows, np.eye(classes)[labels], settings)
+    problem = _Regression(np.ascontiguousarray(phi), labels, rows.weight, classes)
+    penalty = problem.choose_penalty(settings.seed) if settings.ridge is None else settings.ridge
+    found = problem.minimise(penalty)
+    if isinstance(template, SparseFit):
+        return SparseFit(template.basis * classes, template.exponents * classes, tuple(found.T.copy()))
+    fitted: Solution = replace(template, coefficients=found)
+    return fitted
+
+
+def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -> tuple[Floats, Any]:
+    """Features (rows, p), and a fit whose coefficients are to be replaced."""
+    X, w = rows.X, rows.weight
+    degree = settings.degree
+    if solver == "exact":
+        terms, count = all_terms(X.shape[1], degree), count_terms(X.shape[1], degree)
+        if count * len(X) > _MOST_FEATURES:
+            raise ValueError(
+                f"{len(X)} rows of {count} monomials are too many for solver='exact': use solver='lowrank'"
+            )
+        basis = orthonormal_basis(X, degree, w)
+        return evaluate_terms(terms, basis, X).T, ExactFit(terms, basis, np.zeros((count, 1)))
+    if solver == "lowrank":
+        found = fit_lowrank(rows.with_targets(indicators), degree, rank=settings.rank, seed=settings.seed)
+        return evaluate_hermite(found.terms, (X - found.center) @ found.directions.T).T, found
+    chosen = fit_sparse(
+        rows.with_targets(indicators),
+        degree,
+        criterion=settings.criterion,
+        max_terms=settings.max_terms,
+        center="mean",
+    )
+    exponents = np.unique(np.vstack(chosen.exponents), axis=0)  # the constant sorts first
+    shift = np.average(X, axis=0, weights=w)
+    scale = 1.0 / np.sqrt(np.average((X - shift) ** 2, axis=0, weights=w))
+    basis = power_basis(shift, scale, degree)
+    return evaluate_some(exponents, basis, X), SparseFit((basis,), (exponents,), ())

@@ -7,17 +7,16 @@ and sorting them makes the two the same problem for every solver, bit by bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 Floats = NDArray[np.float64]
 
-#: Beyond the training range by more than this share of its width, a prediction is called far.
-FAR = 0.5
+#: Distance beyond the training range from which a row counts as far outside, as a share of the range's width.
+_FAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,32 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, index: NDArray[np.intp]) -> Rows:
+    @classmethod
+    def of(cls, X: Floats, Y: Floats, weight: Floats | None = None) -> Rows:
+        """Rows with their weights, 1 by default."""
+        return cls(X, Y, np.ones(len(X)) if weight is None else weight)
+
+    def take(self, index: NDArray[Any]) -> Rows:
         """Some of the rows."""
         return Rows(self.X[index], self.Y[index], self.weight[index])
+
+    def of_columns(self, columns: NDArray[np.bool_]) -> Rows:
+        """The rows with some of the inputs."""
+        return replace(self, X=np.ascontiguousarray(self.X[:, columns]))
+
+    def with_targets(self, Y: Floats) -> Rows:
+        """The rows with other targets."""
+        return replace(self, Y=Y)
+
+    @property
+    def unit_weight(self) -> Floats:
+        """The weights scaled to mean 1."""
+        return np.asarray(self.weight * (len(self) / self.weight.sum()))
+
+    @property
+    def mean(self) -> Floats:
+        """The weighted mean of the targets."""
+        return np.asarray(self.weight @ self.Y / self.weight.sum())
 
 
 def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
@@ -52,15 +74,19 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
     keep = w > 0
     table = np.hstack([X[keep], Y[keep]]) + 0.0  # −0.0 and 0.0 are one number
-    w = w[keep]
     order = np.lexsort(table.T[::-1])
-    table, w = table[order], w[order]
+    table = table[order]
+    starts, total = runs_of_equals(table, w[keep][order])
+    table = table[starts]
+    return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
+
+
+def runs_of_equals(table: Floats, weight: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Where runs of equal rows begin in a sorted table, and the total weight of each."""
     new = np.ones(len(table), dtype=bool)
     new[1:] = np.any(table[1:] != table[:-1], axis=1)
     starts = np.flatnonzero(new)
-    total = np.add.reduceat(w, starts)
-    table = table[starts]
-    return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
+    return starts, np.add.reduceat(weight, starts) if len(starts) else weight
 
 
 def is_dask(table: Any) -> bool:
@@ -72,15 +98,6 @@ def refuse_dask(table: Any, advice: str) -> None:
     """Say so where rows would have to be gathered, instead of gathering them."""
     if is_dask(table):
         raise ValueError(f"X is a Dask collection, and its rows are needed in memory here: {advice}")
-
-
-def regression_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
-    """Checked and merged rows of a regression problem, and whether y has one number per row."""
-    refuse_dask(X, "choose a solver in closed form, or give it X.compute() and y.compute()")
-    X, y = validate_data(estimator, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2)
-    if sample_weight is not None:
-        sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    return merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight), np.ndim(y) == 1
 
 
 @dataclass(frozen=True)
@@ -114,7 +131,7 @@ class Range:
         width = np.where(self.varying, self.high - self.low, np.inf)
         with np.errstate(over="ignore"):
             beyond = np.maximum(self.low - X, X - self.high) / width
-        rows = np.count_nonzero(beyond.max(axis=1) > FAR)
+        rows = np.count_nonzero(beyond.max(axis=1) > _FAR)
         if not rows:
             return None
         return int(rows), int(beyond.max(axis=0).argmax())

@@ -29,16 +29,21 @@ from scipy.linalg import svd
 from scipy.optimize import least_squares
 
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.solvers.penalty import Spectrum
-from transformula.learn.writing import Exponents, MonomialSum
+from transformula.learn.solvers.exact_fit import Spectrum
+from transformula.learn.solvers.features import Exponents, MonomialSum
 
-#: Singular values below this share of the largest are rounding.
+#: Share of the largest singular value below which the others are rounding.
 _RANK = 1e-10
-#: Heads carry a map if they miss no more of it than this share.
+#: Share of a map that heads may miss and still carry it.
 SAME = 1e-9
-#: Numbers in V and Q, beyond which only alternating least squares is tried.
+#: Numbers in V and Q beyond which only alternating least squares is tried.
 _MOST_UNKNOWNS = 250
-_STARTS, _SWEEPS, _STEPS = 12, 20, 100
+#: Local searches for few heads.
+_STARTS = 12
+#: Sweeps of alternating least squares.
+_SWEEPS = 20
+#: Evaluations of a Gauss-Newton search.
+_STEPS = 100
 
 
 @dataclass(frozen=True)

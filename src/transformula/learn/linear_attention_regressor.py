@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ from transformula.compiler.gallery.linear_heads import attention_weights
 from transformula.compiler.options import Options, known_dtype
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Formula
-from transformula.learn.base import PolynomialEstimator, seed_of
-from transformula.learn.checked_arguments import check_count, check_number
-from transformula.learn.distinct_rows import Floats, Range, regression_rows
-from transformula.learn.linear_attention_fit import AttentionFit, Heads, factor, features, missed, solve
+from transformula.learn.base import PolynomialEstimator, check_count, check_number, seed_of
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.linear_attention_fit import AttentionFit, factor, features, missed, solve
 from transformula.learn.solvers.lowrank_fit import few_threads
 from transformula.model import Model
 
 
+@dataclass(repr=False, eq=False)
 class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
     r"""Learn multi-head linear attention from data by convex regression (Yau et al., 2410.10101).
 
@@ -71,22 +72,13 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
     (1, True)
     """
 
-    def __init__(
-        self,
-        positions: int = 1,
-        *,
-        each: bool = False,
-        constant: bool = True,
-        heads: int | None = None,
-        ridge: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.positions = positions
-        self.each = each
-        self.constant = constant
-        self.heads = heads
-        self.ridge = ridge
-        self.random_state = random_state
+    positions: int = 1
+    _: KW_ONLY
+    each: bool = False
+    constant: bool = True
+    heads: int | None = None
+    ridge: float | None = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearAttentionRegressor:
         """Solve for the map, then factor it into heads.
@@ -97,44 +89,37 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         y : (rows,), (rows, outputs), or with ``each`` the outputs at all positions.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        self._check_options()
-        rows, self._single = regression_rows(self, self._flat(X), _flat_targets(y), sample_weight)
+        check_count("positions", self.positions)
+        check_count("heads", self.heads, optional=True)
+        check_number("ridge", self.ridge, zero=True, optional=True)
+        if getattr(y, "ndim", 1) == 3:
+            y = np.asarray(y).reshape(len(y), -1)
+        rows = self._training_rows(self._flat(X), y, sample_weight)
         if rows.X.shape[1] % self.positions:
             raise ValueError(f"X has {rows.X.shape[1]} columns, which do not divide into {self.positions} tokens")
         asking = self.positions if self.each else 1
         if rows.Y.shape[1] % asking:
             raise ValueError(f"y has {rows.Y.shape[1]} columns, which do not divide into {asking} positions")
-        self._set_range(Range.of(rows.X), rows.Y, rows.weight)
+        self._measure_targets(rows)
         tokens = rows.X.reshape(len(rows), self.positions, -1)
         phi = features(tokens, self.constant, self.each)
         Y, weight = rows.Y.reshape(len(phi), -1), np.repeat(rows.weight, asking)
         with few_threads(phi.size):
             found = solve(phi, Y, weight, tokens.shape[2] + self.constant, self.ridge, self.constant)
             heads = factor(found, self.constant, self.heads, seed_of(self.random_state))
-        self.values_, self.queries_, self.n_heads_ = heads.values, heads.queries, len(heads)
-        self.residual_, self.ridge_ = missed(found.tensor, heads), found.ridge
-        self.n_features_told_, self.n_cubic_features_ = found.told, phi.shape[1]
-        heads = Heads(self.values_, self.queries_, self.constant)
+        self.values_ = heads.values
+        self.queries_ = heads.queries
+        self.n_heads_ = len(heads)
+        self.residual_ = missed(found.tensor, heads)
+        self.ridge_ = found.ridge
+        self.n_features_told_ = found.told
+        self.n_cubic_features_ = phi.shape[1]
         self.fitted_ = AttentionFit(heads, found.tensor, self.positions, self.each)
         return self
 
     def predict(self, X: Any) -> Floats:
         """Attend with the heads: shaped as y was, three axes as two."""
-        scores = self._scores(self._flat(X))
-        return scores[:, 0] if self._single else scores
-
-    def to_formula(self, tolerance: float = 1e-9, box: Any = None) -> str | list[str]:
-        """The polynomials of degree 3 that least squares found, as text that `transformula.compile` reads back.
-
-        Parameters
-        ----------
-        tolerance : float
-            How far the text may be from them on the box, in standard deviations of the targets. `predict` attends with
-            the heads, which miss `residual_` of the map.
-        box : str, mapping or Box, optional
-            The training range by default.
-        """
-        return super().to_formula(tolerance, box)
+        return self._shaped(self._scores(self._flat(X)))
 
     def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
         """The heads themselves as one layer of linear attention, which saves, verifies and exports.
@@ -159,13 +144,6 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
                 f"the heads cannot be proven: {error}; take fewer tokens, or fewer numbers in each"
             ) from None
 
-    def _check_options(self) -> None:
-        check_count("positions", self.positions)
-        if self.heads is not None:
-            check_count("heads", self.heads)
-        if self.ridge is not None:
-            check_number("ridge", self.ridge, zero=True)
-
     def _flat(self, X: Any) -> Any:
         """Sequences (rows, n, d) as rows; everything else as it is."""
         if getattr(X, "ndim", 2) != 3:
@@ -173,7 +151,3 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         if X.shape[1] != self.positions:
             raise ValueError(f"X has {X.shape[1]} tokens in a row; positions is {self.positions}")
         return np.asarray(X).reshape(len(X), -1)
-
-
-def _flat_targets(y: Any) -> Any:
-    return np.asarray(y).reshape(len(y), -1) if getattr(y, "ndim", 1) == 3 else y

@@ -1,9 +1,8 @@
 r"""A trainable layer of softmax attention and ReLU (Gumaan eq. 5–8), as weights of this library.
 
-Random weights are laid out as `transformers.weights.Weights`, so what is trained can be run by every
-executor. Memory tokens do not depend on the input and their own outputs are never read: `OneLayerModule`
-computes their keys and values once per batch and only the data tokens' queries, O(batch · M) instead of
-O(batch · M²), with the parameters of `transformers.torch_executor`.
+Random weights are laid out as `Weights`, so a trained layer runs in every runtime. Memory tokens do not depend on the
+input and their own outputs are never read: `OneLayerModule` computes their keys and values once per batch and only the
+data tokens' queries, O(batch · M) instead of O(batch · M²), with the parameters of `runtime.torch_blocks`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.linear_start import ALMOST_NOTHING, LinearStart
+from transformula.learn.gradient import ALMOST_NOTHING, LinearStart, Standardization
 from transformula.runtime.matrices import dense_matrix, learned, matrix_of, sinusoidal
 from transformula.runtime.torch_blocks import BlockModule, HeadModule, TransformerModule
 
@@ -25,7 +24,7 @@ TOKENS = ("one", "each")
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """Sizes of a layer: ``tokens`` "one" puts all inputs into one data token, "each" one into each."""
 
     inputs: int
@@ -39,10 +38,11 @@ class Shape:
     positions: str = "learned"
 
 
-def random_weights(shape: Shape, rng: np.random.Generator) -> Weights:
+def random_weights(shape: LayerShape, rng: np.random.Generator) -> Weights:
     """A random start: unit-size tokens, scores of order one, small outputs."""
     data = 1 if shape.tokens == "one" else shape.inputs
-    total, w, k = data + shape.memory_tokens, shape.width, shape.key_width
+    total = data + shape.memory_tokens
+    w, k = shape.width, shape.key_width
 
     def normal(rows: int, columns: int, size: float) -> Matrix:
         return dense_matrix(rng.normal(0.0, size, size=(rows, columns)))
@@ -167,12 +167,8 @@ def trained_weights(start: Weights, module: OneLayerModule) -> Weights:
     layer = None
     if block.feed_forward is not None:
         f = block.feed_forward
-        layer = FeedForward(
-            _matrix(f.hidden),
-            _matrix(f.hidden_bias[:, None]),
-            _matrix(f.output),
-            _matrix(f.output_bias[:, None]),
-        )
+        biases = _matrix(f.hidden_bias[:, None]), _matrix(f.output_bias[:, None])
+        layer = FeedForward(_matrix(f.hidden), biases[0], _matrix(f.output), biases[1])
     attention = start.blocks[0].attention
     return replace(
         start,
@@ -192,17 +188,18 @@ def _matrix(parameter: Tensor) -> Matrix:
     return dense_matrix(_array(parameter))
 
 
-def absorb_scaling(weights: Weights, center: Floats, scale: Floats, offset: Floats, spread: Floats) -> Weights:
-    """Weights on (x − center)/scale with outputs · spread + offset, as weights on x itself."""
-    e, memory = weights.embedding, weights.memory.dense()
-    values = e.values / scale[e.cols]
-    shift = np.zeros(weights.tokens * weights.width)
-    np.add.at(shift, e.rows, values * center[e.cols])
-    bias = weights.bias.dense()[:, 0] * spread + offset
+def absorb_scaling(weights: Weights, inputs: Standardization, targets: Standardization) -> Weights:
+    """Weights on standardised inputs and targets, as weights on the original ones."""
+    embedding, readout = weights.embedding, weights.readout
+    memory = weights.memory.dense()
+    values = embedding.values / inputs.scale[embedding.cols]
+    shift = np.zeros(memory.size)
+    np.add.at(shift, embedding.rows, values * inputs.center[embedding.cols])
+    bias = weights.bias.dense()[:, 0] * targets.scale + targets.center
     return replace(
         weights,
-        embedding=replace(e, values=values),
+        embedding=replace(embedding, values=values),
         memory=dense_matrix(memory - shift.reshape(memory.shape)),
-        readout=replace(weights.readout, values=weights.readout.values * spread[weights.readout.rows]),
+        readout=replace(readout, values=readout.values * targets.scale[readout.rows]),
         bias=dense_matrix(bias[:, None]),
     )

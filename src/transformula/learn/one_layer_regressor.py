@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from transformula.kernel.folder.weights import Weights
-from transformula.learn.base import seed_of
-from transformula.learn.checked_arguments import check_count
-from transformula.learn.distinct_rows import Floats, Range, Rows, regression_rows
-from transformula.learn.estimator_options import check_init, check_training, plan_of
-from transformula.learn.gradient import standardization, torch_device
-from transformula.learn.linear_start import LinearStart
+from transformula.learn.base import TrainedEstimator, check_choice, check_count, seed_of
+from transformula.learn.distinct_rows import Floats, Rows
+from transformula.learn.gradient import LinearStart, TrainingRows
 from transformula.learn.one_layer_module import (
     POSITIONS,
     TOKENS,
+    LayerShape,
     OneLayerModule,
-    Shape,
     absorb_scaling,
     linear_weights,
     random_weights,
     trained_weights,
 )
-from transformula.learn.training import Batchable, squared_error, train
+from transformula.learn.training import squared_error, train
 from transformula.model import Model
 
+#: Rows that are evaluated at a time.
 _CHUNK_ROWS = 4096
 _EPOCHS = 100
 
 
-class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False)
+class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEstimator):  # type: ignore[misc]
     r"""A single layer of softmax attention and ReLU, trained by Adam.
 
     Data tokens embed the inputs and attend to each other and to trained memory tokens; the feed-forward layer
@@ -73,56 +71,16 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
     True
     """
 
-    def __init__(
-        self,
-        heads: int = 2,
-        width: int = 16,
-        key_width: int = 8,
-        memory_tokens: int = 16,
-        hidden: int = 32,
-        *,
-        tokens: str = "one",
-        positions: str = "learned",
-        epochs: int | None = None,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
-        start_rate: float | None = None,
-        clip: float | None = 1.0,
-        weight_decay: float = 0.01,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | None = None,
-        init: str = "linear",
-        warm_start_from: Model | Weights | None = None,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 10,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.heads = heads
-        self.width = width
-        self.key_width = key_width
-        self.memory_tokens = memory_tokens
-        self.hidden = hidden
-        self.tokens = tokens
-        self.positions = positions
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.start_rate = start_rate
-        self.clip = clip
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.init = init
-        self.warm_start_from = warm_start_from
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    heads: int = 2
+    width: int = 16
+    key_width: int = 8
+    memory_tokens: int = 16
+    hidden: int = 32
+    _: KW_ONLY
+    tokens: str = "one"
+    positions: str = "learned"
+    init: str = "linear"
+    warm_start_from: Model | Weights | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneLayerTransformerRegressor:
         """Train the layer.
@@ -133,58 +91,43 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        self._check()
-        rows, self._single = regression_rows(self, X, y, sample_weight)
-        self.range_ = Range.of(rows.X)
+        for name in ("heads", "width", "key_width", "hidden"):
+            check_count(name, getattr(self, name))
+        check_count("memory_tokens", self.memory_tokens, least=0)
+        check_choice("tokens", self.tokens, TOKENS)
+        check_choice("positions", self.positions, POSITIONS)
+        self._check_training()
+        rows = self._training_rows(X, y, sample_weight)
         warm = self.warm_start_from is not None
-        inner, outer = (
-            standardization(rows.X, rows.weight, not warm),
-            standardization(rows.Y, rows.weight, not warm),
-        )
-        device = torch_device(self.device)
-        data = Batchable(
-            torch.from_numpy((rows.X - inner[0]) / inner[1]).to(device),
-            torch.from_numpy((rows.Y - outer[0]) / outer[1]).to(device),
-            torch.from_numpy(rows.weight / rows.weight.mean()).to(device),
-        )
-        everything, validation = data, None
-        plan = plan_of(self, len(rows), _EPOCHS)
-        if plan.patience is not None:
-            data, validation = data.split(self.validation_fraction, plan.seed)
-        start, linear = self._start(rows), not warm and self.init == "linear"
+        schedule = self.schedule(len(rows), _EPOCHS)
+        data = TrainingRows.of(rows, self, schedule, inputs=not warm, targets=not warm)
+        start = self._start(rows)
+        linear = not warm and self.init == "linear"
         if linear:
-            start = linear_weights(start, LinearStart.of(data))
-        module = OneLayerModule(start).to(device)
-        self.history_ = train(module, data, squared_error, plan, validation)
+            start = linear_weights(start, LinearStart.of(data.training))
+        module = OneLayerModule(start).to(data.training.x.device)
+        self.history_ = train(module, data.training, squared_error, schedule, data.validation)
         found = trained_weights(start, module)
-        if linear and validation is not None and self.history_.best_epoch < 0:
-            found = linear_weights(found, LinearStart.of(everything))
-        self.weights_ = absorb_scaling(found, *inner, *outer)
+        if linear and data.kept_the_start(self.history_):
+            found = linear_weights(found, LinearStart.of(data.everything))
+        self.weights_ = absorb_scaling(found, data.inputs, data.targets)
         return self
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the layer: (rows,) or (rows, outputs) as y had it."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        far = self.range_.far_outside(X)
-        if far is not None:
-            warnings.warn(
-                f"{far[0]} of {len(X)} rows lie far outside the training range: nothing was learned there",
-                UserWarning,
-                stacklevel=2,
-            )
+        inputs = torch.from_numpy(self._inputs(X))
         module = OneLayerModule(self.weights_)
         with torch.no_grad():
-            parts = [module(torch.from_numpy(X[k : k + _CHUNK_ROWS])).numpy() for k in range(0, len(X), _CHUNK_ROWS)]
-        values = np.concatenate(parts)
-        return values[:, 0] if self._single else values
+            return self._shaped(torch.cat([module(part) for part in inputs.split(_CHUNK_ROWS)]).numpy())
 
     def _start(self, rows: Rows) -> Weights:
+        """The random layer to start from, or the given one."""
+        inputs, outputs = rows.X.shape[1], rows.Y.shape[1]
         given = self.warm_start_from
         if given is None:
-            shape = Shape(
-                rows.X.shape[1],
-                rows.Y.shape[1],
+            shape = LayerShape(
+                inputs,
+                outputs,
                 self.heads,
                 self.width,
                 self.key_width,
@@ -195,24 +138,9 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
             )
             return random_weights(shape, np.random.default_rng(seed_of(self.random_state)))
         weights = given.weights if isinstance(given, Model) else given
-        if (len(weights.inputs), weights.outputs) != (rows.X.shape[1], rows.Y.shape[1]):
+        if (len(weights.inputs), weights.outputs) != (inputs, outputs):
             raise ValueError(
                 f"warm_start_from has {len(weights.inputs)} inputs and {weights.outputs} outputs, the data "
-                f"{rows.X.shape[1]} and {rows.Y.shape[1]}"
+                f"{inputs} and {outputs}"
             )
         return weights
-
-    def _check(self) -> None:
-        for name, least in (
-            ("heads", 1),
-            ("width", 1),
-            ("key_width", 1),
-            ("memory_tokens", 0),
-            ("hidden", 1),
-        ):
-            check_count(name, getattr(self, name), least)
-        for name, allowed in (("tokens", TOKENS), ("positions", POSITIONS)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose {', '.join(allowed)}")
-        check_init(self.init)
-        check_training(self)

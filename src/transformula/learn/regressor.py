@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from transformula.learn.base import PolynomialEstimator, seed_of, spread_of
-from transformula.learn.distinct_rows import Floats, Range, Rows, regression_rows
-from transformula.learn.estimator_options import check_init, check_options, fit_by_gradient
-from transformula.learn.fitted import Fitted
-from transformula.learn.foreign_tables import given_table
-from transformula.learn.solver_choice import Settings, choose, solve
-from transformula.learn.solvers.exact_fit import ExactFit
-from transformula.learn.solvers.features import all_terms, orthonormal_basis
-from transformula.learn.states import Split, Survey
+from transformula.learn.base import GRADIENT_SOLVERS, SolverEstimator
+from transformula.learn.distinct_rows import Floats, Rows
+from transformula.learn.solver_choice import Fitted, Solution, choose, solve
+from transformula.learn.states import HeldOut, Survey
 from transformula.learn.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact, survey_of
+from transformula.learn.table_parts import given_table
 
-_NOTHING_HELD = Split()
+_NOTHING_HELD = HeldOut()
 
 
 def _streams(estimator: Any) -> bool:
@@ -30,7 +26,8 @@ def _streams(estimator: Any) -> bool:
     raise AttributeError(f"partial_fit needs solver='exact': {estimator.solver!r} sees all rows at once")
 
 
-class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
+@dataclass(repr=False, eq=False)
+class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEstimator):  # type: ignore[misc]
     r"""Learn a polynomial, which is a Transformer (Fang et al. 2022, Theorem 3.5), from data.
 
     The model is :math:`b + \sum_k \sum_{s \le q} \beta_{k,s} (F_k\cdot x)^s`, any polynomial of degree q.
@@ -48,8 +45,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
         total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
         better), by held-out rows for ``lowrank``.
-    criterion : {"ebic", "bic", "holdout"}
-        ``sparse``: what decides the number of terms.
+    criterion : {"ebic", "bic"}
+        ``sparse``: what decides the number of terms; ``bic`` keeps more of them.
     max_terms : int, optional
         ``sparse``: the most terms.
     rank : int, optional
@@ -112,58 +109,11 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
     0.0
     """
 
-    def __init__(
-        self,
-        degree: int = 3,
-        solver: str = "auto",
-        *,
-        ridge: float | None = None,
-        criterion: str = "ebic",
-        max_terms: int | None = None,
-        rank: int | None = None,
-        n_directions: int | None = None,
-        epochs: int | None = None,
-        batch_size: int = 256,
-        learning_rate: float = 0.02,
-        start_rate: float | None = None,
-        clip: float | None = 1.0,
-        weight_decay: float = 0.01,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | None = None,
-        init: str = "linear",
-        standardize: bool = True,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 10,
-        device: str = "cpu",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.degree = degree
-        self.solver = solver
-        self.ridge = ridge
-        self.criterion = criterion
-        self.max_terms = max_terms
-        self.rank = rank
-        self.n_directions = n_directions
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.start_rate = start_rate
-        self.clip = clip
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.init = init
-        self.standardize = standardize
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    degree: int = 3
+    solver: str = "auto"
+    _: KW_ONLY
+    init: str = "linear"
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
         """Fit the polynomial.
@@ -174,38 +124,25 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        check_options(self)
-        check_init(self.init)
-        given = None if self.solver in ("sgd", "adam") else given_table(X, y, sample_weight)
+        self._check_options()
+        given = None if self.solver in GRADIENT_SOLVERS else given_table(X, y, sample_weight)
         if given is not None:
             given.name(self)
             self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
             self._single = given.single
             return self
-        rows, self._single = regression_rows(self, X, y, sample_weight)
+        rows = self._training_rows(X, y, sample_weight)
         self._forget_stream()
-        self._set_range(Range.of(rows.X), rows.Y, rows.weight)
-        columns = self.range_.varying
-        varying = Rows(np.ascontiguousarray(rows.X[:, columns]), rows.Y, rows.weight)
-        settings = self._settings()
-        self.history_ = None
-        solver = self.solver
-        if not columns.any():
-            mean = np.average(rows.Y, axis=0, weights=rows.weight)
-            basis = orthonormal_basis(np.zeros((1, 0)), self.degree)
-            found: Any = ExactFit(all_terms(0, self.degree), basis, mean[None])
-            solver = "exact" if solver == "auto" else solver
-        elif solver in ("sgd", "adam"):
-            found, self.history_ = fit_by_gradient(self, varying)
-        else:
-            if solver == "auto":
-                solver, settings = choose(varying, settings)
-            found = solve(solver, varying, settings)
-        self.fitted_ = Fitted(solver, found, columns)
-        self.solver_, self.degree_ = solver, self.fitted_.degree
+        self._measure_targets(rows)
+        self._fit_polynomial(rows, np.average(rows.Y, axis=0, weights=rows.weight))
+        self.degree_ = self.fitted_.degree
         return self
 
-    def fit_parts(self, parts: Parts, survey: Survey, split: Split = _NOTHING_HELD) -> Streamed:
+    def _solve(self, rows: Rows) -> tuple[str, Solution]:
+        solver, settings = choose(rows, self._settings()) if self.solver == "auto" else (self.solver, self._settings())
+        return solver, solve(solver, rows, settings)
+
+    def fit_parts(self, parts: Parts, survey: Survey, split: HeldOut = _NOTHING_HELD) -> Streamed:
         """Fit a table that is in parts, by a closed form, in a fixed number of passes.
 
         Parameters
@@ -213,8 +150,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         parts : Parts
             The table, as `transformula.learn.table_parts` has it.
         survey : Survey
-            What `streaming.survey_of` has found in the first pass over it.
-        split : Split
+            The result of `streaming.survey_of`, the first pass over it.
+        split : HeldOut
             Which rows are held out, as for the survey; none by default.
 
         Returns
@@ -222,19 +159,20 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         Streamed
             The fit with the states it was solved from.
         """
-        check_options(self)
+        self._check_options()
         self._forget_stream()
         fit = fit_parts(parts, self.solver, self._settings(), survey, split)
-        self.n_features_in_, self._single, self.history_ = parts.width, parts.outputs == 1, None
-        self.range_ = survey.range
-        self.target_spread_ = spread_of(survey.targets.deviation, survey.targets.mean)
-        self.solver_, self.degree_, self.fitted_ = fit.solver, fit.fitted.degree, fit.fitted
+        self.n_features_in_ = parts.width
+        self._single = parts.outputs == 1
+        self._note_survey(survey)
+        self.solver_ = fit.fitted.solver
+        self.fitted_ = fit.fitted
+        self.degree_ = fit.fitted.degree
         return fit
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return self._shaped(self._scores(X))
 
     @available_if(_streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
@@ -244,47 +182,29 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, Polynomia
         (up to rounding: the first batch fixes the basis, so make it a typical one). Needs ``solver="exact"``
         or ``"auto"``.
         """
-        check_options(self)
-        if self.solver not in ("exact", "auto"):
-            raise ValueError(f"partial_fit needs solver='exact': solver={self.solver!r} sees all rows at once")
+        self._check_options()
         first = not hasattr(self, "_state")
-        X, y = validate_data(
-            self, X, y, reset=first, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
-        )
-        w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        X, y, weight = self._validated(X, y, sample_weight, reset=first, y_numeric=True, multi_output=True)
         self._single = np.ndim(y) == 1
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         if first:
-            self._state = StreamState.begin(X, Y, w, self.degree)
+            self._state = StreamState.begin(X, Y, weight, self.degree)
         elif Y.shape[1] != len(self._state.gram.shift):
             raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {len(self._state.gram.shift)}")
         else:
-            self._state = self._state + self._state.of(X, Y, w)
-        survey = self._state.survey
-        self.range_ = survey.range
-        self.target_spread_ = spread_of(survey.targets.deviation, survey.targets.mean)
-        found, _ = solve_exact(self._state.gram, survey.sample.rows(), self.ridge)
-        self.solver_, self.degree_, self.history_ = "exact", self.degree, None
+            self._state = self._state + self._state.of(X, Y, weight)
+        self._note_survey(self._state.survey)
+        found, _ = solve_exact(self._state.gram, self._state.survey.sample.rows(), self.ridge)
+        self.solver_ = "exact"
+        self.degree_ = self.degree
         self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
         return self
+
+    def _note_survey(self, survey: Survey) -> None:
+        self.history_ = None
+        self.range_ = survey.range
+        self._set_spread(survey.targets.mean, survey.targets.deviation)
 
     def _forget_stream(self) -> None:
         if hasattr(self, "_state"):
             del self._state
-
-    def _settings(self) -> Settings:
-        return Settings(
-            self.degree,
-            self.ridge,
-            self.criterion,
-            self.max_terms,
-            self.rank,
-            seed_of(self.random_state),
-            self.n_jobs,
-        )
-
-    @property
-    def n_terms_(self) -> int:
-        """How many numbers the fitted polynomial consists of."""
-        check_is_fitted(self)
-        return self.fitted_.n_terms

@@ -1,52 +1,103 @@
-"""A fitted model beside a linear model and the mean, all judged on rows that none of them has seen."""
+"""A fitted model beside a linear model and the mean, all judged on rows that none of them has seen.
+
+The scores follow from means and squared deviations of the errors, so that rows in parts take one pass.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from transformula.learn.distinct_rows import Floats
+from transformula.learn.solver_choice import Fitted
+from transformula.learn.solvers.exact_fit import ExactFit, Penalty
+from transformula.learn.solvers.features import all_terms, orthonormal_basis
+from transformula.learn.states import HeldOut, Moments
+from transformula.learn.streaming import Chunk, Parts, Streamed, View, gram_pass, total_of
 
-THIS_FIT, LINEAR, MEAN = "this fit", "linear model", "mean"
+THIS_FIT = "this fit"
+LINEAR = "linear model"
+MEAN = "mean"
+#: Deviation of equal targets from their computed mean, as a share of it.
+_ROUNDING = 1e-14
 Scores = dict[str, dict[str, float | None]]
 
 
-def scores_of(y: Floats, prediction: Floats) -> dict[str, float | None]:
-    """RMSE, MAE and R²; R² is None where it is undefined: one row, or rows with one value.
+@dataclass(frozen=True)
+class Judged:
+    """Moments on both sides of the split, of the columns of `_errors`."""
 
-    Examples
-    --------
-    >>> scores_of(np.array([1.0, 3.0]), np.array([1.0, 2.0]))["r2"]
-    0.5
-    """
-    defined = len(y) > 1 and bool(np.ptp(y) > 0)
-    return {
-        "rmse": float(root_mean_squared_error(y, prediction)),
-        "mae": float(mean_absolute_error(y, prediction)),
-        "r2": float(r2_score(y, prediction)) if defined else None,
-    }
+    training: Moments
+    held: Moments
+
+    def __add__(self, other: Judged) -> Judged:
+        return Judged(self.training + other.training, self.held + other.held)
 
 
-def predictions(fitted: Floats, train: tuple[Floats, Floats], X: Floats) -> dict[str, Floats]:
-    """What the fit, a linear model and the mean of the same training rows predict."""
-    return {
-        THIS_FIT: fitted,
-        LINEAR: LinearRegression().fit(*train).predict(X),
-        MEAN: np.full(len(X), np.mean(train[1])),
-    }
+def _errors(y: Floats, fitted: Floats, linear: Floats, mean: float) -> Floats:
+    """y, then squared and absolute errors of each model, then the squared errors of the fit less the linear model's."""
+    misses = [fitted - y, linear - y, mean - y]
+    squared = [miss**2 for miss in misses]
+    return np.column_stack([y, *squared, *map(np.abs, misses), squared[0] - squared[1]])
 
 
-def score_all(y: Floats, predicted: dict[str, Floats]) -> Scores:
-    """The scores of every prediction."""
-    return {name: scores_of(y, values) for name, values in predicted.items()}
+def judge_rows(fitted: Fitted, train: tuple[Floats, Floats], held: tuple[Floats, Floats]) -> Judged:
+    """Score a fit of one output beside a linear model and the mean of the same training rows (X, y)."""
+    linear, mean = LinearRegression().fit(*train), float(np.mean(train[1]))
+
+    def moments(X: Floats, y: Floats) -> Moments:
+        line = linear.predict(X) if len(X) else y
+        return Moments.of(_errors(y, fitted.predict(X)[:, 0], line, mean))
+
+    return Judged(moments(*train), moments(*held))
 
 
-def clearly_worse(y: Floats, one: Floats, other: Floats) -> bool:
-    """Whether one prediction misses by more than another, beyond twice the standard error of the difference."""
-    if len(y) < 2:
+def judge(parts: Parts, fit: Streamed, split: HeldOut) -> Judged:
+    """Score a fit of one output to a table in parts."""
+    gram, fitted = fit.gram, fit.fitted
+    assert gram is not None
+    if fitted.solver == "lowrank":  # its state is of other variables
+        X = fit.survey.sample.rows().X[:, fitted.columns]
+        view = View(fitted.columns, split)
+        line = parts.total(partial(gram_pass, view, all_terms(X.shape[1], 1), orthonormal_basis(X, 1), gram.shift))
+    else:
+        line = gram.lower(1)
+    linear = Fitted("exact", ExactFit(line.terms, line.basis, line.solve(Penalty().of(line.terms))), fitted.columns)
+    return parts.total(partial(_judging_pass, fitted, linear, float(gram.mean[0]), split))
+
+
+def _judging_pass(
+    fitted: Fitted, linear: Fitted, mean: float, split: HeldOut, chunks: Iterable[Chunk]
+) -> Judged | None:
+    """Scores of one part."""
+
+    def judged(X: Floats, Y: Floats) -> Judged:
+        errors = _errors(Y[:, 0], fitted.predict(X)[:, 0], linear.predict(X)[:, 0], mean)
+        held = split.held(X, Y)
+        return Judged(Moments.of(errors[~held]), Moments.of(errors[held]))
+
+    return total_of(judged(X, Y) for X, Y, _ in chunks)
+
+
+def scores_from(moments: Moments) -> Scores:
+    """RMSE, MAE and R² of every model; R² is None where it is undefined: one row, or rows with one value."""
+    found: Scores = {}
+    total = float(moments.squares[0])
+    rounding = moments.weight * float(_ROUNDING * moments.mean[0]) ** 2
+    for k, name in enumerate((THIS_FIT, LINEAR, MEAN)):
+        square = float(moments.mean[1 + k])
+        r2 = 1.0 - square * moments.weight / total if moments.weight > 1 and total > rounding else None
+        found[name] = {"rmse": square**0.5, "mae": float(moments.mean[4 + k]), "r2": r2}
+    return found
+
+
+def linear_is_better(moments: Moments) -> bool:
+    """Whether the fit misses by more than the linear model, beyond twice the standard error of the difference."""
+    if moments.weight < 2:
         return False
-    difference: Any = (one - y) ** 2 - (other - y) ** 2
-    return bool(difference.mean() > 2 * difference.std(ddof=1) / len(y) ** 0.5)
+    error = (float(moments.squares[-1]) / (moments.weight - 1) / moments.weight) ** 0.5
+    return bool(moments.mean[-1] > 2 * error)

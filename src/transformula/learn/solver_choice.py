@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from transformula.learn.distinct_rows import Floats, Rows
-from transformula.learn.fitted import Solution
-from transformula.learn.solvers.exact_fit import fit_exact
+from transformula.learn.solvers.exact_fit import beyond_noise, fit_exact
 from transformula.learn.solvers.features import count_terms
-from transformula.learn.solvers.lowrank_fit import fit_lowrank
-from transformula.learn.solvers.penalty import beyond_noise
-from transformula.learn.solvers.ridgefit import fit_ridges
+from transformula.learn.solvers.lowrank_fit import few_threads, fit_lowrank, fit_ridges
 from transformula.learn.solvers.sparse_fit import fit_sparse
+from transformula.learn.writing import Written
 
-CLOSED_FORM = ("exact", "sparse", "lowrank")
-SOLVERS = ("auto", *CLOSED_FORM, "sgd", "adam")
-#: `exact` stores a square matrix of this side at most: 1.8 GB.
+SOLVERS = ("auto", "exact", "sparse", "lowrank", "sgd", "adam")
+#: Terms of `exact`, which stores a square matrix of this side at most: 1.8 GB.
 MOST_EXACT_TERMS = 15_000
 #: `sparse` visits every term a few times.
 MOST_SPARSE_TERMS = 60_000
@@ -30,8 +28,7 @@ _AUTO_EXACT_TERMS = 1_000
 _FEWEST_JUDGED = 8
 #: A polynomial of at most this many forms is also tried as a sum of ridge functions.
 _MOST_RIDGE_RANK = 8
-#: BLAS threads that wait for each other cost more than they give below this many numbers.
-_ONE_THREAD = 2_000_000
+_CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
 
 
 @dataclass(frozen=True)
@@ -47,59 +44,87 @@ class Settings:
     n_jobs: int | None = None
 
 
+class Solution(Protocol):
+    """A polynomial a solver found."""
+
+    def predict(self, X: Floats) -> Floats:
+        """Evaluate it: (rows, outputs)."""
+
+    @property
+    def n_terms(self) -> int:
+        """How many numbers describe it: coefficients, and directions where they were learned."""
+
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomial, at most the one asked for."""
+
+    def exact(self) -> Written:
+        """The polynomial in rational arithmetic."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A solver's result on the columns that vary.
+
+    Attributes
+    ----------
+    solver : the solver that found it.
+    solution : its polynomial in the chosen columns.
+    columns : (d,) which columns of the input it reads; the others were constant.
+    """
+
+    solver: str
+    solution: Solution
+    columns: NDArray[np.bool_]
+
+    def predict(self, X: Floats) -> Floats:
+        """Evaluate the polynomial: (rows, outputs)."""
+        return self.solution.predict(X[:, self.columns])
+
+    @property
+    def n_terms(self) -> int:
+        """How many numbers describe the polynomial."""
+        return self.solution.n_terms
+
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomial."""
+        return self.solution.degree
+
+    def exact(self) -> Written:
+        """The polynomial in the original variables, in rational arithmetic."""
+        return self.solution.exact().in_columns(np.flatnonzero(self.columns).tolist(), len(self.columns))
+
+
 def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
     """Fit one closed-form solver."""
     terms = count_terms(rows.X.shape[1], settings.degree)
-    if solver in _CEILINGS and terms > _CEILINGS[solver]:
+    if terms > _CEILINGS.get(solver, terms):
         raise ValueError(
             f"solver={solver!r} would handle all {terms} monomials of degree {settings.degree} in "
             f"{rows.X.shape[1]} variables; at most {_CEILINGS[solver]} fit: use solver='lowrank'"
         )
-    limits = threadpool_limits(1 if rows.X.size * min(terms, 100) < _ONE_THREAD else None)
-    with limits:
-        if solver == "exact":
-            return _exact(rows, settings, terms)
+    with few_threads(rows.X.size * min(terms, 100)):
+        if solver == "lowrank":
+            return _lowrank(rows, settings)
         if solver == "sparse":
-            return fit_sparse(
-                rows.X,
-                rows.Y,
-                settings.degree,
-                weight=rows.weight,
-                criterion=settings.criterion,
-                max_terms=settings.max_terms,
-                seed=settings.seed,
+            return fit_sparse(rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms)
+        if len(rows) < terms and settings.ridge == 0:
+            warnings.warn(
+                f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
+                "and the one with the smallest coefficients is taken; give ridge > 0 or None, a lower degree "
+                "or solver='sparse'",
+                UserWarning,
+                stacklevel=3,
             )
-        return _lowrank(rows, settings)
-
-
-_CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
-
-
-def _exact(rows: Rows, settings: Settings, terms: int) -> Solution:
-    if len(rows) < terms and settings.ridge == 0:
-        warnings.warn(
-            f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
-            "and the one with the smallest coefficients is taken; give ridge > 0 or None, a lower degree "
-            "or solver='sparse'",
-            UserWarning,
-            stacklevel=4,
-        )
-    return fit_exact(rows.X, rows.Y, settings.degree, ridge=settings.ridge, weight=rows.weight)
+        return fit_exact(rows, settings.degree, settings.ridge)
 
 
 def _lowrank(rows: Rows, settings: Settings) -> Solution:
-    found = fit_lowrank(
-        rows.X,
-        rows.Y,
-        settings.degree,
-        rank=settings.rank,
-        weight=rows.weight,
-        ridge=settings.ridge,
-        seed=settings.seed,
-    )
+    found = fit_lowrank(rows, settings.degree, rank=settings.rank, ridge=settings.ridge, seed=settings.seed)
     if not 0 < len(found.directions) <= _MOST_RIDGE_RANK or len(rows) < 20 * len(found.terms):
         return found
-    form = fit_ridges(found, rows.X, rows.Y, weight=rows.weight, seed=settings.seed)
+    form = fit_ridges(found, rows, settings.seed)
     return form if len(form.directions) <= 3 * len(found.directions) else found
 
 
@@ -159,9 +184,9 @@ def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
     return found
 
 
-def _held_out(solver: str, rows: Rows, held: np.ndarray, settings: Settings) -> Floats:  # type: ignore[type-arg]
+def _held_out(solver: str, rows: Rows, held: NDArray[np.bool_], settings: Settings) -> Floats:
     """The loss at every held-out row, in variances of the targets."""
-    inside, outside = rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+    inside, outside = rows.take(~held), rows.take(held)
     found = solve(solver, inside, settings)
     spread = np.maximum(rows.Y.var(axis=0), 1e-300)
     with np.errstate(over="ignore"):

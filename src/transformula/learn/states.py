@@ -5,10 +5,10 @@ digits that sums of squares would lose:
 
     mean = mean_a + d w_b / w,   squares = squares_a + squares_b + d^2 w_a w_b / w,   d = mean_b - mean_a.
 
-`Sample` holds the distinct rows whose hash is least, with their weights. The hash is of the numbers in the row, so
+`RowSample` holds the distinct rows whose hash is least, with their weights. The hash is of the numbers in the row, so
 the sample does not depend on how the rows were cut into parts, on their order, or on who read them, and a table that
-fits into the sample is in it completely. `Split` holds out rows by another hash of the same kind; equal rows are never
-on both sides.
+fits into the sample is in it completely. `HeldOut` holds out rows by another hash of the same kind; equal rows are
+never on both sides.
 
 `Survey` is all of it in one pass.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.learn.distinct_rows import Floats, Range, Rows
+from transformula.learn.distinct_rows import Floats, Range, Rows, runs_of_equals
 
 Hashes = NDArray[np.uint64]
 
@@ -86,7 +86,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Sample:
+class RowSample:
     """The distinct rows with the least hashes: inputs and targets side by side, sorted by hash."""
 
     size: int
@@ -96,7 +96,7 @@ class Sample:
     weight: Floats
 
     @classmethod
-    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, seed: int) -> Sample:
+    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, seed: int) -> RowSample:
         """Of a batch of rows; those of weight zero do not count."""
         table = np.hstack([X, Y]) + 0.0
         w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
@@ -104,7 +104,7 @@ class Sample:
         table, w = table[keep], w[keep]
         return cls(size, Y.shape[1], row_hashes(table, seed), table, w)._cut()
 
-    def __add__(self, other: Sample) -> Sample:
+    def __add__(self, other: RowSample) -> RowSample:
         return replace(
             self,
             hashes=np.concatenate([self.hashes, other.hashes]),
@@ -112,26 +112,21 @@ class Sample:
             weight=np.concatenate([self.weight, other.weight]),
         )._cut()
 
-    def _cut(self) -> Sample:
+    def _cut(self) -> RowSample:
         order = np.argsort(self.hashes, kind="stable")
-        hashes, table, weight = self.hashes[order], self.table[order], self.weight[order]
-        new = np.ones(len(hashes), dtype=bool)
-        new[1:] = (hashes[1:] != hashes[:-1]) | np.any(table[1:] != table[:-1], axis=1)
-        starts = np.flatnonzero(new)
-        total = np.add.reduceat(weight, starts) if len(starts) else weight
-        starts = starts[: self.size]
-        return replace(self, hashes=hashes[starts], table=table[starts], weight=total[: self.size])
+        starts, total = runs_of_equals(self.table[order], self.weight[order])
+        kept = order[starts[: self.size]]
+        return replace(self, hashes=self.hashes[kept], table=self.table[kept], weight=total[: self.size])
 
-    def rows(self, keep: NDArray[np.bool_] | None = None) -> Rows:
-        """The rows, or some of them, for the solvers."""
-        some = slice(None) if keep is None else keep
+    def rows(self) -> Rows:
+        """The rows, for the solvers."""
         d = self.table.shape[1] - self.outputs
-        X, Y = self.table[some, :d], self.table[some, d:]
-        return Rows(np.ascontiguousarray(X), np.ascontiguousarray(Y), self.weight[some])
+        X, Y = self.table[:, :d], self.table[:, d:]
+        return Rows(np.ascontiguousarray(X), np.ascontiguousarray(Y), self.weight)
 
 
 @dataclass(frozen=True)
-class Split:
+class HeldOut:
     """Which rows are held out: a share of them, by a hash of their numbers."""
 
     share: float = 0.0
@@ -154,7 +149,7 @@ class Survey:
     held_rows: int
     range: Range  # of all rows
     targets: Moments  # of those that are not held out
-    sample: Sample  # of all rows
+    sample: RowSample  # of all rows
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
@@ -166,7 +161,7 @@ class Survey:
         )
 
     @classmethod
-    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, split: Split) -> Survey:
+    def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, split: HeldOut) -> Survey:
         """Of a batch of at least one row."""
         held = split.held(X, Y)
         w = None if weight is None else weight[~held]
@@ -175,7 +170,7 @@ class Survey:
             int(held.sum()),
             Range.of(X),
             Moments.of(Y[~held], w),
-            Sample.of(X, Y, weight, size, split.seed),
+            RowSample.of(X, Y, weight, size, split.seed),
         )
 
     @property

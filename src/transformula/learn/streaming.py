@@ -14,23 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformula.learn.distinct_rows import Floats, Rows, merge_rows
-from transformula.learn.fitted import Fitted, Solution
-from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings, choose, solve
-from transformula.learn.solvers.exact_fit import ExactFit, refined, residual_correlation
+from transformula.learn.solver_choice import MOST_EXACT_TERMS, Fitted, Settings, Solution, choose, solve
+from transformula.learn.solvers.directions import hermite_basis, ridge_terms
+from transformula.learn.solvers.exact_fit import (
+    ExactFit,
+    Penalty,
+    TermRows,
+    leave_one_out,
+    refined,
+    residual_correlation,
+)
 from transformula.learn.solvers.features import Basis, Terms, all_terms, count_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.lowrank_fit import LowRankFit
-from transformula.learn.solvers.penalty import Penalty, Table, leave_one_out
 from transformula.learn.solvers.ridge_forms import RidgeForm, hermite_ridges
 from transformula.learn.solvers.sparse_fit import fit_sparse_state
-from transformula.learn.solvers.subspace import hermite_basis, ridge_terms
-from transformula.learn.states import Split, Survey, sample_size
+from transformula.learn.states import HeldOut, Survey, sample_size
 
 #: Inputs (rows, d), targets (rows, outputs) and weights, of at least one row.
 Chunk = tuple[Floats, Floats, Floats | None]
@@ -58,36 +64,26 @@ class Parts(Protocol):
         """Do one piece of work on every part, and add up what comes back; None is the state of no rows."""
 
 
+def total_of(states: Iterable[State | None]) -> State | None:
+    """The sum of states in their order; None is the state of no rows."""
+    total: Any = None
+    for state in states:
+        total = state if total is None else total if state is None else total + state
+    return total  # type: ignore[no-any-return]
+
+
 def add_up(states: Iterable[State | None]) -> State:
-    """The sum of states, as they come.
+    """The sum of states in their order.
 
     Raises
     ------
     NoRowsError
         If there are none.
     """
-    total: Any = None
-    for state in states:
-        total = state if total is None else total if state is None else total + state  # type: ignore[operator]
+    total = total_of(states)
     if total is None:
         raise NoRowsError("the table has no rows")
-    return total  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Surveying:
-    """The first pass."""
-
-    size: int
-    split: Split
-
-    def __call__(self, chunks: Iterable[Chunk]) -> Survey | None:
-        """The survey of one part."""
-        found: Survey | None = None
-        for X, Y, weight in chunks:
-            one = Survey.of(X, Y, weight, self.size, self.split)
-            found = one if found is None else found + one
-        return found
+    return total
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class View:
     """Which rows a pass sees, and which variables: some columns, or linear forms of them."""
 
     columns: NDArray[np.bool_]
-    split: Split
+    split: HeldOut
     forms: tuple[Floats, Floats] | None = None  # the center, and directions from there
 
     def of(self, chunk: Chunk) -> Chunk:
@@ -112,38 +108,26 @@ class View:
         return X if self.forms is None else (X - self.forms[0]) @ self.forms[1].T
 
 
-@dataclass(frozen=True)
-class Gramming:
-    """The second pass."""
-
-    view: View
-    terms: Terms
-    basis: Basis
-    shift: Floats
-
-    def __call__(self, chunks: Iterable[Chunk]) -> Gram:
-        """The normal equations of one part."""
-        gram = Gram(self.terms, self.basis, self.shift)
-        for chunk in chunks:
-            gram.add(*self.view.of(chunk))
-        return gram
+def survey_pass(size: int, split: HeldOut, chunks: Iterable[Chunk]) -> Survey | None:
+    """The first pass over one part."""
+    return total_of(Survey.of(X, Y, weight, size, split) for X, Y, weight in chunks)
 
 
-@dataclass(frozen=True)
-class Correlating:
-    """The third pass: `exact.residual_correlation`."""
+def gram_pass(view: View, terms: Terms, basis: Basis, shift: Floats, chunks: Iterable[Chunk]) -> Gram:
+    """The second pass over one part: its normal equations."""
+    gram = Gram(terms, basis, shift)
+    for chunk in chunks:
+        gram.add(*view.of(chunk))
+    return gram
 
-    view: View
-    fit: ExactFit
 
-    def __call__(self, chunks: Iterable[Chunk]) -> Floats:
-        """Phi' W (Y - Phi c) of one part."""
-        out = np.zeros_like(self.fit.coefficients)
-        for chunk in chunks:
-            X, Y, weight = self.view.of(chunk)
-            w = np.ones(len(X)) if weight is None else weight
-            out += residual_correlation(Table(self.fit.terms, self.fit.basis, X, Y, w), self.fit.coefficients)
-        return out
+def _correlation_pass(view: View, fit: ExactFit, chunks: Iterable[Chunk]) -> Floats:
+    """The third pass over one part: Phi' W (Y - Phi c)."""
+    out = np.zeros_like(fit.coefficients)
+    for chunk in chunks:
+        rows = Rows.of(*view.of(chunk))
+        out += residual_correlation(TermRows(rows.X, rows.Y, rows.weight, fit.terms, fit.basis), fit.coefficients)
+    return out
 
 
 @dataclass(frozen=True)
@@ -169,54 +153,54 @@ class StreamState:
 
 
 def _batch_survey(X: Floats, Y: Floats, weight: Floats | None) -> Survey:
-    return Survey.of(X, Y, weight, _JUDGES, Split())
+    return Survey.of(X, Y, weight, _JUDGES, HeldOut())
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """A fit, and what the first pass has found; ``gram`` is None where the sample was the whole table."""
+    """A fit, and the result of the first pass; ``gram`` is None where the sample was the whole table."""
 
-    solver: str
-    settings: Settings
     fitted: Fitted
     survey: Survey
     gram: Gram | None
 
 
-def survey_of(parts: Parts, split: Split) -> Survey:
+def survey_of(parts: Parts, split: HeldOut) -> Survey:
     """The first pass over all parts."""
-    return parts.total(Surveying(sample_size(parts.width + parts.outputs), split))
+    return parts.total(partial(survey_pass, sample_size(parts.width + parts.outputs), split))
 
 
-def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, split: Split) -> Streamed:
+def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, split: HeldOut) -> Streamed:
     """The passes that follow the survey."""
-    rows = _training(survey, split)
     columns = survey.range.varying
     if not columns.any():
-        basis = orthonormal_basis(np.zeros((1, 0)), settings.degree)
-        found: Solution = ExactFit(all_terms(0, settings.degree), basis, survey.targets.mean[None])
-        solver = "exact" if solver == "auto" else solver
-        return Streamed(solver, settings, Fitted(solver, found, columns), survey, None)
-    some = Rows(np.ascontiguousarray(rows.X[:, columns]), rows.Y, rows.weight)
+        found: Solution = ExactFit.constant(survey.targets.mean, settings.degree)
+        return Streamed(Fitted("exact" if solver == "auto" else solver, found, columns), survey, None)
+    sample = _training(survey, split).of_columns(columns)
     if solver == "auto":
-        solver, settings = choose(some, settings)
+        solver, settings = choose(sample, settings)
     if survey.complete:
-        return Streamed(solver, settings, Fitted(solver, solve(solver, some, settings), columns), survey, None)
-    found, gram = _SOLVERS[solver](parts, View(columns, split), some, settings, survey.targets.mean)
-    return Streamed(solver, settings, Fitted(solver, found, columns), survey, gram)
+        return Streamed(Fitted(solver, solve(solver, sample, settings), columns), survey, None)
+    passes = _Passes(parts, View(columns, split), sample, settings, survey.targets.mean)
+    found, gram = {"exact": passes.exact, "sparse": passes.sparse, "lowrank": passes.lowrank}[solver]()
+    return Streamed(Fitted(solver, found, columns), survey, gram)
 
 
-def _training(survey: Survey, split: Split) -> Rows:
+def _training(survey: Survey, split: HeldOut) -> Rows:
     """The rows of the sample that are not held out, in the order that tables in memory have."""
     rows = survey.sample.rows()
-    rows = rows if not split.share else survey.sample.rows(~split.held(rows.X, rows.Y))
+    if split.share:
+        rows = rows.take(~split.held(rows.X, rows.Y))
     return merge_rows(rows.X, rows.Y, rows.weight)
 
 
 def solve_exact(gram: Gram, judges: Rows, ridge: float | None) -> tuple[ExactFit, Callable[[Floats], Floats]]:
     """Least squares from a state, with the penalty that leave-one-out at the judges prefers; and the solver."""
-    table = Table(gram.terms, gram.basis, judges.X, judges.Y, judges.weight)
-    penalty = leave_one_out(gram, table).penalty if ridge is None else Penalty(ridge)
+    if ridge is None:
+        table = TermRows(judges.X, judges.Y, judges.weight, gram.terms, gram.basis)
+        penalty = leave_one_out(gram, table).penalty
+    else:
+        penalty = Penalty(ridge)
     factored = gram.solver(penalty.of(gram.terms))
     return ExactFit(gram.terms, gram.basis, gram.with_shift(factored(gram.right)), penalty), factored
 
@@ -230,47 +214,55 @@ def _check_count(variables: int, degree: int) -> None:
         )
 
 
-def _all_monomials(parts: Parts, view: View, some: Rows, settings: Settings, shift: Floats) -> Gram:
-    _check_count(some.X.shape[1], settings.degree)
-    terms = all_terms(some.X.shape[1], settings.degree)
-    basis = orthonormal_basis(some.X, settings.degree, some.weight)
-    return parts.total(Gramming(view, terms, basis, shift))
+@dataclass(frozen=True)
+class _Passes:
+    """A table in parts, with a sample of its rows and a shift near the mean of its targets."""
 
+    parts: Parts
+    view: View
+    sample: Rows
+    settings: Settings
+    shift: Floats
 
-def _exact(parts: Parts, view: View, some: Rows, settings: Settings, shift: Floats) -> tuple[Solution, Gram]:
-    gram = _all_monomials(parts, view, some, settings, shift)
-    found, factored = solve_exact(gram, some, settings.ridge)
-    correlation = parts.total(Correlating(view, found))
-    amounts = gram.total * found.penalty.of(gram.terms)[:, None]
-    return replace(found, coefficients=refined(factored, amounts, found.coefficients, correlation)), gram
+    def exact(self) -> tuple[Solution, Gram]:
+        """All monomials, with one step of refinement on all rows."""
+        gram = self._monomials()
+        found, factored = solve_exact(gram, self.sample, self.settings.ridge)
+        correlation = self.parts.total(partial(_correlation_pass, self.view, found))
+        amounts = gram.total * found.penalty.of(gram.terms)[:, None]
+        return replace(found, coefficients=refined(factored, amounts, found.coefficients, correlation)), gram
 
+    def sparse(self) -> tuple[Solution, Gram]:
+        """Few monomials, selected from the state."""
+        gram = self._monomials()
+        return fit_sparse_state(gram, self.sample, self.settings.criterion, self.settings.max_terms), gram
 
-def _sparse(parts: Parts, view: View, some: Rows, settings: Settings, shift: Floats) -> tuple[Solution, Gram]:
-    if settings.criterion == "holdout":
-        raise ValueError("criterion='holdout' needs all rows at once: choose ebic or bic for a table in parts")
-    gram = _all_monomials(parts, view, some, settings, shift)
-    found = fit_sparse_state(gram, some.X, some.weight, criterion=settings.criterion, max_terms=settings.max_terms)
-    return found, gram
+    def lowrank(self) -> tuple[Solution, Gram]:
+        """Directions from the sample, coefficients from all rows."""
+        sample, degree = self.sample, self.settings.degree
+        found = solve("lowrank", sample, self.settings)
+        assert isinstance(found, (LowRankFit, RidgeForm))
+        directions = found.directions
+        if isinstance(found, LowRankFit):
+            terms = found.terms
+        else:
+            forms = (sample.X - found.center) @ directions.T
+            spread = np.sqrt(np.average(forms**2, axis=0, weights=sample.weight))
+            directions = directions / np.where(spread > 0, spread, 1.0)[:, None]
+            terms = ridge_terms(len(directions), degree)
+        view = replace(self.view, forms=(found.center, directions))
+        gram = self._gram(view, terms, hermite_basis(len(directions), degree))
+        judges = Rows((sample.X - found.center) @ directions.T, sample.Y, sample.weight)
+        C = solve_exact(gram, judges, self.settings.ridge)[0].coefficients
+        if isinstance(found, LowRankFit):
+            return replace(found, coefficients=C), gram
+        return hermite_ridges(np.eye(len(directions)), C, degree).compose(directions, found.center), gram
 
+    def _monomials(self) -> Gram:
+        width, degree = self.sample.X.shape[1], self.settings.degree
+        _check_count(width, degree)
+        basis = orthonormal_basis(self.sample.X, degree, self.sample.weight)
+        return self._gram(self.view, all_terms(width, degree), basis)
 
-def _lowrank(parts: Parts, view: View, some: Rows, settings: Settings, shift: Floats) -> tuple[Solution, Gram]:
-    """Directions from the sample, coefficients from all rows."""
-    found = solve("lowrank", some, settings)
-    assert isinstance(found, (LowRankFit, RidgeForm))
-    if isinstance(found, LowRankFit):
-        terms, directions = found.terms, found.directions
-    else:
-        spread = np.sqrt(np.average(((some.X - found.center) @ found.directions.T) ** 2, axis=0, weights=some.weight))
-        directions = found.directions / np.where(spread > 0, spread, 1.0)[:, None]
-        terms = ridge_terms(len(directions), settings.degree)
-    view = replace(view, forms=(found.center, directions))
-    basis = hermite_basis(len(directions), settings.degree)
-    gram = parts.total(Gramming(view, terms, basis, shift))
-    judges = Rows((some.X - found.center) @ directions.T, some.Y, some.weight)
-    C = solve_exact(gram, judges, settings.ridge)[0].coefficients
-    if isinstance(found, LowRankFit):
-        return replace(found, coefficients=C), gram
-    return hermite_ridges(np.eye(len(directions)), C, settings.degree).compose(directions, found.center), gram
-
-
-_SOLVERS = {"exact": _exact, "sparse": _sparse, "lowrank": _lowrank}
+    def _gram(self, view: View, terms: Terms, basis: Basis) -> Gram:
+        return self.parts.total(partial(gram_pass, view, terms, basis, self.shift))

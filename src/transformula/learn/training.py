@@ -13,7 +13,10 @@ differs.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,33 +24,37 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor, nn
 
-from transformula.learn import checkpoints
-from transformula.learn.checkpoints import Run
+from transformula.files import write_file
 from transformula.learn.ranks import Ranks
-from transformula.learn.training_bar import TrainingBar
 
 #: Prediction, targets and weights to the weighted loss of every row.
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 #: An estimator's parameters for training as the papers describe it: random weights, to the end, no decay.
 AS_IN_PAPERS: dict[str, Any] = {"init": "random", "early_stopping": False, "weight_decay": 0.0}
-_RISE = 0.3  # of the steps
-_FINAL = 1e-3  # of the starting rate
+#: Share of the steps in which the learning rate rises.
+_RISE = 0.3
+#: The last learning rate, as a share of the first.
+_FINAL = 1e-3
+#: Parameters times rows of a batch below which a single thread is faster.
+_ONE_THREAD = 50_000_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """How to train.
 
     Attributes
     ----------
-    optimizer : "sgd" (momentum 0.9) or "adam".
+    optimizer : "sgd" or "adam".
     start, peak : the learning rate at the beginning and at the top of its cycle.
     clip : the largest norm of a gradient; None leaves gradients alone.
     weight_decay : share of every parameter that a step of rate 1 takes away.
     patience : epochs without a better validation loss before stopping; needs validation rows.
-    checkpoint : where to save; an existing file of the same data and plan is continued.
+    checkpoint : where to save; an existing file of the same data and schedule is continued.
     every : epochs between two checkpoints.
     """
 
@@ -61,7 +68,7 @@ class Plan:
     weight_decay: float = 0.0
     patience: int | None = None
     seed: int = 0
-    checkpoint: Path | None = None
+    checkpoint: str | Path | None = None
     every: int = 10
     verbose: bool = False
 
@@ -70,8 +77,8 @@ class Plan:
 
         Examples
         --------
-        >>> plan = Plan(start=0.1, peak=1.0)
-        >>> [round(plan.rate(k, 100), 3) for k in (0, 15, 30, 99)]
+        >>> schedule = Schedule(start=0.1, peak=1.0)
+        >>> [round(schedule.rate(k, 100), 3) for k in (0, 15, 30, 99)]
         [0.1, 0.55, 1.0, 0.001]
         """
         rise = max(1.0, _RISE * steps)
@@ -92,6 +99,11 @@ class History:
     validation: list[float] = field(default_factory=list)
     best_epoch: int = -1
     start: float = math.inf
+
+    @property
+    def best_loss(self) -> float:
+        """The least validation loss so far."""
+        return self.start if self.best_epoch < 0 else self.validation[self.best_epoch]
 
 
 @dataclass(frozen=True)
@@ -131,72 +143,183 @@ def train(
     module: nn.Module,
     data: Batchable,
     loss: Loss,
-    plan: Plan,
+    schedule: Schedule,
     validation: Batchable | None = None,
-    on_epoch: Callable[[int, History], None] | None = None,
+    on_epoch: Callable[[int], None] | None = None,
 ) -> History:
     """Train a module in place; with validation rows it ends with its best parameters.
 
-    It ends as it began where the best are not better by more than two standard errors: the least of many
+    It ends as it began unless the best are better by more than two standard errors: the least of many
     validation losses flatters.
 
     Raises
     ------
     ValueError
-        If the checkpoint belongs to other data, another model or another plan.
+        If the checkpoint belongs to other data, another model or another schedule.
     FloatingPointError
         If the loss is no longer a finite number.
     """
-    optimizer, ranks = _optimizer(module, plan), Ranks.here()
-    run = Run(History(), None, checkpoints.fingerprint(module, data, plan))
-    beginning = _copy(module)
-    if validation is not None:
-        run.history.start = ranks.from_first(lambda: float(_losses(module, validation, loss).mean()))
-        run.best = beginning
-    first = _resume(module, optimizer, run, ranks.from_first(lambda: checkpoints.read(plan.checkpoint, run)))
-    steps_an_epoch = math.ceil(len(data) / plan.batch_size)
-    shared = ranks.wrapped(module)
-    watched = plan.verbose and ranks.rank == 0
-    with TrainingBar(watched, plan.epochs, first) as bar, _few_threads(module, plan.batch_size):
-        for epoch in range(first, plan.epochs):
-            if plan.patience is not None and epoch - run.history.best_epoch > plan.patience > 0 and epoch:
+    trainer = Trainer(module, data, loss, schedule, validation)
+    first = trainer.resume()
+    with _progress(schedule, trainer.ranks, first) as advance, _few_threads(module, schedule.batch_size):
+        for epoch in range(first, schedule.epochs):
+            if trainer.is_out_of_patience(epoch):
                 break
-            shuffle = torch.Generator().manual_seed(plan.seed * 1_000_003 + epoch)
-            order = torch.randperm(len(data), generator=shuffle).to(data.x.device)
-            total = 0.0
-            for k in range(steps_an_epoch):
-                batch = order[k * plan.batch_size : (k + 1) * plan.batch_size]
-                part = data.take(batch[ranks.rank :: ranks.world])
-                rate = plan.rate(epoch * steps_an_epoch + k, plan.epochs * steps_an_epoch)
-                total += _step(shared, optimizer, part, loss, rate, plan.clip, len(batch), ranks) * len(batch)
-            _record(run, module, total / len(data), validation, loss, epoch, ranks)
-            due = (epoch + 1) % plan.every == 0 or epoch + 1 == plan.epochs
-            if plan.checkpoint is not None and due and ranks.rank == 0:
-                checkpoints.save(module, optimizer, run, epoch + 1, plan.checkpoint)
-            bar.advance(run.history.training[-1])
+            trainer.epoch(epoch)
+            due = (epoch + 1) % schedule.every == 0 or epoch + 1 == schedule.epochs
+            if schedule.checkpoint is not None and due and trainer.ranks.rank == 0:
+                trainer.save(epoch + 1, Path(schedule.checkpoint))
+            advance(trainer.history.training[-1])
             if on_epoch is not None:
-                on_epoch(epoch, run.history)
-    if validation is not None and run.best is not None:
-        _keep(module, beginning, run, validation, loss, ranks)
-    return run.history
+                on_epoch(epoch)
+    trainer.keep_best()
+    return trainer.history
 
 
-def _keep(
-    module: nn.Module, beginning: dict[str, Tensor], run: Run, validation: Batchable, loss: Loss, ranks: Ranks
-) -> None:
-    """Load the best parameters, or the first ones where that is no clear gain."""
-    assert run.best is not None
-    module.load_state_dict(beginning)
-    gain = _losses(module, validation, loss)
-    module.load_state_dict(run.best)
-    gain = gain - _losses(module, validation, loss)
-    if ranks.from_first(lambda: bool(gain.sum() <= 2 * (gain - gain.mean()).square().sum().sqrt())):
-        module.load_state_dict(beginning)
-        run.history.best_epoch = -1
+class Trainer:
+    """A module in training, with its optimiser, its history and its best parameters so far."""
+
+    def __init__(
+        self, module: nn.Module, data: Batchable, loss: Loss, schedule: Schedule, validation: Batchable | None
+    ) -> None:
+        self.module = module
+        self.data = data
+        self.loss = loss
+        self.schedule = schedule
+        self.validation = validation
+        self.ranks = Ranks.here()
+        self.shared = self.ranks.wrapped(module)
+        self.optimizer = _optimizer(module, schedule)
+        self.fingerprint = _fingerprint(module, data, schedule)
+        self.beginning = _copy(module)
+        self.best = None if validation is None else self.beginning
+        self.history = History()
+        if validation is not None:
+            self.history.start = self._validate()
+
+    def resume(self) -> int:
+        """Continue from the checkpoint if there is one; returns the epochs it has behind it."""
+        saved = self.ranks.from_first(lambda: _read(self.schedule.checkpoint, self.fingerprint))
+        if saved is None:
+            return 0
+        self.module.load_state_dict(saved["module"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.best = saved["best"]
+        self.history = History(**saved["history"])
+        return int(saved["epochs"])
+
+    def is_out_of_patience(self, epoch: int) -> bool:
+        """Whether the validation loss has not improved for too long."""
+        patience = self.schedule.patience
+        return patience is not None and epoch > 0 and epoch - self.history.best_epoch > patience > 0
+
+    def epoch(self, epoch: int) -> None:
+        """Visit all rows once."""
+        size = self.schedule.batch_size
+        steps = math.ceil(len(self.data) / size)
+        shuffle = torch.Generator().manual_seed(self.schedule.seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self.data), generator=shuffle).to(self.data.x.device)
+        total = 0.0
+        for k in range(steps):
+            rate = self.schedule.rate(epoch * steps + k, self.schedule.epochs * steps)
+            batch = order[k * size : (k + 1) * size]
+            total += self.step(batch, rate) * len(batch)
+        self.history.training.append(total / len(self.data))
+        if self.validation is not None:
+            self.history.validation.append(self._validate())
+            if self.history.validation[-1] < self.history.best_loss:
+                self.history.best_epoch = epoch
+                self.best = _copy(self.module)
+
+    def step(self, batch: Tensor, rate: float) -> float:
+        """One step on this rank's part of a batch; returns the mean loss of the batch."""
+        part = self.data.take(batch[self.ranks.rank :: self.ranks.world])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        value = self.loss(self.shared(part.x), part.y, part.weight).sum() / len(batch)
+        (value * self.ranks.world).backward()  # type: ignore[no-untyped-call]  # the ranks' gradients are averaged
+        if self.schedule.clip is not None:
+            nn.utils.clip_grad_norm_(self.shared.parameters(), self.schedule.clip)
+        self.optimizer.step()
+        number = self.ranks.total(value.detach())
+        if not math.isfinite(number):
+            raise FloatingPointError(
+                "the training loss is no longer a finite number: lower learning_rate or clip, or the degree"
+            )
+        return number
+
+    def save(self, epochs: int, path: Path) -> None:
+        """Replace the checkpoint."""
+        content = io.BytesIO()
+        torch.save(
+            {
+                "fingerprint": self.fingerprint,
+                "epochs": epochs,
+                "module": self.module.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "best": self.best,
+                "history": vars(self.history),
+            },
+            content,
+        )
+        write_file(path, content.getvalue(), parents=True)
+
+    def keep_best(self) -> None:
+        """Load the best parameters on the validation rows, or the first ones if those are not clearly worse."""
+        if self.validation is None:
+            return
+        gain = self._losses(self.beginning) - self._losses(self.best)
+        if self.ranks.from_first(lambda: bool(gain.sum() <= 2 * (gain - gain.mean()).square().sum().sqrt())):
+            self.module.load_state_dict(self.beginning)
+            self.history.best_epoch = -1
+
+    def _validate(self) -> float:
+        return self.ranks.from_first(lambda: float(self._losses().mean()))
+
+    def _losses(self, parameters: dict[str, Tensor] | None = None) -> Tensor:
+        """Validation losses, with other parameters if they are given."""
+        assert self.validation is not None
+        if parameters is not None:
+            self.module.load_state_dict(parameters)
+        with torch.no_grad():
+            return self.loss(self.module(self.validation.x), self.validation.y, self.validation.weight)
 
 
-#: Below this many parameters times rows, several threads only wait for each other.
-_ONE_THREAD = 50_000_000
+def _optimizer(module: nn.Module, schedule: Schedule) -> torch.optim.Optimizer:
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if schedule.optimizer == "sgd":
+        return torch.optim.SGD(parameters, schedule.start, schedule.momentum, weight_decay=schedule.weight_decay)
+    return torch.optim.AdamW(parameters, schedule.start, weight_decay=schedule.weight_decay)
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+def _fingerprint(module: nn.Module, data: Batchable, schedule: Schedule) -> str:
+    """Digest of the settings, the sizes and the rows; the number of processes is no part of it."""
+    digest = hashlib.sha256()
+    settings = {k: v for k, v in vars(schedule).items() if k not in ("checkpoint", "every", "verbose")}
+    digest.update(repr(sorted(settings.items())).encode())
+    digest.update(repr([(n, tuple(p.shape)) for n, p in module.named_parameters()]).encode())
+    for tensor in (data.x, data.y, data.weight):
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: str | Path | None, fingerprint: str) -> dict[str, Any] | None:
+    """The checkpoint, if there is one; refused if it is of another run."""
+    if path is None or not Path(path).exists():
+        return None
+    try:
+        saved: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        same = saved["fingerprint"] == fingerprint
+    except Exception as error:
+        raise ValueError(f"{path} is not a checkpoint of this library: {error}") from None
+    if not same:
+        raise ValueError(f"{path} belongs to other data or other settings: delete it or name another file")
+    return saved
 
 
 @contextmanager
@@ -210,70 +333,12 @@ def _few_threads(module: nn.Module, batch: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _optimizer(module: nn.Module, plan: Plan) -> torch.optim.Optimizer:
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    if plan.optimizer == "sgd":
-        return torch.optim.SGD(parameters, plan.start, plan.momentum, weight_decay=plan.weight_decay)
-    if plan.optimizer == "adam":
-        return torch.optim.AdamW(parameters, plan.start, weight_decay=plan.weight_decay)
-    raise ValueError(f"unknown optimizer {plan.optimizer!r}: choose sgd or adam")
-
-
-def _step(
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    part: Batchable,
-    loss: Loss,
-    rate: float,
-    clip: float | None,
-    rows: int,
-    ranks: Ranks,
-) -> float:
-    """One step on this rank's part of a batch of so many rows; returns the mean loss of the batch."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad(set_to_none=True)
-    value = loss(module(part.x), part.y, part.weight).sum() / rows
-    (value * ranks.world).backward()  # type: ignore[no-untyped-call]  # the ranks' gradients are averaged
-    if clip is not None:
-        nn.utils.clip_grad_norm_(module.parameters(), clip)
-    optimizer.step()
-    number = ranks.total(value.detach())
-    if not math.isfinite(number):
-        raise FloatingPointError(
-            "the training loss is no longer a finite number: lower learning_rate or clip, or the degree"
-        )
-    return number
-
-
-def _record(
-    run: Run, module: nn.Module, mean: float, validation: Batchable | None, loss: Loss, epoch: int, ranks: Ranks
-) -> None:
-    history = run.history
-    history.training.append(mean)
-    if validation is None:
+@contextmanager
+def _progress(schedule: Schedule, ranks: Ranks, first: int) -> Iterator[Callable[[float], None]]:
+    """A progress bar of the epochs on stderr, if it is wanted and a person is watching; takes the last loss."""
+    if not (schedule.verbose and ranks.rank == 0 and sys.stderr.isatty()):
+        yield lambda loss: None
         return
-    history.validation.append(ranks.from_first(lambda: float(_losses(module, validation, loss).mean())))
-    best = history.start if history.best_epoch < 0 else history.validation[history.best_epoch]
-    if history.validation[-1] < best:
-        history.best_epoch = epoch
-        run.best = _copy(module)
-
-
-def _losses(module: nn.Module, rows: Batchable, loss: Loss) -> Tensor:
-    with torch.no_grad():
-        return loss(module(rows.x), rows.y, rows.weight)
-
-
-def _copy(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
-
-
-def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, run: Run, saved: dict[str, Any] | None) -> int:
-    """Go on from a checkpoint if there is one; returns the epochs it has behind it."""
-    if saved is None:
-        return 0
-    module.load_state_dict(saved["module"])
-    optimizer.load_state_dict(saved["optimizer"])
-    run.best, run.history = saved["best"], History(**saved["history"])
-    return int(saved["epochs"])
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=schedule.epochs, completed=first)
+        yield lambda loss: bar.update(task, advance=1, description=f"loss {loss:.4g}")

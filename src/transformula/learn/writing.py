@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from flint import Ordering, fmpq, fmpq_mpoly_ctx
-
 from transformula.api import compile
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
@@ -28,55 +26,18 @@ from transformula.compiler.polynomial import ridge_weights
 from transformula.compiler.ridge_sum import RidgeSum
 from transformula.errors import InputError
 from transformula.formula.given_box import box_of
+from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learn.distinct_rows import Range
+from transformula.learn.solvers.features import Exponents, MonomialSum
+from transformula.learn.solvers.ridge_forms import ExactRidges
 from transformula.model import Model
 
-Exponents = tuple[int, ...]
-#: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.
-DIRECTION_DECIMALS = 12
+Written = MonomialSum | ExactRidges
 #: Up to this many monomials, a sum of powers of linear forms is written out.
-MOST_EXPANDED = 500
+_MOST_EXPANDED = 500
 _MOST_DECIMALS = 300
-
-
-@dataclass(frozen=True)
-class MonomialSum:
-    """For each output, exponents → exact coefficient."""
-
-    outputs: tuple[dict[Exponents, Fraction], ...]
-
-
-@dataclass(frozen=True)
-class ExactRidges:
-    """bias + Σ_k Σ_s powers[k][s][output] (directions[k]·x)^s, all rational."""
-
-    directions: tuple[tuple[Fraction, ...], ...]
-    powers: tuple[dict[int, list[Fraction]], ...]
-    bias: tuple[Fraction, ...]
-
-    def expand(self) -> MonomialSum:
-        """The same polynomial in monomials, exactly."""
-        width = len(self.directions[0]) if self.directions else 1
-        context = fmpq_mpoly_ctx.get([f"x{i}" for i in range(width)], Ordering.degrevlex)
-        totals = [context.constant(_fmpq(b)) for b in self.bias]
-        for direction, by_power in zip(self.directions, self.powers, strict=True):
-            form = sum((_fmpq(v) * g for v, g in zip(direction, context.gens(), strict=True)), totals[0] * 0)
-            power = context.constant(1)
-            for s in range(1, max(by_power, default=0) + 1):
-                power = power * form
-                for o, c in enumerate(by_power.get(s, ())):
-                    totals[o] += _fmpq(c) * power
-        return MonomialSum(tuple({tuple(map(int, e)): _fraction(c) for e, c in t.to_dict().items()} for t in totals))
-
-
-def _fmpq(value: Fraction) -> fmpq:
-    return fmpq(value.numerator, value.denominator)
-
-
-def _fraction(value: fmpq) -> Fraction:
-    return Fraction(int(value.p), int(value.q))
 
 
 @dataclass(frozen=True)
@@ -188,16 +149,13 @@ def decimal_text(value: Fraction) -> str:
     return f"{digits[:-scale]}.{digits[-scale:]}"
 
 
-Written = MonomialSum | ExactRidges
-
-
 def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
     """Round and write; the rounded polynomial comes back for the weights."""
     if isinstance(polynomial, ExactRidges):
         width = len(polynomial.directions[0]) if polynomial.directions else 1
         degree = max((s for p in polynomial.powers for s in p), default=0)
         count = sum(map(len, polynomial.powers))
-        if math.comb(width + degree, degree) <= max(MOST_EXPANDED, 2 * count):
+        if math.comb(width + degree, degree) <= max(_MOST_EXPANDED, 2 * count):
             polynomial = polynomial.expand()
     if isinstance(polynomial, MonomialSum):
         polynomial = writer.round_monomials(polynomial)
@@ -231,11 +189,11 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
     formula = Formula.of(given, box)
     total = RidgeSum(len(texts))
     for direction, by_power in zip(polynomial.directions, polynomial.powers, strict=True):
-        form = [_fmpq(direction[k]) for k in kept]
+        form = [to_fmpq(direction[k]) for k in kept]
         for s, row in by_power.items():
             for output, c in enumerate(row):
-                total.add(form, s, output, _fmpq(c))
-    weights = ridge_weights(total.pruned(), [_fmpq(b) for b in polynomial.bias], box, dtype)
+                total.add(form, s, output, to_fmpq(c))
+    weights = ridge_weights(total.pruned(), [to_fmpq(b) for b in polynomial.bias], box, dtype)
     return package(POLYNOMIAL, Built(weights), formula, Options(dtype=dtype))
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformula.learn.training import Batchable, History, Plan, squared_error, train
-
-Floats = NDArray[np.float64]
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.training import Batchable, History, Schedule, squared_error, train
+from transformula.studies.study_report import timed
 
 
 def f1(x: Floats) -> Floats:
@@ -36,7 +34,7 @@ def f2(x: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FangSample:
     """Training rows with unit noise; test rows whose targets have none."""
 
     X: Floats
@@ -45,20 +43,22 @@ class Sample:
     f_test: Floats
 
 
-def f1_sample(seed: int, rows: int = 9000) -> Sample:
+def f1_sample(seed: int, rows: int = 9000) -> FangSample:
     """Rows from N(0, diag(100, 100)), 1000 more for the test."""
-    rng = np.random.default_rng(seed)
-    X = 10.0 * rng.normal(size=(rows + 1000, 2))
-    y = f1(X) + rng.normal(size=len(X))
-    return Sample(X[:rows], y[:rows], X[rows:], f1(X[rows:]))
+    return _sample(f1, 10.0, (rows, 1000), 2, seed)
 
 
-def f2_sample(seed: int, rows: int = 45_000) -> Sample:
+def f2_sample(seed: int, rows: int = 45_000) -> FangSample:
     """Rows from N(0, I) in ten dimensions, 5000 more for the test."""
+    return _sample(f2, 1.0, (rows, 5000), 10, seed)
+
+
+def _sample(f: Callable[[Floats], Floats], scale: float, counts: tuple[int, int], width: int, seed: int) -> FangSample:
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(rows + 5000, 10))
-    y = f2(X) + rng.normal(size=len(X))
-    return Sample(X[:rows], y[:rows], X[rows:], f2(X[rows:]))
+    X = scale * rng.normal(size=(sum(counts), width))
+    y = f(X) + rng.normal(size=len(X))
+    rows = counts[0]
+    return FangSample(X[:rows], y[:rows], X[rows:], f(X[rows:]))
 
 
 def relu_network(widths: Sequence[int], seed: int) -> nn.Sequential:
@@ -95,16 +95,16 @@ class Trained:
         return None
 
 
-def paper_plan(epochs: int, batch_size: int, seed: int) -> Plan:
+def paper_schedule(epochs: int, batch_size: int, seed: int) -> Schedule:
     """SGD, one cycle from 0.0001 to 0.001 and back, gradients clipped to norm 1."""
-    return Plan("sgd", epochs, batch_size, start=1e-4, peak=1e-3, clip=1.0, seed=seed)
+    return Schedule("sgd", epochs, batch_size, start=1e-4, peak=1e-3, clip=1.0, seed=seed)
 
 
 def train_model(
     name: str,
     module: nn.Module,
-    sample: Sample,
-    plan: Plan,
+    sample: FangSample,
+    schedule: Schedule,
     device: str = "cpu",
     dtype: torch.dtype = torch.float64,
     every: int = 0,
@@ -124,11 +124,9 @@ def train_model(
         with torch.no_grad():
             return float(((module(inputs) - truth) ** 2).mean())
 
-    def watch(epoch: int, _: History) -> None:
+    def watch(epoch: int) -> None:
         if every and epoch % every == 0:
             curve.append(error())
 
-    start = time.perf_counter()
-    history = train(module, data, squared_error, plan, on_epoch=watch)
-    seconds = time.perf_counter() - start
+    history, seconds = timed(train, module, data, squared_error, schedule, on_epoch=watch)
     return Trained(name, parameter_count(module), history, error(), curve, seconds)

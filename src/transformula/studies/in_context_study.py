@@ -7,33 +7,35 @@ from typing import Any
 
 import numpy as np
 from flint import fmpq
-from numpy.typing import NDArray
 
+from transformula.compiler.gallery import prompt_models
 from transformula.compiler.gallery.in_context_weights import construct_in_context
-from transformula.compiler.gallery.prompt_models import in_context
 from transformula.errors import NotProvenError
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.digits import at_most
 from transformula.kernel.gallery.in_context_rule import prove_in_context
+from transformula.learn.distinct_rows import Floats
 from transformula.model import Model
 from transformula.runtime import reference
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw
 
-Floats = NDArray[np.float64]
-_PAIRS, _FEATURES, _EPS = 16, 3, 1e-6
+_PAIRS = 16
+_FEATURES = 3
+_EPS = 1e-6
+#: The largest factors of the recurrences.
 _FACTORS = ("1/2", "1", "17/16")
 
 
-def study(run: Run) -> Report:
+def in_context(run: StudyRun) -> Report:
     """Ridge regression of prompts with 16 pairs and 3 features: how far each depth is from the exact answer."""
-    exact = in_context("ridge", pairs=_PAIRS, features=_FEATURES, eps=_EPS)
+    exact = prompt_models.in_context("ridge", pairs=_PAIRS, features=_FEATURES, eps=_EPS)
     assert isinstance(exact.formula, Prompts)
     rows = hard_prompts(exact, run.pick(200, 2000), run.seed)
     wanted = exact.formula.answers(rows)
     depths = run.pick([2, 6, 10], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
     table: list[list[Any]] = []
     for layers in depths:
-        steps = in_context("ridge", pairs=_PAIRS, features=_FEATURES, steps=layers)
+        steps = prompt_models.in_context("ridge", pairs=_PAIRS, features=_FEATURES, steps=layers)
         weights = construct_in_context(exact.formula.task, "float64", layers - 1)
         newton = reference.run(weights, rows)
         bound = prove_in_context(weights, exact.formula.task).bound
@@ -50,22 +52,22 @@ def study(run: Run) -> Report:
         f"{_PAIRS} pairs, {_FEATURES} features, |x|, |y| <= 1, penalty 1, float64. Measured at random prompts and at "
         "the hardest ones, whose pairs are all alike: they have the spectra that the bounds go by.",
         [
-            Table(
+            StudyTable(
                 "Distance from the exact ridge prediction",
                 ["layers", "gradient steps, measured", "proven of the steps themselves", "Newton, measured", "proven"],
                 table,
             ),
-            Table(
+            StudyTable(
                 f"Layers for {_EPS:g}",
                 ["pairs", "penalty", "Newton's layers", "proven bound", "gradient steps that the same bound asks for"],
                 sizes,
             ),
-            Table(
+            StudyTable(
                 "Gradient steps, unrolled and looped",
                 ["steps", "parameters, unrolled", "looped", "bytes of weights, unrolled", "looped", "proven bound"],
                 loops,
             ),
-            Table(
+            StudyTable(
                 "Recurrences x → a·x + b, |b|, |x| <= 1: the last value",
                 ["largest |a|", "steps", "largest value", "measured error", "proven error"],
                 growth,
@@ -80,16 +82,17 @@ def study(run: Run) -> Report:
 def _looped(steps: int) -> list[Any]:
     """The same steps with a set of weights each, and with one set for all."""
     apart, loop = (
-        in_context("ridge", pairs=_PAIRS, features=_FEATURES, steps=steps, looped=it) for it in (False, True)
+        prompt_models.in_context("ridge", pairs=_PAIRS, features=_FEATURES, steps=steps, looped=it)
+        for it in (False, True)
     )
     assert apart.certificate.bound == loop.certificate.bound
     sizes = [len(model.packed.arrays) for model in (apart, loop)]
     return [steps, apart.parameter_count, loop.parameter_count, *sizes, loop.certificate.bound]
 
 
-def _grown(a: str, steps: int, run: Run) -> list[Any]:
+def _grown(a: str, steps: int, run: StudyRun) -> list[Any]:
     """How far a recurrence is computed from its exact values, at the ends of the box and inside it."""
-    model = in_context("recurrence", steps=steps, a=a)
+    model = prompt_models.in_context("recurrence", steps=steps, a=a)
     low, high = np.array(model.box.floats()).T
     rows = np.random.default_rng(run.seed).uniform(low, high, (run.pick(4, 12), 3))
     rows = np.concatenate([high[None], np.nextafter(high, low)[None], rows])
@@ -112,12 +115,12 @@ def hard_prompts(model: Model, count: int, seed: int) -> Floats:
     return np.concatenate([inside, alike])
 
 
-def _sizes(run: Run) -> list[list[Any]]:
+def _sizes(run: StudyRun) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for pairs in run.pick([4], [4, 16, 64]):
         for penalty in (10, 1, "1/4"):
             try:
-                model = in_context("ridge", pairs=pairs, features=_FEATURES, penalty=penalty, eps=_EPS)
+                model = prompt_models.in_context("ridge", pairs=pairs, features=_FEATURES, penalty=penalty, eps=_EPS)
                 rows.append([pairs, penalty, model.layers, model.certificate.bound])
             except NotProvenError as error:
                 rows.append([pairs, penalty, "not proven", error.best_bound])
@@ -163,19 +166,19 @@ def _more_findings(loops: list[list[Any]], growth: list[list[Any]]) -> list[str]
 
 
 def _figure(table: list[list[Any]], growth: list[list[Any]]) -> Any:
-    figure, (axes, right) = new_figure(2)
+    layers = [row[0] for row in table]
+    ridge = [
+        Curve("gradient steps, measured", layers, [row[1] for row in table], "s-"),
+        Curve("Newton-Schulz, measured", layers, [max(row[3], 1e-17) for row in table]),
+        Curve("Newton-Schulz, proven", layers, [row[4] for row in table], "o--"),
+    ]
+    recurrences = []
     for k, a in enumerate(_FACTORS):
         rows = [row for row in growth if row[0] == a]
         steps = [row[1] for row in rows]
-        right.loglog(steps, [row[4] for row in rows], "o--", color=f"C{k}", label=f"|a| <= {a}, proven")
-        right.loglog(steps, [max(row[3], 1e-17) for row in rows], "s-", color=f"C{k}", label="measured")
-    right.set(xlabel="steps", ylabel="error of the last value", title="recurrences")
-    right.legend()
-    layers = [row[0] for row in table]
-    axes.semilogy(layers, [row[1] for row in table], "s-", label="gradient steps, measured")
-    axes.semilogy(layers, [max(row[3], 1e-17) for row in table], "o-", label="Newton-Schulz, measured")
-    axes.semilogy(layers, [row[4] for row in table], "o--", label="Newton-Schulz, proven")
-    axes.axhline(_EPS, color="0.6", linewidth=0.8)
-    axes.set(xlabel="layers", ylabel="distance from the exact prediction", title="ridge regression")
-    axes.legend()
-    return figure
+        recurrences.append(Curve(f"|a| <= {a}, proven", steps, [row[4] for row in rows], "o--", f"C{k}"))
+        recurrences.append(Curve("measured", steps, [max(row[3], 1e-17) for row in rows], "s-", f"C{k}"))
+    return draw(
+        Panel("layers", "distance from the exact prediction", ridge, "ridge regression", "semilogy", {"eps": _EPS}),
+        Panel("steps", "error of the last value", recurrences, "recurrences"),
+    )

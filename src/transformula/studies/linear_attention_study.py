@@ -11,31 +11,28 @@ import torch
 from transformula.blas_threads import one_thread
 from transformula.learn import LinearAttentionRegressor
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.linear_attention_fit import Heads
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.learn.linear_attention_fit import Heads, features, solve
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw
 
-_POSITIONS, _WIDTH = 8, 4
+#: Tokens of a sequence.
+_POSITIONS = 8
+#: Numbers of a token.
+_WIDTH = 4
 
 
-def study(run: Run) -> Report:
+def linear_attention(run: StudyRun) -> Report:
     """Planted heads, with and without noise; then processor time against the width of a token."""
-    counts = run.pick([1, 2], [1, 2, 3])
     steps = run.pick(100, 3000)
     rows: list[list[Any]] = []
-    curves: dict[str, list[float]] = {}
+    curves = []
     with one_thread():
         for noise in (0.0, 0.1):
-            for heads in counts:
-                train, test = _planted(heads, noise, run)
-                for told in (None, heads) if noise else (None,):
-                    found, seconds = _fitted(*train, told)
-                    name = "least squares" if told is None else "least squares, told the heads"
-                    off = _error(found.predict(test[0]), test)
-                    rows.append([name, noise, heads, found.n_heads_, off, _proven(found, test), seconds])
-                trained, losses, seconds = _trained(heads, *train, steps, run.seed)
-                rows.append(["Adam", noise, heads, heads, _error(trained(test[0], each=False), test), "none", seconds])
+            for heads in run.pick([1, 2], [1, 2, 3]):
+                found, losses = _compared(heads, noise, steps, run)
+                rows += found
                 if noise == 0:
-                    curves[f"Adam, {heads} heads" if heads > 1 else "Adam, 1 head"] = losses
+                    label = f"Adam, {heads} head{'s' if heads > 1 else ''}"
+                    curves.append(Curve(label, range(len(losses)), losses, "-"))
         growth = [_timed(width, run) for width in run.pick([2, 4], [2, 3, 4, 6, 8, 10])]
     tail = growth[-2:]  # the small ones take no time
     slope = float(np.diff(np.log([r[3] for r in tail]))[0] / np.diff(np.log([r[1] for r in tail]))[0])
@@ -53,12 +50,12 @@ def study(run: Run) -> Report:
         "squares found, anywhere in the range of the rows, with rounding and relative to the same. Processor seconds "
         "of the fits, one thread.",
         [
-            Table(
+            StudyTable(
                 "Planted heads",
                 ["by", "noise", "heads planted", "heads found", "relative error", "proven of the heads", "seconds"],
                 rows,
             ),
-            Table(
+            StudyTable(
                 "Time of least squares against the width of a token",
                 ["width", "features", "rows", "seconds"],
                 growth,
@@ -81,11 +78,25 @@ def study(run: Run) -> Report:
     )
 
 
-def _rows(run: Run) -> int:
+def _compared(heads: int, noise: float, steps: int, run: StudyRun) -> tuple[list[list[Any]], list[float]]:
+    """Planted heads by least squares and by Adam: rows of the table, and Adam's losses."""
+    train, test = _planted(heads, noise, run)
+    rows: list[list[Any]] = []
+    for told in (None, heads) if noise else (None,):
+        found, seconds = _fitted(*train, told)
+        name = "least squares" if told is None else "least squares, told the heads"
+        off = _error(found.predict(test[0]), test)
+        rows.append([name, noise, heads, found.n_heads_, off, _proven(found, test), seconds])
+    trained, losses, seconds = _trained(heads, *train, steps, run.seed)
+    rows.append(["Adam", noise, heads, heads, _error(trained(test[0], each=False), test), "none", seconds])
+    return rows, losses
+
+
+def _rows(run: StudyRun) -> int:
     return int(run.pick(500, 2000))
 
 
-def _planted(heads: int, noise: float, run: Run) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+def _planted(heads: int, noise: float, run: StudyRun) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     rng = np.random.default_rng([run.seed, heads])
     truth = Heads(rng.normal(size=(heads, 1, _WIDTH)), rng.normal(size=(heads, _WIDTH, _WIDTH)), False)
     Z, new = rng.normal(size=(_rows(run), _POSITIONS, _WIDTH)), rng.normal(size=(1000, _POSITIONS, _WIDTH))
@@ -131,10 +142,8 @@ def _trained(heads: int, Z: Floats, y: Floats, steps: int, seed: int) -> tuple[H
     return Heads(values, Q.detach().numpy(), False), losses, time.process_time() - start
 
 
-def _timed(width: int, run: Run) -> list[Any]:
+def _timed(width: int, run: StudyRun) -> list[Any]:
     """Least squares alone, with ten rows a feature; the search for fewer heads promises no time, and is left out."""
-    from transformula.learn.linear_attention_fit import features, solve
-
     rng = np.random.default_rng(run.seed)
     count = width * width * (width + 1) // 2
     Z = rng.normal(size=(10 * count, _POSITIONS, width))
@@ -145,14 +154,10 @@ def _timed(width: int, run: Run) -> list[Any]:
     return [width, count, len(Z), time.process_time() - start]
 
 
-def _figure(curves: dict[str, list[float]], exact: list[list[Any]], growth: list[list[Any]]) -> Any:
-    figure, (left, right) = new_figure(2)
-    for label, losses in curves.items():
-        left.semilogy(losses, label=label)
-    left.axhline(max(r[4] for r in exact), color="0.5", linestyle="--", label="least squares, new rows")
-    left.set(xlabel="steps", ylabel="relative error", title="without noise")
-    left.legend()
-    right.loglog([r[1] for r in growth], [r[3] for r in growth], "o-", label="least squares")
-    right.set(xlabel="features", ylabel="processor seconds", title="ten rows a feature")
-    right.legend()
-    return figure
+def _figure(curves: list[Curve], exact: list[list[Any]], growth: list[list[Any]]) -> Any:
+    levels = {"least squares, new rows": max(r[4] for r in exact)}
+    times = [Curve("least squares", [r[1] for r in growth], [r[3] for r in growth])]
+    return draw(
+        Panel("steps", "relative error", curves, "without noise", "semilogy", levels),
+        Panel("features", "processor seconds", times, "ten rows a feature"),
+    )

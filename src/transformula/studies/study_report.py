@@ -1,4 +1,4 @@
-"""What a study hands back: tables, numbers and one figure, written as JSON, PNG, Markdown and HTML."""
+"""The result of a study: tables, numbers and one figure, written as JSON, PNG, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import io
 import json
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from rich.console import Console
+from rich.table import Table as RichTable
 
 from transformula.files import write_file
 
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True)
-class Run:
-    """What was asked for."""
+class StudyRun:
+    """The study that was asked for, its seed and its size."""
 
     name: str
     seed: int = 0
@@ -32,7 +41,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Table:
+class StudyTable:
     """Rows of numbers and words under named columns."""
 
     title: str
@@ -48,22 +57,22 @@ class Table:
 
 @dataclass
 class Report:
-    """One study's result.
+    """The result of one study.
 
     Attributes
     ----------
-    question : what the paper says or leaves open.
-    setting : what was run, in words and numbers.
+    question : the paper's claim or open question.
+    setting : the experiment, in words and numbers.
     findings : sentences with the measured numbers in them.
     facts : the numbers, for JSON.
     figure : a matplotlib figure, or None.
     """
 
-    run: Run
+    run: StudyRun
     title: str
     question: str
     setting: str
-    tables: list[Table]
+    tables: list[StudyTable]
     findings: list[str]
     facts: dict[str, Any]
     figure: Any = None
@@ -146,13 +155,10 @@ class Report:
 
     def print(self) -> None:
         """Show tables and findings on the terminal."""
-        from rich.console import Console
-        from rich.table import Table as Grid
-
         console = Console(highlight=False)
         console.print(f"[bold]{self.title}[/bold]")
         for table in self.tables:
-            grid = Grid(title=table.title, title_justify="left")
+            grid = RichTable(title=table.title, title_justify="left")
             for k, column in enumerate(table.columns):
                 grid.add_column(column, justify="left" if k == 0 else "right")
             for row in table.rows:
@@ -171,8 +177,6 @@ def _cell(value: Any) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
     found = {"python": platform.python_version()}
     for name in ("transformula", "numpy", "scipy", "scikit-learn", "torch"):
         with suppress(PackageNotFoundError):
@@ -180,17 +184,91 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def name_ticks(axes: Any, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at the measured places only."""
-    axes.set_xticks(list(values), [f"{v:g}" for v in values])
-    axes.minorticks_off()
+def timed(
+    function: Callable[Arguments, Value], *args: Arguments.args, **options: Arguments.kwargs
+) -> tuple[Value, float]:
+    """A function's result, and the seconds it took."""
+    start = time.perf_counter()
+    found = function(*args, **options)
+    return found, time.perf_counter() - start
 
 
-def new_figure(columns: int = 1, rows: int = 1, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:
-    """A figure and its axes, drawn without a screen."""
+def trained_layer(X: Any, y: Any, seed: int, **sizes: Any) -> Any:
+    """A one-layer Transformer, trained as the papers describe it."""
+    from transformula.learn import OneLayerTransformerRegressor
+    from transformula.learn.training import AS_IN_PAPERS
+
+    return OneLayerTransformerRegressor(random_state=seed, **sizes, **AS_IN_PAPERS).fit(X, y)
+
+
+def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The slope of log y against log x.
+
+    Examples
+    --------
+    >>> round(log_slope([10.0, 100.0], [1.0, 0.1]), 6)
+    -1.0
+    """
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points with a label; ``style`` and ``color`` are matplotlib's."""
+
+    label: str
+    x: ArrayLike
+    y: ArrayLike
+    style: str = "o-"
+    color: str | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves in one pair of axes.
+
+    Attributes
+    ----------
+    scale : "loglog" or "semilogy".
+    levels : label → height of a horizontal line.
+    ticks : the only labelled places of a logarithmic x axis.
+    """
+
+    xlabel: str
+    ylabel: str
+    curves: Sequence[Curve]
+    title: str = ""
+    scale: str = "loglog"
+    levels: Mapping[str, float] = field(default_factory=dict)
+    ticks: Sequence[float] = ()
+
+    def draw(self, axes: Any) -> None:
+        """Draw into matplotlib's axes."""
+        for curve in self.curves:
+            color = {} if curve.color is None else {"color": curve.color}
+            getattr(axes, self.scale)(curve.x, curve.y, curve.style, label=curve.label or None, **color)
+        for label, height in self.levels.items():
+            axes.axhline(height, color="grey", linestyle="--", label=label)
+        if self.ticks:
+            axes.set_xticks(list(self.ticks), [f"{v:g}" for v in self.ticks])
+            axes.minorticks_off()
+        axes.set(xlabel=self.xlabel, ylabel=self.ylabel, title=self.title)
+        axes.legend()
+
+
+def draw(*panels: Panel, width: float = 5.2) -> Any:
+    """A figure of panels side by side, drawn without a screen."""
+    figure = new_figure(width * len(panels), 4.0)
+    for k, panel in enumerate(panels, start=1):
+        panel.draw(figure.add_subplot(1, len(panels), k))
+    return figure
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of so many inches that needs no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns)
+    return figure

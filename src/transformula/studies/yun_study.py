@@ -15,19 +15,21 @@ from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
+from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
-from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, log_slope, new_figure
 
-FORMULA, BOX = "sin(3*x)*y", "x=0..1, y=0..1"
-#: Of which the papers' two ways to count layers are built and proven.
+FORMULA = "sin(3*x)*y"
+BOX = "x=0..1, y=0..1"
+#: Formulas whose two layouts, each with the layers of one paper, are built and proven.
 LAYOUTS = (("sin(2*x)", "x=0..2", 0.15), ("x*y", BOX, 0.1), ("x*y*z", "x=0..1, y=0..1, z=0..1", 0.1))
 FANG = ("x*y", FORMULA)
-#: Where the paper's counts are worked out without building anything.
+#: A tolerance for which the paper's counts are computed without building anything.
 SMALL = 1e-6
 
 
-def study(run: Run) -> Report:
+def yun(run: StudyRun) -> Report:
     """One formula at several tolerances, by three theorems; and two layouts of the same weights."""
     tolerances = run.pick([0.1, 0.05, 0.025], [0.1, 0.05, 0.035, 0.025, 0.018])
     rows, others, models = [], [], []
@@ -43,9 +45,46 @@ def study(run: Run) -> Report:
         models.append(model)
     fang = [_fang(formula, tolerances[-1]) for formula in FANG]
     layouts = [_layouts(*case) for case in LAYOUTS]
-    slope = float(np.polyfit(np.log([r[0] for r in rows]), np.log([r[2] for r in rows]), 1)[0])
+    slope = log_slope([r[0] for r in rows], [r[2] for r in rows])
     small = _needed(SMALL, rows)
-    findings = [
+    return Report(
+        run,
+        "yun: quantisation, contextual mapping, value mapping",
+        "Yun et al. (1912.10077) prove that Transformers approximate any continuous function in L^p, by cells that "
+        "attention tells apart; Fang et al. (section 4) set their exact polynomials against it, Gumaan one layer of "
+        "cells. What does each take for one formula and one tolerance?",
+        f"{FORMULA} on {BOX}, float64. Parameters are all non-zero numbers; for Fang those that the paper counts. For "
+        "Yun eps is a tolerance for the mean error over the box, for the others for the error at every point.",
+        [
+            StudyTable(
+                "Yun: proven means",
+                ["eps", "cells", "contexts", "layers", "parameters", "mean ≤", "outside seams ≤", "seams"],
+                rows,
+            ),
+            StudyTable(
+                "Yun: layers in the layout here and in the paper's, both built and proven",
+                ["formula", "variables", "contexts", "layers", "paper's layout", "2 steps + grid values + 2 contexts"],
+                [[case[0], *row[1:6]] for case, row in zip(LAYOUTS, layouts, strict=True)],
+            ),
+            StudyTable(
+                "Gumaan, Theorem 1 (partition): proven at every point",
+                ["eps", "layers", "tokens", "parameters", "error ≤"],
+                others,
+            ),
+            StudyTable(
+                f"Fang, Theorem 3.5 and Corollary 3.7, eps = {tolerances[-1]:g} at every point",
+                ["formula", "blocks", "parameters", "approximation", "error ≤"],
+                fang,
+            ),
+        ],
+        _findings(rows, slope, small),
+        {"rows": rows, "partition": others, "fang": fang, "layouts": layouts, "slope": slope, "needed": small},
+        _figure(models[0], rows, others, fang[-1]),
+    )
+
+
+def _findings(rows: list[list[Any]], slope: float, small: float) -> list[str]:
+    return [
         f"Contexts grow like eps^{slope:.2f} in two variables: the paper's δ^−n with δ in proportion to eps.",
         f"The layers stay at {rows[0][3]}: what grows is the width. In the paper's layout, one step, grid value or "
         "context at a time, the layers are those of the second table; both layouts are proven at the same tolerance.",
@@ -56,40 +95,6 @@ def study(run: Run) -> Report:
         "The claims differ. Fang's and Gumaan's bounds hold at every point; Yun's is of the mean over the box, and at "
         "points outside the seams the error is several times as large. No finer grid makes it hold on the seams.",
     ]
-    return Report(
-        run,
-        "yun: quantisation, contextual mapping, value mapping",
-        "Yun et al. (1912.10077) prove that Transformers approximate any continuous function in L^p, by cells that "
-        "attention tells apart; Fang et al. (section 4) set their exact polynomials against it, Gumaan one layer of "
-        "cells. What does each take for one formula and one tolerance?",
-        f"{FORMULA} on {BOX}, float64. Parameters are all non-zero numbers; for Fang those that the paper counts. For "
-        "Yun eps is a tolerance for the mean error over the box, for the others for the error at every point.",
-        [
-            Table(
-                "Yun: proven means",
-                ["eps", "cells", "contexts", "layers", "parameters", "mean ≤", "outside seams ≤", "seams"],
-                rows,
-            ),
-            Table(
-                "Yun: layers in the layout here and in the paper's, both built and proven",
-                ["formula", "variables", "contexts", "layers", "paper's layout", "2 steps + grid values + 2 contexts"],
-                [[case[0], *row[1:6]] for case, row in zip(LAYOUTS, layouts, strict=True)],
-            ),
-            Table(
-                "Gumaan, Theorem 1 (partition): proven at every point",
-                ["eps", "layers", "tokens", "parameters", "error ≤"],
-                others,
-            ),
-            Table(
-                f"Fang, Theorem 3.5 and Corollary 3.7, eps = {tolerances[-1]:g} at every point",
-                ["formula", "blocks", "parameters", "approximation", "error ≤"],
-                fang,
-            ),
-        ],
-        findings,
-        {"rows": rows, "partition": others, "fang": fang, "layouts": layouts, "slope": slope, "needed": small},
-        _figure(models[0], rows, others, fang[-1]),
-    )
 
 
 def _contexts(model: Model) -> int:
@@ -98,8 +103,6 @@ def _contexts(model: Model) -> int:
 
 
 def _cells(model: Model) -> str:
-    from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
-
     grid = parse_json(model.packed.evidence, EVIDENCE_FILE)["grid"]
     return " × ".join(str(len(cells)) for cells in grid.values())
 
@@ -139,7 +142,8 @@ def _needed(eps: float, rows: list[list[Any]]) -> float:
 
 def _figure(model: Model, rows: list[list[Any]], others: list[list[Any]], fang: list[Any]) -> Any:
     assert isinstance(model.formula, Formula)
-    figure, (left, right) = new_figure(2)
+    figure = new_figure(10.4, 4.0)
+    left, right = figure.subplots(1, 2)
     x = np.linspace(0, 1, 4001)
     y = np.full_like(x, 0.8)
     left.plot(x, evaluate(model.formula.outputs[0], model.box.variables, [x, y]), color="0.6", label="formula")
@@ -147,12 +151,12 @@ def _figure(model: Model, rows: list[list[Any]], others: list[list[Any]], fang: 
     left.set(xlabel="x, at y = 0.8", ylabel=FORMULA, title=f"mean error ≤ {rows[0][5]:.3g}, proven")
     left.legend(loc="lower center")
     eps = [row[0] for row in rows]
-    right.loglog(eps, [row[2] for row in rows], "o-", label="Yun: contexts (mean error)")
-    right.loglog(eps, [row[2] for row in others], "s-", label="Gumaan: tokens (every point)")
-    right.axhline(fang[2], color="C2", linestyle="--", label=f"Fang: {fang[2]} parameters (every point)")
-    right.loglog(eps, [rows[0][2] * (eps[0] / e) ** 2 for e in eps], ":", color="0.6", label="eps^−2")
-    name_ticks(right, eps)
-    right.set(xlabel="eps", ylabel="how many", title=FORMULA)
+    curves = [
+        Curve("Yun: contexts (mean error)", eps, [row[2] for row in rows]),
+        Curve("Gumaan: tokens (every point)", eps, [row[2] for row in others], "s-"),
+        Curve("eps^−2", eps, [rows[0][2] * (eps[0] / e) ** 2 for e in eps], ":", "0.6"),
+    ]
+    levels = {f"Fang: {fang[2]} parameters (every point)": fang[2]}
+    Panel("eps", "how many", curves, FORMULA, levels=levels, ticks=eps).draw(right)
     right.set_ylim(top=40 * max(row[2] for row in others))
-    right.legend(loc="upper right")
     return figure

@@ -11,9 +11,24 @@ unit diagonal, and (iii) the Cholesky factor only preconditions: `fit_exact` rep
 c += G^{-1} Phi' W (y - Phi c) with residuals taken from the data, which restores the accuracy of a
 QR factorisation as long as cond(Phi)^2 < 1e15. Where G is singular (collinear features, fewer
 rows than terms) an eigenvalue decomposition gives the solution of least norm. The constant is not
-penalised; `penalty` chooses the rest by leave-one-out, and a polynomial that is not clearly better than
+penalised; the rest is chosen by leave-one-out, and a polynomial that is not clearly better than
 a linear model by that measure gives way to it. The equations are a `gram.Gram`, which adds up over
 parts of the rows.
+
+The penalty on the coefficient of a term of degree k > 0 is W * ridge * growth^(k - 1), W the total weight. A
+growth above 1 trusts low degrees more; a large one with a small ridge leaves little but a linear model.
+
+With centred features z_r = phi(x_r) - mean, S = diag(growth^((1 - k) / 2)) and S Z'WZ S = V D V', the fit without
+row r misses it by
+
+    e_r / (1 - h_r),      h_r = w_r (1 / W + sum_k (z_r'S V)_k^2 / (D_k + ridge W)),
+
+so one eigenvalue decomposition serves every ridge. With fewer rows than terms the same numbers come from the
+(rows x rows) matrix. Where rows are many, the mean over a part of them, the judges, decides; the rest is known
+through its state (`gram`) alone, so a stream keeps a sample of its rows for this. Where terms are many too, a
+decomposition costs more than all else, and a few ridges are tried by Cholesky factors.
+
+`clearly_better` compares two fits by the same errors, row by row.
 """
 
 from __future__ import annotations
@@ -22,120 +37,315 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import eigh
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, eigh, qr, solve_triangular
 
+from transformula.learn.distinct_rows import Rows
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
+    MonomialSum,
     Terms,
     all_terms,
     blocks,
     evaluate_terms,
     orthonormal_basis,
+    to_monomials,
 )
-from transformula.learn.solvers.gram import Gram
-from transformula.learn.solvers.penalty import (
-    Choice,
-    Penalty,
-    Table,
-    clearly_better,
-    leave_one_out,
-    leave_one_out_of_few,
-)
+from transformula.learn.solvers.gram import Gram, significant
+
+RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
+_GROWTHS = (1.0, 4.0, 16.0, 256.0)
+#: Up to this side of the matrix, every ridge and every growth is tried.
+_MOST_SIDE = 700
+_FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
+#: Rows that judge.
+JUDGES = 4_000
+#: Rows that judge where terms are many.
+_FEW_JUDGES = 1_000
+#: Below this share of the targets' variance, errors are rounding and the smallest ridge will do.
+ROUNDING = 1e-14
+#: 1 - h of a row that the fit passes through.
+INTERPOLATED = 1e-9
+#: A variance in place of zero.
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """ridge * growth^(degree - 1) for each term, nothing for the constant; relative to the total weight."""
+
+    ridge: float = 0.0
+    growth: float = 1.0
+
+    def scales(self, terms: Terms) -> Floats:
+        """growth^((degree - 1) / 2) of every term but the constant: what S divides by."""
+        degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
+        return np.asarray(self.growth ** (0.5 * (degrees - 1.0)))
+
+    def of(self, terms: Terms) -> Floats:
+        """The penalties themselves."""
+        return np.concatenate([[0.0], self.ridge * self.scales(terms) ** 2])
+
+
+@dataclass(frozen=True)
+class TermRows(Rows):
+    """The rows of a least-squares problem over all terms of a basis."""
+
+    terms: Terms
+    basis: Basis
+
+    def features(self, some: NDArray[np.intp] | slice = slice(None)) -> Floats:
+        """Every term at every row, or at some of them: (p, rows)."""
+        return evaluate_terms(self.terms, self.basis, self.X[some])
+
+    @property
+    def variance(self) -> Floats:
+        """The weighted variance of the targets, positive."""
+        return np.asarray(np.maximum(self.weight @ (self.Y - self.mean) ** 2 / self.weight.sum(), _TINY))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """D, and for the rows that judge: sqrt(w) Z S V, sqrt(w) times the centred targets, w."""
+
+    values: Floats
+    rows: Floats
+    right: Floats  # V'S Z'W y
+    targets: Floats
+    weight: Floats
+    total: float
+
+    def losses(self, ridges: Floats, spread: Floats) -> Floats:
+        """For every ridge, what leave-one-out loses at each row, in variances of the targets: (rows, ridges)."""
+        keep = significant(self.values)
+        rows, right = self.rows[:, keep], self.right[keep]
+        inverse = 1.0 / (self.values[keep, None] + ridges * self.total)  # (k, ridges)
+        left = 1.0 - self.weight[:, None] / self.total - rows**2 @ inverse
+        total = np.zeros_like(left)
+        for o, variance in enumerate(spread):
+            miss = self.targets[:, o, None] - rows @ (right[:, o, None] * inverse)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
+        return np.asarray(total / self.weight.sum() / len(spread))
+
+    def least(self, spread: Floats, growth: float = 1.0) -> Choice:
+        """The smallest ridge whose leave-one-out error is least, up to rounding."""
+        losses = self.losses(np.array(RIDGES), spread)
+        errors = np.nan_to_num(losses.sum(axis=0), nan=np.inf, posinf=np.inf)
+        at = int(np.argmax(errors <= errors.min() + ROUNDING))
+        return Choice(Penalty(float(RIDGES[at]), growth), losses[:, at])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A penalty, and what leave-one-out loses with it at each row that judges."""
+
+    penalty: Penalty
+    losses: Floats
+
+
+def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
+    """Whether these losses are less by so many standard errors of the sum of the differences, or by nine tenths.
+
+    Examples
+    --------
+    >>> clearly_better(np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0, 3.5]), errors=2)
+    True
+    >>> clearly_better(np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0, 1.5]), errors=2)
+    False
+    """
+    with np.errstate(invalid="ignore"):  # what cannot be judged is not better
+        gain = others - losses
+    return beyond_noise(gain, errors) or bool(losses.sum() < 0.1 * others.sum())
+
+
+def beyond_noise(gain: Floats, errors: float) -> bool:
+    """Whether what is gained at each row adds up to more than so many standard errors of the sum."""
+    with np.errstate(invalid="ignore"):
+        return bool(gain.sum() > errors * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
+
+
+def leave_one_out(gram: Gram, judges: TermRows) -> Choice:
+    """The penalty with the least leave-one-out error at the judges, which are among the rows of the state."""
+    spread = np.maximum(gram.variance, _TINY)
+    if len(gram.terms) > _MOST_SIDE:
+        return _few(judges, gram, spread)
+    growths = _GROWTHS if gram.terms.degree > 1 else _GROWTHS[:1]
+    return _least(growths, judges, spread, lambda scales: _primal(judges, scales, gram))
+
+
+def leave_one_out_of_few(table: TermRows) -> Choice:
+    """The same for fewer rows than terms."""
+    growths = _GROWTHS if len(table.X) <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]
+    return _least(growths, table, table.variance, lambda scales: _dual(table, scales))
+
+
+def _least(
+    growths: tuple[float, ...], table: TermRows, spread: Floats, spectrum: Callable[[Floats], Spectrum]
+) -> Choice:
+    found = Choice(Penalty(1.0), np.full(len(table.X), np.inf))
+    for growth in growths:
+        one = spectrum(Penalty(1.0, growth).scales(table.terms)).least(spread, growth)
+        found = one if one.losses.sum() + ROUNDING < found.losses.sum() else found
+    return found
+
+
+def _primal(judges: TermRows, scales: Floats, gram: Gram) -> Spectrum:
+    mean, centred, along = gram.centred()
+    values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
+    rotation = vectors / scales[:, None]
+    some = _spaced(len(judges.X), JUDGES)
+    w = judges.weight[some]
+    features = judges.features(some)[1:].T - mean
+    root = np.sqrt(w)[:, None]
+    targets = root * (judges.Y[some] - gram.mean)
+    return Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
+
+
+def _dual(table: TermRows, scales: Floats) -> Spectrum:
+    w, total = table.weight, float(table.weight.sum())
+    root = np.sqrt(w)[:, None]
+    features = table.features()[1:].T  # small: fewer rows than terms
+    features = root * (features - w @ features / total) / scales
+    values, vectors = eigh(features @ features.T, check_finite=False)
+    values = np.maximum(values, 0.0)
+    targets = root * (table.Y - table.mean)
+    size = np.sqrt(values)
+    return Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+
+
+def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
+    """A few ridges for many terms: with A = L L', the leverage of a row is w |L^{-1} phi|^2."""
+    some = _spaced(len(judges.X), _FEW_JUDGES)
+    w = judges.weight[some]
+    features = judges.features(some)
+    best, found = np.inf, Choice(Penalty(_FEW_RIDGES[-1]), np.full(len(some), np.inf))
+    for ridge in _FEW_RIDGES:
+        full = np.array(gram.matrix, order="F")
+        full[np.diag_indices_from(full)] += gram.total * Penalty(ridge).of(judges.terms)
+        try:
+            factor = cholesky(full, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            continue
+        across = solve_triangular(factor, features, trans="T", check_finite=False)
+        along = solve_triangular(factor, gram.right, trans="T", check_finite=False)
+        left = 1.0 - w * np.sum(across**2, axis=0)
+        miss = (judges.Y[some] - gram.shift - across.T @ along) / np.maximum(left, INTERPOLATED)[:, None]
+        losses = w * np.mean(miss**2 / spread, axis=1) / w.sum()
+        error = float(losses.sum())
+        if error + ROUNDING < best:
+            best, found = error, Choice(Penalty(ridge), losses)
+    return found
+
+
+def _spaced(rows: int, most: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
 
 
 @dataclass(frozen=True)
 class ExactFit:
-    """A fitted polynomial in its basis form; `features.to_monomials` gives the monomials."""
+    """A fitted polynomial in its basis form."""
 
     terms: Terms
     basis: Basis
     coefficients: Floats  # (p, outputs)
     penalty: Penalty = field(default_factory=Penalty)
 
+    @classmethod
+    def constant(cls, values: Floats, degree: int) -> ExactFit:
+        """A polynomial of no variables with these values (outputs,)."""
+        return cls(all_terms(0, degree), orthonormal_basis(np.zeros((1, 0)), degree), values[None])
+
     def predict(self, X: Floats) -> Floats:
-        """Evaluate the polynomial: (rows, outputs)."""
-        return predict_exact(self.terms, self.basis, self.coefficients, X)
+        """Evaluate the polynomial, in blocks of rows: (rows, outputs)."""
+        out = np.empty((len(X), self.coefficients.shape[1]))
+        for rows in blocks(len(X), len(self.terms)):
+            out[rows] = evaluate_terms(self.terms, self.basis, X[rows]).T @ self.coefficients
+        return out
+
+    @property
+    def n_terms(self) -> int:
+        """How many coefficients it has."""
+        return self.coefficients.size
+
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomial."""
+        return self.terms.degree
+
+    def exact(self) -> MonomialSum:
+        """The polynomial in rational arithmetic."""
+        return MonomialSum(tuple(to_monomials(self.terms.exponents, c, self.basis) for c in self.coefficients.T))
 
 
-def fit_exact(
-    X: Floats,
-    Y: Floats,
-    degree: int,
-    *,
-    ridge: float | None = None,
-    weight: Floats | None = None,
-    refinements: int = 1,
-) -> ExactFit:
+def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> ExactFit:
     """Least squares over all polynomials of degree at most `degree`; the terms may be those of a linear model alone.
 
     Parameters
     ----------
-    X, Y : (rows, d) inputs and (rows, outputs) targets.
     ridge : penalty on squared orthonormal coefficients, relative to the total weight; None chooses one by
         leave-one-out.
-    weight : (rows,) non-negative sample weights.
-    refinements : passes of iterative refinement on the data.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 2))
-    >>> fit = fit_exact(X, X[:, :1] ** 2 * X[:, 1:], degree=3)
+    >>> fit = fit_exact(Rows.of(X, X[:, :1] ** 2 * X[:, 1:]), degree=3)
     >>> bool(abs(fit.predict(np.array([[2.0, 3.0]]))[0, 0] - 12) < 1e-10)
     True
     >>> fit.penalty.ridge
     0.0
     """
-    w = np.ones(len(X)) if weight is None else weight
-    rows = X[w > 0], Y[w > 0], w[w > 0]
     given = None if ridge is None else Choice(Penalty(ridge), np.empty(0))
-    fit, losses = _judged(*rows, degree, given, refinements)
-    if degree > 1 and len(losses) == len(rows[0]):  # all rows have judged
-        line, of_line = judged_line(*rows)
+    fit, losses = _judged(rows, degree, given)
+    if degree > 1 and len(losses) == len(rows):  # all rows have judged
+        line, of_line = _judged(rows, 1)
         return fit if clearly_better(losses, of_line, errors=2) else line
     return fit
 
 
-def judged_line(X: Floats, Y: Floats, weight: Floats) -> tuple[ExactFit, Floats]:
-    """A linear model, and what leave-one-out loses with it at each row, in variances of the targets."""
-    return _judged(X, Y, weight, 1, None, 1)
+def better_line(features: Floats, rows: Rows) -> ExactFit | None:
+    """The linear model, if it is better by leave-one-out than least squares on these features (rows, k).
+
+    Half a standard error decides. The features were selected on the same rows, which flatters them; where they are the
+    truth, the linear model is taken once in a hundred times (one or two effects among ten variables, 200 rows).
+    ``rows`` have one target.
+    """
+    root, y = np.sqrt(rows.weight), rows.Y[:, 0] - rows.mean
+    q = qr(features * root[:, None], mode="economic")[0]
+    residual = root * y - q @ (q.T @ (root * y))
+    left = np.maximum(1.0 - np.sum(q**2, axis=1), INTERPOLATED)
+    losses = (residual / left) ** 2 / max(float(rows.weight @ y**2), 1e-300)
+    if losses.sum() <= ROUNDING:
+        return None
+    line, of_line = _judged(rows, 1)
+    return line if clearly_better(of_line, losses, errors=0.5) else None
 
 
-def _judged(
-    X: Floats, Y: Floats, w: Floats, degree: int, given: Choice | None, refinements: int
-) -> tuple[ExactFit, Floats]:
-    """A fit, and what leave-one-out loses at the rows that chose its penalty; none have if it is given."""
-    terms = all_terms(X.shape[1], degree)
-    table = Table(terms, orthonormal_basis(X, degree, w), X, Y, w)
-    if len(X) < len(terms):
+def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[ExactFit, Floats]:
+    """A fit, and the leave-one-out losses at the rows that chose its penalty, in variances of the targets."""
+    terms = all_terms(rows.X.shape[1], degree)
+    basis = orthonormal_basis(rows.X, degree, rows.weight)
+    table = TermRows(rows.X, rows.Y, rows.weight, terms, basis)
+    if len(rows) < len(terms):
         choice = given or leave_one_out_of_few(table)
-        coefficients = _dual_solution(table, choice.penalty)
-        return ExactFit(terms, table.basis, coefficients, choice.penalty), choice.losses
-    gram = Gram(terms, table.basis, table.offset()).add(X, Y, w)
+        return ExactFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
+    gram = Gram(terms, basis, table.mean).add(rows.X, rows.Y, rows.weight)
     choice = given or leave_one_out(gram, table)
     penalties = choice.penalty.of(terms)
     solve = gram.solver(penalties)
     coefficients = gram.with_shift(solve(gram.right))
     amounts = gram.total * penalties[:, None]
     del gram  # as large as its factor
-    for _ in range(refinements):
-        coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
-    return ExactFit(terms, table.basis, coefficients, choice.penalty), choice.losses
+    coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
+    return ExactFit(terms, basis, coefficients, choice.penalty), choice.losses
 
 
-def predict_exact(terms: Terms, basis: Basis, coefficients: Floats, X: Floats) -> Floats:
-    """Evaluate a polynomial given in basis form, in blocks of rows: (rows, outputs)."""
-    out = np.empty((len(X), coefficients.shape[1]))
-    for rows in blocks(len(X), len(terms)):
-        out[rows] = evaluate_terms(terms, basis, X[rows]).T @ coefficients
-    return out
-
-
-def residual_correlation(table: Table, coefficients: Floats) -> Floats:
+def residual_correlation(table: TermRows, coefficients: Floats) -> Floats:
     """Phi' W (Y - Phi c), one pass over the data."""
     out = np.zeros_like(coefficients)
-    for rows in blocks(len(table.X), len(table.terms)):
-        phi = evaluate_terms(table.terms, table.basis, table.X[rows])
+    for rows in blocks(len(table), len(table.terms)):
+        phi = table.features(rows)
         out += phi @ ((table.Y[rows] - phi.T @ coefficients) * table.weight[rows, None])
     return out
 
@@ -145,16 +355,17 @@ def refined(solve: Callable[[Floats], Floats], amounts: Floats, coefficients: Fl
     return np.asarray(coefficients + solve(correlation - amounts * coefficients))
 
 
-def _dual_solution(table: Table, penalty: Penalty) -> Floats:
+def _dual_solution(table: TermRows, penalty: Penalty) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
-    w, mean, scales = table.weight, table.offset(), penalty.scales(table.terms)
+    w = table.weight
     root = np.sqrt(w)
-    phi = evaluate_terms(table.terms, table.basis, table.X)[1:]  # small: fewer rows than terms
+    scales = penalty.scales(table.terms)
+    phi = table.features()[1:]  # small: fewer rows than terms
     center = phi @ w / w.sum()
     phi = (phi - center[:, None]) * root / scales[:, None]
     values, vectors = eigh(phi.T @ phi)
-    keep_values = values > values[-1] * len(values) * np.finfo(float).eps * 10
-    values, vectors = values[keep_values] + penalty.ridge * w.sum(), vectors[:, keep_values]
-    dual = vectors @ ((vectors.T @ ((table.Y - mean) * root[:, None])) / values[:, None])
+    keep = significant(values)
+    values, vectors = values[keep] + penalty.ridge * w.sum(), vectors[:, keep]
+    dual = vectors @ ((vectors.T @ ((table.Y - table.mean) * root[:, None])) / values[:, None])
     slopes = (phi @ dual) / scales[:, None]
-    return np.vstack([mean - center @ slopes, slopes])
+    return np.vstack([table.mean - center @ slopes, slopes])

@@ -24,6 +24,7 @@ coefficients to powers of the original variables in exact rational arithmetic.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,8 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Exponents = tuple[int, ...]
 Ints = NDArray[np.intp]
-_BLOCK_ENTRIES = 2**21  # of a block of features: 16 MiB, long enough for BLAS
+#: Numbers in a block of features: 16 MiB, long enough for BLAS.
+_BLOCK_ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -149,11 +152,10 @@ def univariate_values(basis: Basis, X: Floats) -> Floats:
     return values
 
 
-def evaluate_terms(terms: Terms, basis: Basis, X: Floats, out: Floats | None = None) -> Floats:
+def evaluate_terms(terms: Terms, basis: Basis, X: Floats) -> Floats:
     """Evaluate every term at every row of X: an array of shape (p, rows)."""
     values = univariate_values(basis, X)
-    if out is None:
-        out = np.empty((len(terms), len(X)))
+    out = np.empty((len(terms), len(X)))
     out[0] = 1.0
     for variable, power, rows, parents in terms.groups:
         np.take(out, parents, axis=0, out=out[rows], mode="clip")
@@ -195,7 +197,7 @@ def _univariate_powers(basis: Basis, feature: int) -> list[list[Fraction]]:
     return family
 
 
-def to_monomials(exponents: NDArray[np.int8], coefficients: Floats, basis: Basis) -> dict[tuple[int, ...], Fraction]:
+def to_monomials(exponents: NDArray[np.int8], coefficients: Floats, basis: Basis) -> dict[Exponents, Fraction]:
     """Convert one output's coefficients to monomials of the original variables, exactly.
 
     Parameters
@@ -213,12 +215,29 @@ def to_monomials(exponents: NDArray[np.int8], coefficients: Floats, basis: Basis
     }
     for feature in range(exponents.shape[1]):
         family = _univariate_powers(basis, feature)
-        converted: dict[tuple[int, ...], Fraction] = {}
+        converted: dict[Exponents, Fraction] = defaultdict(Fraction)
         for alpha, c in current.items():
             for power, factor in enumerate(family[alpha[feature]]):
                 if factor:
-                    key = (*alpha[:feature], power, *alpha[feature + 1 :])
-                    converted[key] = converted.get(key, Fraction(0)) + c * factor
+                    converted[(*alpha[:feature], power, *alpha[feature + 1 :])] += c * factor
         current = converted
     ordered = sorted(current, key=lambda alpha: (sum(alpha), [-k for k in alpha]))
     return {alpha: current[alpha] for alpha in ordered if current[alpha]}
+
+
+@dataclass(frozen=True)
+class MonomialSum:
+    """For each output, exponents → exact coefficient."""
+
+    outputs: tuple[dict[Exponents, Fraction], ...]
+
+    def in_columns(self, columns: list[int], width: int) -> MonomialSum:
+        """The same polynomials, of these columns among ``width``."""
+
+        def spread(exponents: Exponents) -> Exponents:
+            full = [0] * width
+            for column, e in zip(columns, exponents, strict=True):
+                full[column] = e
+            return tuple(full)
+
+        return MonomialSum(tuple({spread(e): c for e, c in terms.items()} for terms in self.outputs))

@@ -1,11 +1,11 @@
-r"""The normal equations as a value that adds up: `Gram` is all that a closed form needs of its rows.
+r"""The normal equations as a state that adds up: a closed form needs nothing else of its rows.
 
     G = Phi' W Phi,   g = Phi' W (y - shift),   s = sum_r w_r (y_r - shift)^2
 
 over features of fixed terms in a fixed basis, with targets about a fixed shift. Rows enter through BLAS `syrk` in
 blocks, Phi is never stored, and two states of the same terms, basis and shift add up to the state of both sets
 of rows: batches of a stream, parts of a file, shards on several machines. Addition commutes exactly and is
-associative to rounding. What is fixed beforehand keeps it sound: the basis is close to orthonormal, so G is close to
+associative to rounding. Basis and shift are fixed beforehand: the basis is close to orthonormal, so G is close to
 the identity, and the shift is close to the mean, so s loses no digits to it.
 """
 
@@ -15,13 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpocon
 
 from transformula.learn.solvers.features import Basis, Floats, Terms, all_terms, blocks, evaluate_terms
 
-_SINGULAR = 1e-13  # reciprocal condition of the scaled G below which Cholesky is not trusted
+#: Reciprocal condition of the scaled G below which Cholesky is not trusted.
+_SINGULAR = 1e-13
 
 
 @dataclass
@@ -83,7 +85,10 @@ class Gram:
         part = Gram(all_terms(self.terms.exponents.shape[1], degree), self.basis, self.shift)
         some = np.flatnonzero(self.terms.exponents.sum(axis=1, dtype=np.int64) <= degree)
         part.matrix = np.asfortranarray(self.matrix[np.ix_(some, some)])
-        part.right, part.squares, part.total, part.rows = self.right[some], self.squares, self.total, self.rows
+        part.right = self.right[some]
+        part.squares = self.squares
+        part.total = self.total
+        part.rows = self.rows
         return part
 
     @property
@@ -136,9 +141,14 @@ def _symmetric_solver(upper: Floats, penalty: Floats, *, may_be_singular: bool) 
         except LinAlgError:
             pass
     values, vectors = eigh(scaled, lower=False, overwrite_a=True, check_finite=False)
-    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
+    keep = significant(values)
     values, vectors = values[keep], vectors[:, keep]
     return lambda r: scale[:, None] * (vectors @ ((vectors.T @ (scale[:, None] * r)) / values[:, None]))
+
+
+def significant(values: Floats) -> NDArray[np.bool_]:
+    """Which eigenvalues of a symmetric positive matrix are more than rounding."""
+    return np.asarray(values > values.max(initial=0.0) * len(values) * np.finfo(float).eps * 10)
 
 
 def _one_norm(upper: Floats) -> float:

@@ -4,12 +4,12 @@ r"""Polynomials of many variables that depend on few directions.
 
 is learned where the C(d + q, q) monomials cannot even be stored. A sum of r ridge functions, a
 sum of products of linear forms and a third-order factorisation machine are all of this form, and
-`ridgefit.fit_ridges` writes the result as Fang's model, a sum of univariate polynomials of ridge
+`fit_ridges` writes the result as Fang's model, a sum of univariate polynomials of ridge
 directions.
 
 1. *Whiten* the inputs.
-2. *Grow.* The moment of the residuals (`subspace.gradient_moment`) proposes directions, as many
-   as stand above its noise; Gauss-Newton (`gaussnewton`) fits all directions together; repeat while
+2. *Grow.* The moment of the residuals (`directions.gradient_moment`) proposes directions, as many
+   as stand above its noise; Gauss-Newton (`directions.gauss_newton`) fits all directions together; repeat while
    the error on held-out rows falls. Each round sees less noise, since what is explained is removed.
    Where the moment proposes nothing useful, random directions are tried.
 3. *Prune.* The directions least used by the fitted gradient leave while the held-out error allows.
@@ -26,34 +26,48 @@ part).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
-from threadpoolctl import threadpool_limits
 
-from transformula.learn.solvers.features import Floats, Terms, count_terms
-from transformula.learn.solvers.gaussnewton import (
-    Problem,
-    State,
-    gauss_newton,
-    predict_directions,
-    solve_linear,
-)
-from transformula.learn.solvers.subspace import (
+from transformula.blas_threads import one_thread
+from transformula.learn.distinct_rows import Rows
+from transformula.learn.solvers.directions import (
     Derivative,
+    DirectionFit,
+    WhitenedRows,
+    gauss_newton,
     gradient_moment,
     leading_directions,
-    product_terms,
+    predict_directions,
+    ridge_terms,
+    solve_linear,
+)
+from transformula.learn.solvers.features import Floats, Terms, all_terms, count_terms
+from transformula.learn.solvers.ridge_forms import (
+    ExactRidges,
+    RidgeForm,
+    find_ridges,
+    hermite_ridges,
+    spanning_ridges,
 )
 
-MOST_ENTRIES = 2**25  # of a feature matrix: 256 MiB
-_FEWEST_ROWS = 5  # with fewer, the mean is all that is fitted
-_GROWTH_RIDGES = (1e-6, 1e-2, 1e-1)  # the first for large data; all are tried on small data
+#: Numbers in a feature matrix: 256 MiB.
+_MOST_ENTRIES = 2**25
+#: Fewest rows for which more than the mean is fitted.
+_FEWEST_ROWS = 5
+#: Share of the rows held out while choosing.
+_HELD_OUT = 0.2
+#: Penalties while directions are added: the first for large data, all for small data.
+_GROWTH_RIDGES = (1e-6, 1e-2, 1e-1)
+#: Penalties on the coefficients of the directions found.
 _RIDGES = (1e-10, 1e-6, 1e-4, 1e-2, 3e-2, 1e-1, 1.0)
 #: A penalty moves standardised targets by about its own size: mean squared errors below this multiple of its square
 #: say nothing about the directions.
 _BIAS = 10.0
+#: Numbers in a table below which one thread is faster.
+_ONE_THREAD = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -64,127 +78,148 @@ class LowRankFit:
     ----------
     center, directions : (d,) and (r, d); the forms have unit variance on the training rows.
     terms : the Hermite products used; coefficients : (p, outputs).
-    history : (rank, held-out mean squared error in units of the targets' variance) as the fit grew.
     """
 
     center: Floats
     directions: Floats
     terms: Terms
     coefficients: Floats
-    history: tuple[tuple[int, float], ...]
 
     def predict(self, X: Floats) -> Floats:
         """Evaluate the polynomial: (rows, outputs)."""
         return predict_directions(self.terms, self.directions, self.coefficients, X - self.center)
 
-
-@dataclass(frozen=True)
-class _Split:
-    """Training rows with the rows that judge."""
-
-    train: Problem
-    Z: Floats
-    Y: Floats
-    weight: Floats
-
-    def error(self, terms: Terms, state: State) -> float:
-        miss = self.Y - predict_directions(terms, state.W, state.C, self.Z)
-        return float(np.average(np.sum(miss**2, axis=1), weights=self.weight))
+    @property
+    def n_terms(self) -> int:
+        """How many numbers it consists of."""
+        return self.directions.size + self.coefficients.size
 
     @property
-    def bias(self) -> float:
-        """The mean squared error that the penalty alone explains."""
-        return float(_BIAS * self.train.ridge**2)
+    def degree(self) -> int:
+        """The degree of the polynomial."""
+        return self.terms.degree
+
+    def exact(self) -> ExactRidges:
+        """The polynomial in rational arithmetic, with C(r − 1 + q, q) powers of linear forms."""
+        return self.spanned(np.random.default_rng(0)).exact()
+
+    def spanned(self, rng: np.random.Generator) -> RidgeForm:
+        """The polynomial with powers of random linear forms."""
+        if not len(self.directions):
+            powers = np.zeros((0, max(1, self.degree), self.coefficients.shape[1]))
+            return RidgeForm(np.zeros((0, len(self.center))), powers, self.coefficients[0], self.center)
+        return spanning_ridges(self.terms, self.coefficients, rng).compose(self.directions, self.center)
+
+
+def few_threads(entries: int) -> AbstractContextManager[object]:
+    """One BLAS thread for small data: on a busy machine two wait for each other far longer."""
+    return one_thread() if entries < _ONE_THREAD else nullcontext()
 
 
 def fit_lowrank(
-    X: Floats,
-    Y: Floats,
-    degree: int,
-    *,
-    rank: int | None = None,
-    max_rank: int | None = None,
-    weight: Floats | None = None,
-    ridge: float | None = None,
-    validation: float = 0.2,
-    max_steps: int = 30,
-    seed: int = 0,
+    rows: Rows, degree: int, *, rank: int | None = None, ridge: float | None = None, seed: int = 0
 ) -> LowRankFit:
-    """Learn a polynomial of few linear forms.
+    """Learn a polynomial of few linear forms; outputs share their directions.
 
     Parameters
     ----------
-    X, Y : (rows, d) inputs and (rows, outputs) targets; outputs share their directions.
     rank : the number of directions; chosen by the held-out error where None.
-    max_rank : the most directions to try (default: what the rows and the memory allow).
-    weight : (rows,) non-negative sample weights.
     ridge : penalty on squared Hermite coefficients of the standardised targets (default: held out).
-    validation : the share of rows held out while choosing; all rows are used in the end.
-    max_steps : Gauss-Newton steps a fit.
     seed : for the held-out rows and random directions.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(2000, 20))
     >>> w = np.ones(20) / 20**0.5
-    >>> fit = fit_lowrank(X, (X @ w)[:, None] ** 3, degree=3)
+    >>> fit = fit_lowrank(Rows.of(X, (X @ w)[:, None] ** 3), degree=3)
     >>> len(fit.directions)
     1
     """
-    with few_threads(X.size):
-        return _fit_lowrank(X, Y, degree, rank, max_rank, weight, ridge, validation, max_steps, seed)
+    with few_threads(rows.X.size):
+        rng = np.random.default_rng(seed)
+        rows = Rows(rows.X, rows.Y, rows.unit_weight).take(rng.permutation(len(rows)))
+        center, whiten = whitening(rows.X, rows.weight)
+        offset = np.average(rows.Y, axis=0, weights=rows.weight)
+        spread = np.sqrt(np.average((rows.Y - offset) ** 2, axis=0, weights=rows.weight))
+        scale = np.where(spread > 0, spread, 1.0) * np.sqrt(rows.Y.shape[1])
+        if len(rows) < _FEWEST_ROWS or whiten.shape[1] == 0 or not spread.any():
+            return LowRankFit(center, np.zeros((0, len(center))), all_terms(0, degree), offset[None])
+        root = np.sqrt(rows.weight)
+        whole = WhitenedRows((rows.X - center) @ whiten, (rows.Y - offset) / scale, root, 0.0)
+        start, penalty = _search(whole, degree, rank, ridge, rng)
+        terms = all_terms(len(start), degree)
+        fit = gauss_newton(replace(whole.first(_MOST_ENTRIES // len(terms)), ridge=penalty), terms, start)
+        coefficients = fit.C * scale
+        coefficients[0] += offset
+        return LowRankFit(center, fit.W @ whiten.T, terms, coefficients)
 
 
-def few_threads(entries: int) -> AbstractContextManager[object]:
-    """One BLAS thread for small data: on a busy machine two wait for each other far longer."""
-    return threadpool_limits(limits=1) if entries < 2 * 10**6 else nullcontext()
-
-
-def _fit_lowrank(
-    X: Floats,
-    Y: Floats,
-    degree: int,
-    rank: int | None,
-    max_rank: int | None,
-    weight: Floats | None,
-    ridge: float | None,
-    validation: float,
-    max_steps: int,
-    seed: int,
-) -> LowRankFit:
-    """See `fit_lowrank`."""
-    rng = np.random.default_rng(seed)
-    w = np.ones(len(X)) if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
-    used = np.flatnonzero(w > 0)[rng.permutation(np.count_nonzero(w))]
-    X, Y, w = X[used], Y[used], w[used]
-    center, whiten = whitening(X, w)
-    Z = (X - center) @ whiten
-    offset = np.average(Y, axis=0, weights=w)
-    spread = np.sqrt(np.average((Y - offset) ** 2, axis=0, weights=w))
-    scale = np.where(spread > 0, spread, 1.0) * np.sqrt(Y.shape[1])
-    targets = (Y - offset) / scale
-    if len(Z) < _FEWEST_ROWS or Z.shape[1] == 0 or not spread.any():
-        nothing = product_terms(0, degree)
-        return LowRankFit(center, np.zeros((0, X.shape[1])), nothing, offset[None], ())
-    penalties = (ridge,) if ridge is not None else _GROWTH_RIDGES[: 3 if len(Z) < 5000 else 1]
-    found = []
+def _search(
+    whole: WhitenedRows, degree: int, rank: int | None, ridge: float | None, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """Directions and a penalty with the least held-out error."""
+    held = min(max(1, int(_HELD_OUT * len(whole.Z))), len(whole.Z) - 1)
+    penalties = (ridge,) if ridge is not None else _GROWTH_RIDGES[: 3 if len(whole.Z) < 5000 else 1]
+    best, least = None, np.inf
     for penalty in penalties:
-        split = _split(Z, targets, w, validation, penalty)
-        limit = _rank_limit(split, degree, rank if rank is not None else max_rank)
-        state, history = _grow(split, degree, limit, rank, max_steps, rng)
+        split = _Holdout(replace(whole, ridge=penalty), held)
+        limit = split.rank_limit(degree, rank)
+        error, fit = _grow(split, degree, limit, rank, rng)
         if rank is None:
-            state = _prune(split, degree, state, history)
-        found.append((history[-1][1], split, state, history))
-    _, split, state, history = min(found, key=lambda item: item[0])
-    terms = product_terms(len(state.W), degree)
-    if ridge is None:
-        split.train.ridge = _choose_ridge(split, terms, state)
-    rows = min(len(Z), MOST_ENTRIES // len(terms))
-    everything = Problem(Z[:rows], targets[:rows], np.sqrt(w[:rows]), split.train.ridge)
-    state = gauss_newton(everything, terms, state.W, max_steps=max_steps)
-    coefficients = state.C * scale
-    coefficients[0] += offset
-    return LowRankFit(center, state.W @ whiten.T, terms, coefficients, tuple(history))
+            error, fit = _prune(split, degree, error, fit)
+        if best is None or error < least:
+            best, least = (split, fit), error
+    assert best is not None
+    split, fit = best
+    return fit.W, split.choose_ridge(all_terms(len(fit.W), degree), fit.W) if ridge is None else ridge
+
+
+@dataclass(frozen=True)
+class _Holdout:
+    """Rows, of which the first ``held`` judge and the others are trained on."""
+
+    rows: WhitenedRows
+    held: int
+
+    @property
+    def training(self) -> WhitenedRows:
+        """The rows to train on."""
+        rows, some = self.rows, slice(self.held, None)
+        return replace(rows, Z=rows.Z[some], Y=rows.Y[some], root=rows.root[some])
+
+    def error(self, terms: Terms, fit: DirectionFit) -> float:
+        """The mean squared error on the held-out rows, in variances of the targets."""
+        judges = self.rows.first(self.held)
+        miss = judges.Y - predict_directions(terms, fit.W, fit.C, judges.Z)
+        return float(np.average(np.sum(miss**2, axis=1), weights=judges.root**2))
+
+    @property
+    def bias(self) -> float:
+        """The mean squared error that the penalty alone explains."""
+        return _BIAS * self.rows.ridge**2
+
+    def rank_limit(self, degree: int, asked: int | None) -> int:
+        """The most directions whose polynomial fits the rows and the memory."""
+        rows, d = len(self.rows.Z) - self.held, int(self.rows.Z.shape[1])
+        if asked is not None:
+            return min(asked, d)
+        limit = 1
+        while limit < d and count_terms(limit + 1, degree) <= min(rows // 3, 2000) and (limit + 1) * d <= rows // 2:
+            limit += 1
+        return limit
+
+    def fit(self, degree: int, W: Floats, max_steps: int) -> tuple[float, DirectionFit]:
+        """Fit from the given directions on as many training rows as memory allows; judge it."""
+        terms = all_terms(len(W), degree)
+        part = self.training.first(_MOST_ENTRIES // len(terms))
+        fit = gauss_newton(part, terms, W, max_steps=max_steps, tolerance=0.02)
+        return self.error(terms, fit), fit
+
+    def choose_ridge(self, terms: Terms, W: Floats) -> float:
+        """The penalty with the least held-out error for the directions found."""
+        part = self.training.first(_MOST_ENTRIES // len(terms))
+        errors = [self.error(terms, solve_linear(replace(part, ridge=ridge), terms, W)) for ridge in _RIDGES]
+        return _RIDGES[int(np.argmin(errors))]
 
 
 def whitening(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -205,92 +240,89 @@ def whitening(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
     return center, inverse[:, None] * vectors / np.sqrt(values + floor)
 
 
-def _split(Z: Floats, Y: Floats, w: Floats, share: float, ridge: float) -> _Split:
-    held = min(max(1, int(share * len(Z))), len(Z) - 1)
-    train = Problem(Z[held:], Y[held:], np.sqrt(w[held:]), ridge)
-    return _Split(train, Z[:held], Y[:held], w[:held])
-
-
-def _rank_limit(split: _Split, degree: int, asked: int | None) -> int:
-    """The most directions whose polynomial fits the rows and the memory."""
-    rows, d = len(split.train.Z), int(split.train.Z.shape[1])
-    if asked is not None:
-        return min(asked, d)
-    limit = 1
-    while limit < d and count_terms(limit + 1, degree) <= min(rows // 3, 2000) and (limit + 1) * d <= rows // 2:
-        limit += 1
-    return limit
-
-
-def _fit(split: _Split, degree: int, W: Floats, max_steps: int) -> tuple[float, State]:
-    """Fit from the given directions on as many training rows as memory allows; judge it."""
-    terms = product_terms(len(W), degree)
-    rows = MOST_ENTRIES // len(terms)
-    full = split.train
-    part = Problem(full.Z[:rows], full.Y[:rows], full.root[:rows], full.ridge)
-    state = gauss_newton(part, terms, W, max_steps=max_steps, tolerance=0.02)
-    return split.error(terms, state), state
-
-
 def _grow(
-    split: _Split,
-    degree: int,
-    limit: int,
-    rank: int | None,
-    max_steps: int,
-    rng: np.random.Generator,
-) -> tuple[State, list[tuple[int, float]]]:
+    split: _Holdout, degree: int, limit: int, rank: int | None, rng: np.random.Generator
+) -> tuple[float, DirectionFit]:
     """Add directions while the held-out error falls (or up to the given rank)."""
-    d = split.train.Z.shape[1]
-    error, state = _fit(split, degree, np.zeros((0, d)), 0)
-    history = [(0, error)]
-    while len(state.W) < limit and (error > split.bias or rank is not None):
-        residual = split.train.Y - predict_directions(
-            product_terms(len(state.W), degree), state.W, state.C, split.train.Z
-        )
-        moment = gradient_moment(split.train.Z, residual * split.train.root[:, None])
-        proposals, significant = leading_directions(moment, state.W)
-        room = limit - len(state.W)
+    rows = split.training
+    d = rows.Z.shape[1]
+    error, fit = split.fit(degree, np.zeros((0, d)), 0)
+    while len(fit.W) < limit and (error > split.bias or rank is not None):
+        residual = rows.Y - predict_directions(all_terms(len(fit.W), degree), fit.W, fit.C, rows.Z)
+        moment = gradient_moment(rows.Z, residual * rows.root[:, None])
+        proposals, significant = leading_directions(moment, fit.W)
+        room = limit - len(fit.W)
         counts = sorted({min(max(1, c), room) for c in (significant, 1)}, reverse=True)
         starts = [proposals[:c] for c in counts]
         if significant <= 1:
             starts.append(rng.normal(size=(min(2, room), d)))
         best = np.inf
         for start in starts:
-            trial = _fit(split, degree, np.vstack([state.W, start]), min(max_steps, 8))
+            trial = split.fit(degree, np.vstack([fit.W, start]), 8)
             if trial[0] < best:
                 best, new = trial
             if best < 0.5 * error or rank is not None:
                 break
         if best > 0.99 * error and rank is None:
             break
-        history.append((len(new.W), best))
-        error, state = best, new
-    return state, history
+        error, fit = best, new
+    return error, fit
 
 
-def _prune(split: _Split, degree: int, state: State, history: list[tuple[int, float]]) -> State:
+def _prune(split: _Holdout, degree: int, error: float, fit: DirectionFit) -> tuple[float, DirectionFit]:
     """Drop the directions that the fitted gradient uses least, while the held-out error allows."""
-    error = history[-1][1]
-    while len(state.W) > 1:
-        terms = product_terms(len(state.W), degree)
-        slopes = Derivative(terms)(state.C).reshape(len(terms), -1)
-        gradient = (state.phi.T @ slopes).reshape(-1, len(state.W))
+    last = error
+    while len(fit.W) > 1:
+        terms = all_terms(len(fit.W), degree)
+        slopes = Derivative(terms)(fit.C).reshape(len(terms), -1)
+        gradient = (fit.phi.T @ slopes).reshape(-1, len(fit.W))
         axes = eigh(gradient.T @ gradient)[1][:, 1:]
-        new_error, new = _fit(split, degree, axes.T @ state.W, 5)
+        new_error, new = split.fit(degree, axes.T @ fit.W, 5)
         if new_error > max(1.005 * error, split.bias):
             break
-        error, state = min(error, new_error), new
-        history.append((len(state.W), new_error))
-    return state
+        error, last = min(error, new_error), new_error
+        fit = new
+    return last, fit
 
 
-def _choose_ridge(split: _Split, terms: Terms, state: State) -> float:
-    """Pick the penalty with the least held-out error for the directions found."""
-    rows = MOST_ENTRIES // len(terms)
-    full = split.train
-    errors = []
-    for ridge in _RIDGES:
-        part = Problem(full.Z[:rows], full.Y[:rows], full.root[:rows], ridge)
-        errors.append(split.error(terms, solve_linear(part, terms, state.W)))
-    return float(_RIDGES[int(np.argmin(errors))])
+def fit_ridges(fit: LowRankFit, rows: Rows, seed: int) -> RidgeForm:
+    """Write a low-rank fit as a sum of ridge functions, few of them where few suffice.
+
+    A short sum is looked for in the fitted polynomial, to within the fit's own statistical error,
+    and then trained on the data; it is kept if it explains them as well as the polynomial of all
+    products does. Otherwise C(r - 1 + q, q) directions express that polynomial exactly.
+    """
+    rng = np.random.default_rng(seed)
+    X, Y = rows.X, rows.Y
+    w = rows.unit_weight
+    spread = np.sum(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w))
+    loss = float(np.sum(np.average((Y - fit.predict(X)) ** 2, axis=0, weights=w)))
+    share = (len(fit.terms) * Y.shape[1] + fit.directions.size) / len(rows)
+    if not len(fit.directions) or spread == 0.0:
+        return fit.spanned(rng)
+    tolerance = max(1e-8, 0.5 * share * loss / spread)
+    with few_threads(X.size):
+        found = find_ridges(fit.terms, fit.coefficients, rng, tolerance)
+    if found is not None:
+        form, new_loss = _train_ridges(fit, found.W, X, Y, w)
+        if new_loss <= loss * (1.0 + share) + 1e-12 * spread:
+            return form
+    return fit.spanned(rng)
+
+
+def _train_ridges(fit: LowRankFit, start: Floats, X: Floats, Y: Floats, w: Floats) -> tuple[RidgeForm, float]:
+    """Train ridge directions on the data, from directions among the forms of the fit."""
+    degree = fit.terms.degree
+    center, whiten = whitening(X, w)
+    Z = (X - center) @ whiten
+    offset = np.average(Y, axis=0, weights=w)
+    scale = float(np.sqrt(np.sum(np.average((Y - offset) ** 2, axis=0, weights=w))))
+    W = start @ fit.directions @ np.linalg.pinv(whiten).T
+    terms = ridge_terms(len(W), degree)
+    problem = WhitenedRows(Z, (Y - offset) / scale, np.sqrt(w), 1e-8).first(_MOST_ENTRIES // len(terms))
+    trained = gauss_newton(problem, terms, W, orthonormal=False)
+    C = trained.C * scale
+    C[0] += offset
+    form = hermite_ridges(trained.W, C, degree).compose(whiten.T, center)
+    miss = Y - form.predict(X)
+    return form, float(np.sum(np.average(miss**2, axis=0, weights=w)))

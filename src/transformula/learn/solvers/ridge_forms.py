@@ -14,15 +14,35 @@ variables only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import ceil, comb, factorial, prod
 
 import numpy as np
+from flint import Ordering, fmpq_mpoly_ctx
+from numpy.polynomial.hermite_e import herme2poly
 from scipy.linalg import eig
 
-from transformula.learn.solvers.features import Floats, Terms, to_monomials
-from transformula.learn.solvers.gaussnewton import Problem, State, gauss_newton, normalize, solve_linear
-from transformula.learn.solvers.subspace import Derivative, evaluate_hermite, hermite_basis, ridge_terms
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
+from transformula.learn.solvers.directions import (
+    Derivative,
+    DirectionFit,
+    WhitenedRows,
+    evaluate_hermite,
+    gauss_newton,
+    hermite_basis,
+    normalize,
+    ridge_terms,
+    solve_linear,
+)
+from transformula.learn.solvers.features import Floats, MonomialSum, Terms, to_monomials
+
+#: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.
+_DIRECTION_DECIMALS = 12
+#: Starts of the search for ridge functions, for each number of them.
+_RESTARTS = 4
+#: Random directions among which the best is taken.
+_POOL = 200
 
 
 @dataclass(frozen=True)
@@ -59,21 +79,78 @@ class RidgeForm:
             raise ValueError("only a form about the origin can be composed")
         return RidgeForm(self.directions @ linear, self.powers, self.bias, center)
 
+    @property
+    def n_terms(self) -> int:
+        """How many numbers it consists of."""
+        return self.directions.size + self.powers.size + self.bias.size
+
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomial."""
+        return int(self.powers.shape[1])
+
+    def exact(self) -> ExactRidges:
+        """Directions as decimals, (w·(x − c))^s expanded about the origin without rounding."""
+        center = [Fraction(float(c)) for c in self.center]
+        bias = [Fraction(float(b)) for b in self.bias]
+        directions, powers = [], []
+        for w, coefficients in zip(self.directions, self.powers, strict=True):
+            length = float(np.abs(w).max(initial=0.0))
+            if length == 0.0:
+                continue
+            unit = 10**_DIRECTION_DECIMALS
+            direction = tuple(Fraction(round(v * unit), unit) for v in w / length)
+            offset = -sum((v * c for v, c in zip(direction, center, strict=True)), Fraction(0))
+            by_power = {s + 1: [Fraction(0)] * len(bias) for s in range(len(coefficients))}
+            for s, row in enumerate(coefficients, start=1):
+                for o, c in enumerate(row.tolist()):
+                    scaled = Fraction(c) * Fraction(length) ** s
+                    bias[o] += scaled * offset**s
+                    for j in range(1, s + 1):
+                        by_power[j][o] += scaled * comb(s, j) * offset ** (s - j)
+            directions.append(direction)
+            powers.append(by_power)
+        return ExactRidges(tuple(directions), tuple(powers), tuple(bias))
+
+
+@dataclass(frozen=True)
+class ExactRidges:
+    """bias + Σ_k Σ_s powers[k][s][output] (directions[k]·x)^s, all rational."""
+
+    directions: tuple[tuple[Fraction, ...], ...]
+    powers: tuple[dict[int, list[Fraction]], ...]
+    bias: tuple[Fraction, ...]
+
+    def in_columns(self, columns: list[int], width: int) -> ExactRidges:
+        """The same polynomials, of these columns among ``width``."""
+        place = {column: k for k, column in enumerate(columns)}
+        spread = (
+            tuple(d[place[column]] if column in place else Fraction(0) for column in range(width))
+            for d in self.directions
+        )
+        return replace(self, directions=tuple(spread))
+
+    def expand(self) -> MonomialSum:
+        """The same polynomials in monomials, exactly."""
+        width = len(self.directions[0]) if self.directions else 1
+        context = fmpq_mpoly_ctx.get([f"x{i}" for i in range(width)], Ordering.degrevlex)
+        totals = [context.constant(to_fmpq(b)) for b in self.bias]
+        for direction, by_power in zip(self.directions, self.powers, strict=True):
+            form = sum((to_fmpq(v) * g for v, g in zip(direction, context.gens(), strict=True)), totals[0] * 0)
+            power = context.constant(1)
+            for s in range(1, max(by_power, default=0) + 1):
+                power = power * form
+                for o, c in enumerate(by_power.get(s, ())):
+                    totals[o] += to_fmpq(c) * power
+        return MonomialSum(tuple({tuple(map(int, e)): to_fraction(c) for e, c in t.to_dict().items()} for t in totals))
+
 
 def count_ridges(rank: int, degree: int) -> int:
     """Count the directions that always suffice: C(r - 1 + q, q)."""
     return comb(rank - 1 + degree, degree)
 
 
-def find_ridges(
-    terms: Terms,
-    C: Floats,
-    rng: np.random.Generator,
-    *,
-    tolerance: float = 1e-5,
-    restarts: int = 4,
-    max_steps: int = 60,
-) -> State | None:
+def find_ridges(terms: Terms, C: Floats, rng: np.random.Generator, tolerance: float) -> DirectionFit | None:
     """Look for few ridge functions that make up the polynomial; None where none were found.
 
     Parameters
@@ -88,22 +165,16 @@ def find_ridges(
     variance = float(np.sum(Y**2) / len(Y))
     if variance == 0.0:
         return None
-    problem = Problem(T, Y / np.sqrt(variance), np.ones(len(T)), ridge=1e-9)
+    problem = WhitenedRows(T, Y / np.sqrt(variance), np.ones(len(T)), ridge=1e-9)
     most = count_ridges(r, q) - 1
     for width in sorted({min(most, ceil(r * f)) for f in (1.0, 4 / 3, 5 / 3, 2.0, 3.0)} - {0}):
-        for attempt in range(restarts):
+        for attempt in range(_RESTARTS):
             if width == r and attempt % 2 == 0 and q >= 3:
                 start = _dual_directions(terms, C, rng)
             else:
                 start = _greedy_directions(problem, q, width, rng)
-            found = gauss_newton(
-                problem,
-                ridge_terms(width, q),
-                start,
-                max_steps=max_steps,
-                tolerance=1e-3,
-                orthonormal=False,
-            )
+            forms = ridge_terms(width, q)
+            found = gauss_newton(problem, forms, start, max_steps=60, tolerance=1e-3, orthonormal=False)
             if found.loss <= tolerance:
                 return found
     return None
@@ -117,15 +188,16 @@ def spanning_ridges(terms: Terms, C: Floats, rng: np.random.Generator) -> RidgeF
     """
     r, q = terms.exponents.shape[1], terms.degree
     W = normalize(rng.normal(size=(count_ridges(r, q), r)))
-    monomials = [_to_powers_of_variables(terms, c) for c in C.T]
+    basis = hermite_basis(r, q)
+    monomials = [to_monomials(terms.exponents, c, basis) for c in C.T]
     powers = np.zeros((len(W), q, C.shape[1]))
-    bias = np.array([m.get((0,) * r, 0.0) for m in monomials])
+    bias = np.array([float(m.get((0,) * r, 0)) for m in monomials])
     total = terms.exponents.sum(axis=1)
     for s in range(1, q + 1):
         exponents = terms.exponents[total == s]
         multinomial = np.array([_multinomial(alpha) for alpha in exponents.tolist()])
         system = multinomial[:, None] * np.prod(W[None] ** exponents[:, None], axis=2)
-        right = np.array([[m.get(tuple(a), 0.0) for m in monomials] for a in exponents.tolist()])
+        right = np.array([[float(m.get(tuple(a), 0)) for m in monomials] for a in exponents.tolist()])
         scale = 1.0 / np.sqrt(multinomial)[:, None]
         powers[:, s - 1] = np.linalg.lstsq(system * scale, right * scale, rcond=1e-13)[0]
     return RidgeForm(W, powers, bias, np.zeros(r))
@@ -139,12 +211,6 @@ def hermite_ridges(W: Floats, C: Floats, degree: int) -> RidgeForm:
     return RidgeForm(W, full[:, 1:], C[0] + full[:, 0].sum(axis=0), np.zeros(W.shape[1]))
 
 
-def _to_powers_of_variables(terms: Terms, c: Floats) -> dict[tuple[int, ...], float]:
-    """Hermite products to monomials of the same variables."""
-    exact = to_monomials(terms.exponents, c, hermite_basis(terms.exponents.shape[1], terms.degree))
-    return {alpha: float(value) for alpha, value in exact.items()}
-
-
 def _multinomial(alpha: list[int]) -> float:
     return factorial(sum(alpha)) / prod(factorial(a) for a in alpha)
 
@@ -152,12 +218,8 @@ def _multinomial(alpha: list[int]) -> float:
 def _hermite_powers(degree: int) -> Floats:
     """Row k: the coefficients of the normalised Hermite polynomial h_k in powers of t."""
     table = np.zeros((degree + 1, degree + 1))
-    table[0, 0] = 1.0
-    for k in range(degree):
-        table[k + 1, 1:] = table[k, :-1]
-        if k:
-            table[k + 1] -= np.sqrt(k) * table[k - 1]
-        table[k + 1] /= np.sqrt(k + 1)
+    for k in range(degree + 1):
+        table[k, : k + 1] = herme2poly([0] * k + [1]) / np.sqrt(float(factorial(k)))
     return table
 
 
@@ -176,7 +238,7 @@ def _dual_directions(terms: Terms, C: Floats, rng: np.random.Generator) -> Float
     return normalize(np.linalg.inv(vectors))
 
 
-def _greedy_directions(problem: Problem, degree: int, width: int, rng: np.random.Generator, pool: int = 200) -> Floats:
+def _greedy_directions(problem: WhitenedRows, degree: int, width: int, rng: np.random.Generator) -> Floats:
     """Take one random direction after another, each the best of a pool on the residual."""
     d = problem.Z.shape[1]
     chosen = np.zeros((0, d))
@@ -184,7 +246,7 @@ def _greedy_directions(problem: Problem, degree: int, width: int, rng: np.random
     one = ridge_terms(1, degree)
     rows = slice(0, min(len(problem.Z), 2000))
     while len(chosen) < width:
-        candidates = normalize(rng.normal(size=(pool, d)))
+        candidates = normalize(rng.normal(size=(_POOL, d)))
         gains = []
         for w in candidates:
             phi = evaluate_hermite(one, problem.Z[rows] @ w[:, None])

@@ -17,8 +17,7 @@ The number of terms k minimises the extended Bayesian information criterion (Che
 then terms are removed backwards, always the one whose loss is least, as long as the criterion
 falls; selection resumes from true residuals until the set is stable. The price of a term lets small
 effects go: where a linear model of all variables is clearly better by leave-one-out, it is taken
-instead. `criterion="holdout"` chooses
-k by the cross-validated error instead: better for prediction where no small formula is true.
+instead.
 
 Powers are taken of x / rms(x), which keeps the monomials of the original variables, and also of
 (x - mean) / std where the means matter; the lower criterion wins.
@@ -36,21 +35,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr, solve_triangular
 
-from transformula.learn.solvers.beside_line import better_line
+from transformula.learn.distinct_rows import Rows
+from transformula.learn.solvers.exact_fit import JUDGES, better_line
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
+    MonomialSum,
     all_terms,
     evaluate_some,
     power_basis,
+    to_monomials,
 )
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.solvers.penalty import JUDGES
 from transformula.learn.solvers.term_columns import RowColumns, StateColumns, TermColumns
 
-_LIKELY = 16  # terms whose columns may be wanted next
-_COLLINEAR = 1e-9  # a term with less than this share of its variance outside the chosen is refused
-_EXACT = 1e-26  # a share of the variance that is rounding: the criterion stops rewarding it
+#: Terms whose columns may be wanted next.
+_LIKELY = 16
+#: Share of its variance outside the chosen terms below which a term is refused.
+_COLLINEAR = 1e-9
+#: Share of the variance that is rounding: the criterion stops rewarding it.
+_EXACT = 1e-26
+#: Terms that may be added without lowering the criterion.
+_PATIENCE = 8
 
 
 @dataclass(frozen=True)
@@ -59,153 +65,149 @@ class SparseFit:
 
     Attributes
     ----------
-    basis : the powers used; `features.to_monomials` converts exactly.
+    basis : for each output, the powers used.
     exponents : for each output, (k, d); row 0 is the constant.
     coefficients : for each output, (k,).
-    criterion : for each output, the criterion reached.
     """
 
     basis: tuple[Basis, ...]
     exponents: tuple[NDArray[np.int8], ...]
     coefficients: tuple[Floats, ...]
-    criterion: tuple[float, ...]
 
     def predict(self, X: Floats) -> Floats:
         """Evaluate the polynomials: (rows, outputs)."""
         triples = zip(self.exponents, self.basis, self.coefficients, strict=True)
         return np.column_stack([evaluate_some(e, b, X) @ c for e, b, c in triples])
 
+    @property
+    def n_terms(self) -> int:
+        """How many coefficients it has."""
+        return sum(map(len, self.coefficients))
+
+    @property
+    def degree(self) -> int:
+        """The degree of the polynomials, at most the one asked for."""
+        return max(int(one.sum(axis=1, dtype=np.int64).max(initial=0)) for one in self.exponents)
+
+    def exact(self) -> MonomialSum:
+        """The polynomials in rational arithmetic."""
+        return MonomialSum(tuple(map(to_monomials, self.exponents, self.coefficients, self.basis)))
+
 
 def fit_sparse(
-    X: Floats,
-    Y: Floats,
+    rows: Rows,
     degree: int,
     *,
-    weight: Floats | None = None,
     criterion: str = "ebic",
     max_terms: int | None = None,
     center: str = "auto",
-    seed: int = 0,
 ) -> SparseFit:
     """Select monomials of degree at most `degree` and fit them by least squares.
 
     Parameters
     ----------
-    X, Y : (rows, d) inputs and (rows, outputs) targets.
-    weight : (rows,) non-negative sample weights.
-    criterion : "ebic", "bic" or "holdout".
+    criterion : "ebic" or "bic", which charges less for a term.
     max_terms : the most terms to select (default: a third of the rows, 200 at most).
-    center : powers of "origin" (x), "mean" (x - mean), or "auto".
-    seed : for the held-out rows.
+    center : powers of (x - mean) ("mean"), or also of x ("auto").
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
-    >>> fit = fit_sparse(X, X[:, :1] ** 3 - 2 * X[:, 1:2] * X[:, 2:3], degree=3)
+    >>> fit = fit_sparse(Rows.of(X, X[:, :1] ** 3 - 2 * X[:, 1:2] * X[:, 2:3]), degree=3)
     >>> fit.exponents[0][1:].tolist()
     [[3, 0, 0, 0], [0, 1, 1, 0]]
     """
-    w = np.ones(len(X)) if weight is None else weight * (np.count_nonzero(weight) / weight.sum())
-    X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
-    limit = _limit(max_terms, len(X))
-    terms = all_terms(X.shape[1], degree)
-    best: list[_Found] = []
-    for basis in _power_bases(X, w, degree, center):
-        columns = RowColumns(terms, basis, X, w)
-        found = []
-        for y in Y.T:
-            target = _centered(y, w)
-            if criterion == "holdout":
-                score, chosen = _select_by_holdout(columns, y, w, limit, seed)
-            else:
-                score, chosen = _select_by_price(columns, target, limit, _price(criterion, columns))
-            mean = float((w @ y) / w.sum())
-            found.append((score, basis, terms.exponents[[0, *chosen]], _coefficients(columns, chosen, target, mean)))
-        best = _better(best, found)
-    if criterion != "holdout" and max_terms is None and len(X) <= JUDGES:  # of more rows, all that matters is worth it
-        best = [_or_line(one, X, y, w) for one, y in zip(best, Y.T, strict=True)]
+    rows = Rows(rows.X, rows.Y, rows.unit_weight)
+    limit = _limit(max_terms, len(rows))
+    terms = all_terms(rows.X.shape[1], degree)
+    best: list[_Selection] = []
+    for basis in _power_bases(rows, degree, center):
+        best = _better(best, _selections(RowColumns(terms, basis, rows), criterion, limit))
+    if max_terms is None and len(rows) <= JUDGES:  # of more rows, all that matters is worth it
+        best = [one.or_line(rows.with_targets(y[:, None])) for one, y in zip(best, rows.Y.T, strict=True)]
     return _as_fit(best)
 
 
-def fit_sparse_state(
-    gram: Gram, X: Floats, weight: Floats, *, criterion: str = "ebic", max_terms: int | None = None
-) -> SparseFit:
-    """The same from the state of all terms; a sample of the rows says where they lie and how far they spread.
-
-    ``criterion`` is "ebic" or "bic".
-    """
-    best: list[_Found] = []
-    for basis in _power_bases(X, weight, gram.terms.degree, "auto"):
-        columns = StateColumns(gram, basis)
-        found = []
-        for target, mean in zip(columns.targets.T, gram.mean.tolist(), strict=True):
-            limit = _limit(max_terms, gram.rows)
-            score, chosen = _select_by_price(columns, target, limit, _price(criterion, columns))
-            slopes = _coefficients(columns, chosen, target, mean)
-            found.append((score, basis, gram.terms.exponents[[0, *chosen]], slopes))
-        best = _better(best, found)
+def fit_sparse_state(gram: Gram, sample: Rows, criterion: str = "ebic", max_terms: int | None = None) -> SparseFit:
+    """The same from the state of all terms; a sample of the rows says where they lie and how far they spread."""
+    best: list[_Selection] = []
+    for basis in _power_bases(sample, gram.terms.degree, "auto"):
+        best = _better(best, _selections(StateColumns(gram, basis), criterion, _limit(max_terms, gram.rows)))
     return _as_fit(best)
 
 
-#: Criterion, basis, exponents (k, d) and coefficients (k,) for one output.
-_Found = tuple[float, Basis, NDArray[np.int8], Floats]
+@dataclass(frozen=True)
+class _Selection:
+    """Terms for one output: exponents (k, d) and coefficients (k,), and the criterion they reach."""
+
+    score: float
+    basis: Basis
+    exponents: NDArray[np.int8]
+    coefficients: Floats
+
+    def or_line(self, rows: Rows) -> _Selection:
+        """This selection, or the linear model where that is clearly better."""
+        line = better_line(evaluate_some(self.exponents, self.basis, rows.X), rows)
+        if line is None:
+            return self
+        return _Selection(self.score, line.basis, line.terms.exponents, line.coefficients[:, 0])
+
+
+def _selections(columns: TermColumns, criterion: str, limit: int) -> list[_Selection]:
+    """Select terms for every output."""
+    found = []
+    price = log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
+    for output, target in enumerate(columns.targets.T):
+        score, chosen = _select_by_price(columns, target, limit, price)
+        coefficients = _coefficients(columns, chosen, target, float(columns.target_means[output]))
+        found.append(_Selection(score, columns.basis, columns.terms.exponents[[0, *chosen]], coefficients))
+    return found
 
 
 def _limit(max_terms: int | None, rows: int) -> int:
     return max(1, min(200, rows // 3)) if max_terms is None else max_terms
 
 
-def _price(criterion: str, columns: TermColumns) -> float:
-    return log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
+def _better(best: list[_Selection], found: list[_Selection]) -> list[_Selection]:
+    if not best:
+        return found
+    return [min(pair, key=lambda one: one.score) for pair in zip(best, found, strict=True)]
 
 
-def _better(best: list[_Found], found: list[_Found]) -> list[_Found]:
-    return [min(one, other, key=_first) for one, other in zip(best, found, strict=True)] if best else found
+def _as_fit(best: list[_Selection]) -> SparseFit:
+    return SparseFit(
+        tuple(one.basis for one in best),
+        tuple(one.exponents for one in best),
+        tuple(one.coefficients for one in best),
+    )
 
 
-def _as_fit(best: list[_Found]) -> SparseFit:
-    score, basis, exponents, coefficients = zip(*best, strict=True)
-    return SparseFit(basis, exponents, coefficients, score)
-
-
-def _first(found: _Found) -> float:
-    return found[0]
-
-
-def _or_line(found: _Found, X: Floats, y: Floats, w: Floats) -> _Found:
-    """What was selected, or the linear model where that is clearly better."""
-    score, basis, exponents, _ = found
-    line = better_line(evaluate_some(exponents, basis, X), X, y, w)
-    return (score, line.basis, line.terms.exponents, line.coefficients[:, 0]) if line else found
-
-
-def _power_bases(X: Floats, w: Floats, degree: int, center: str) -> list[Basis]:
-    """Powers about the origin, about the mean, or about both where that may matter ("auto")."""
+def _power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
+    """Powers about the mean, or also about the origin where that may matter ("auto")."""
+    X, w = rows.X, rows.weight
     mean = w @ X / w.sum()
-    zero = np.zeros_like(mean)
-    far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
+    shifts = [mean]
+    if center == "auto":
+        far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
+        shifts = [np.zeros_like(mean), mean] if far else [np.zeros_like(mean)]
     found = []
-    for shift in {"origin": [zero], "mean": [mean], "auto": [zero, mean] if far else [zero]}[center]:
+    for shift in shifts:
         square = w @ (X - shift) ** 2 / w.sum()
         found.append(power_basis(shift, 1.0 / np.sqrt(np.where(square > 0, square, 1.0)), degree))
     return found
 
 
-def _centered(y: Floats, w: Floats) -> Floats:
-    return np.asarray((y - (w @ y) / w.sum()) * np.sqrt(w))
-
-
-def _forward(
-    columns: TermColumns, residual: Floats, start: list[int], limit: int, price: float, patience: int
-) -> list[int]:
-    """Add terms to `start` while n log RSS + k price falls, or within `patience` steps."""
-    n, total = columns.count, float(residual @ residual)
+def _forward(columns: TermColumns, residual: Floats, start: list[int], limit: int, price: float) -> list[int]:
+    """Add terms to `start` while n log RSS + k price falls, or within a few steps."""
+    n = columns.count
+    total = float(residual @ residual)
     correlation = columns.correlate(residual[:, None])[:, 0]
     free = (columns.inverse_norm > 0).astype(float)
     directions: list[Floats] = []
     chosen: list[int] = []
-    rss, best, best_size = total, n * log(max(total, 1e-300)) + len(start) * price, len(start)
-
+    rss = total
+    best = n * log(max(total, 1e-300)) + len(start) * price
+    best_size = len(start)
     while len(chosen) < limit and total > 0:
         gain = np.where(free > _COLLINEAR, correlation**2 / np.maximum(free, _COLLINEAR), 0.0)
         forced = len(chosen) < len(start)
@@ -227,7 +229,7 @@ def _forward(
         value = n * log(rss) + len(chosen) * price
         if value < best or len(chosen) <= len(start):
             best, best_size = value, len(chosen)
-        elif len(chosen) - best_size >= patience:
+        elif len(chosen) - best_size >= _PATIENCE:
             break
     return chosen[:best_size]
 
@@ -258,7 +260,7 @@ def _select_by_price(columns: TermColumns, target: Floats, limit: int, price: fl
     kept: list[int] = []
     score, residual = np.inf, target
     for _ in range(4):
-        grown = _forward(columns, residual, kept, limit, price, patience=8)
+        grown = _forward(columns, residual, kept, limit, price)
         new_score, new_kept, residual = _backward(columns, grown, target, price)
         if new_score >= score - 1e-9 * abs(new_score) or set(new_kept) == set(kept):
             if new_score < score:
@@ -266,34 +268,6 @@ def _select_by_price(columns: TermColumns, target: Floats, limit: int, price: fl
             break
         score, kept = new_score, new_kept
     return score, kept
-
-
-def _select_by_holdout(
-    columns: RowColumns, y: Floats, w: Floats, limit: int, seed: int, folds: int = 5
-) -> tuple[float, list[int]]:
-    """Choose the path's length by the cross-validated error, then take that path on all rows."""
-    fold = np.random.default_rng(seed).permutation(len(y)) % min(folds, len(y))
-    errors: list[Floats] = []
-    for held in range(min(folds, len(y)) if len(y) <= 20_000 else 1):
-        inside, outside = fold != held, fold == held
-        part = RowColumns(columns.terms, columns.basis, columns.X[inside], w[inside])
-        path = _forward(part, _centered(y[inside], w[inside]), [], limit, 0.0, limit)
-        error = [float(w[outside] @ (y[outside] - w[inside] @ y[inside] / w[inside].sum()) ** 2)]
-        if path:  # one factorisation serves every length: the path is nested
-            q, r = qr(part.values(path), mode="economic")
-            right = q.T @ _centered(y[inside], w[inside])
-            phi = evaluate_some(columns.terms.exponents[path], columns.basis, columns.X[outside])
-            unit = (phi - part.mean[path]) * part.inverse_norm[path]
-            steps = solve_triangular(r, unit.T, trans="T").T * right  # (held-out rows, path)
-            miss = (y[outside] - w[inside] @ y[inside] / w[inside].sum())[:, None]
-            miss = miss - np.cumsum(steps, axis=1)
-            error += [float(e) for e in w[outside] @ miss**2]
-        errors.append(np.array(error))
-    shortest = min(map(len, errors))
-    total = np.sum([e[:shortest] for e in errors], axis=0)
-    size = int(np.argmin(total))
-    path = _forward(columns, _centered(y, w), [], size, 0.0, patience=limit) if size else []
-    return float(total[size]), path
 
 
 def _coefficients(columns: TermColumns, chosen: list[int], target: Floats, mean: float) -> Floats:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 from scipy.sparse import csc_array
 
+from transformula.learn.distinct_rows import Rows
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
@@ -31,51 +31,42 @@ from transformula.learn.solvers.features import (
     evaluate_terms,
     univariate_values,
 )
-from transformula.learn.solvers.gram import Gram
+from transformula.learn.solvers.gram import Gram, significant
 
+#: Columns of the Gram matrix that one pass over the rows computes.
 _COLUMNS_A_PASS = 16
-#: What is outside the span is known to about this share of the targets' squares.
+#: Accuracy of the part outside the span, as a share of the targets' squares.
 _ROUNDING = 1e-13
 
 
-class TermColumns(Protocol):
-    """Unit columns for all terms; those of the constant and of terms without variance are zero and never chosen."""
-
-    terms: Terms
-    basis: Basis
-    mean: Floats
-    inverse_norm: Floats
-    count: int
-
-    def values(self, chosen: list[int]) -> Floats:
-        """The chosen columns: (rows, k)."""
-
-    def correlate(self, V: Floats) -> Floats:
-        """Inner products of every column with the columns of V (rows, m)."""
-
-    def gram(self, j: int, likely: NDArray[np.intp]) -> Floats:
-        """Column j of the matrix of inner products; ``likely`` are wanted next."""
-
-
 class RowColumns:
-    """Columns of rows, reached only through blocked passes and a cache, so that none but the chosen are stored."""
+    """Unit columns of all terms, reached through blocked passes and a cache, so that none but the chosen are stored.
 
-    def __init__(self, terms: Terms, basis: Basis, X: Floats, weight: Floats) -> None:
-        self.terms, self.basis, self.X, self.root, self.count = terms, basis, X, np.sqrt(weight), len(X)
-        self.total = weight.sum()
+    Those of the constant and of terms without variance are zero and never chosen. ``targets`` are centred.
+    """
+
+    def __init__(self, terms: Terms, basis: Basis, rows: Rows) -> None:
+        self.terms = terms
+        self.basis = basis
+        self.rows = rows
+        self.count = len(rows)
+        self.root = np.sqrt(rows.weight)
+        self.target_means = rows.mean
+        self.targets = (rows.Y - rows.mean) * self.root[:, None]
+        total = rows.weight.sum()
         first, second = np.zeros(len(terms)), np.zeros(len(terms))
-        for rows in blocks(len(X), len(terms)):
-            phi = evaluate_terms(terms, basis, X[rows])
-            first += phi @ weight[rows]
+        for some in blocks(len(rows), len(terms)):
+            phi = evaluate_terms(terms, basis, rows.X[some])
+            first += phi @ rows.weight[some]
             phi *= phi
-            second += phi @ weight[rows]
-        self.mean = first / self.total
-        self.inverse_norm = _inverse_norm(second - self.total * self.mean**2, second)
+            second += phi @ rows.weight[some]
+        self.mean = first / total
+        self.inverse_norm = _inverse_norm(second - total * self.mean**2, second)
         self._cache: dict[int, Floats] = {}
 
     def values(self, chosen: list[int]) -> Floats:
         """The chosen columns themselves: (rows, k)."""
-        phi = evaluate_some(self.terms.exponents[chosen], self.basis, self.X)
+        phi = evaluate_some(self.terms.exponents[chosen], self.basis, self.rows.X)
         unit = (phi - self.mean[chosen]) * self.inverse_norm[chosen]
         return np.asarray(unit * self.root[:, None])
 
@@ -83,8 +74,8 @@ class RowColumns:
         """Inner products of every column with the columns of V (rows, m), which sqrt(w) annuls."""
         out = np.zeros((len(self.terms), V.shape[1]))
         weighted = V * self.root[:, None]
-        for rows in blocks(len(self.X), len(self.terms)):
-            out += evaluate_terms(self.terms, self.basis, self.X[rows]) @ weighted[rows]
+        for rows in blocks(self.count, len(self.terms)):
+            out += evaluate_terms(self.terms, self.basis, self.rows.X[rows]) @ weighted[rows]
         out -= self.mean[:, None] * weighted.sum(axis=0)
         return np.asarray(out * self.inverse_norm[:, None])
 
@@ -99,10 +90,13 @@ class RowColumns:
 
 
 class StateColumns:
-    """Columns of the rows that a state stands for, in another basis; ``targets`` belong to them (p, outputs)."""
+    """Columns of the rows that a state stands for, in another basis; p + 1 rows instead of all."""
 
     def __init__(self, gram: Gram, basis: Basis) -> None:
-        self.terms, self.basis, self.count = gram.terms, basis, gram.rows
+        self.terms = gram.terms
+        self.basis = basis
+        self.count = gram.rows
+        self.target_means = gram.mean
         mean, matrix, along = gram.centred()
         per_row = gram.rows / gram.total  # weights of mean 1
         factor, within = _factor(matrix, along)
@@ -130,6 +124,9 @@ class StateColumns:
         return np.asarray(self.unit.T @ self.unit[:, j])
 
 
+TermColumns = RowColumns | StateColumns
+
+
 def _inverse_norm(variance: Floats, second: Floats) -> Floats:
     usable = variance > 1e-12 * second
     usable[0] = False
@@ -147,7 +144,7 @@ def _factor(upper: Floats, right: Floats) -> tuple[Floats, Floats]:
     except LinAlgError:
         pass
     values, vectors = eigh(scaled, lower=False, check_finite=False)
-    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
+    keep = significant(values)
     root, vectors = np.sqrt(values[keep]), vectors[:, keep]
     return (root * vectors).T * scale, (vectors.T @ (right / scale[:, None])) / root[:, None]
 
@@ -161,10 +158,10 @@ def _change_of_basis(terms: Terms, old: Basis, new: Basis) -> csc_array:
         univariate_values(old, nodes).transpose(1, 2, 0), univariate_values(new, nodes).transpose(1, 2, 0)
     ).transpose(0, 2, 1)
     index = {alpha: i for i, alpha in enumerate(map(tuple, terms.exponents.tolist()))}
-    rows, columns, values = [], [], []
-    for alpha, column in index.items():
-        for beta in product(*(range(a + 1) for a in alpha)):
-            rows.append(index[beta])
-            columns.append(column)
-            values.append(prod(tables[v, alpha[v], beta[v]] for v in range(len(alpha)) if alpha[v]))
+    entries = [
+        (prod(tables[v, a, b] for v, (a, b) in enumerate(zip(alpha, beta, strict=True)) if a), index[beta], column)
+        for alpha, column in index.items()
+        for beta in product(*(range(a + 1) for a in alpha))
+    ]
+    values, rows, columns = zip(*entries, strict=True)
     return csc_array((values, (rows, columns)), shape=(len(terms), len(terms)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +10,18 @@ import torch
 from torch import nn
 
 from transformula.learn import PolynomialTransformerRegressor
-from transformula.learn.fang_module import FangModule, paper_directions
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.gradient import FangModule, paper_directions
 from transformula.studies.fang_data import (
-    Floats,
-    Sample,
+    FangSample,
     Trained,
     f1,
     f1_sample,
-    paper_plan,
+    paper_schedule,
     relu_network,
     train_model,
 )
-from transformula.studies.study_report import Report, Run, Table
+from transformula.studies.study_report import Report, StudyRun, StudyTable, new_figure, timed
 
 PAPER = {"attention": 0.02, "NN_depth": 134.23, "NN_width": 10237.27}
 NETWORKS = {"NN_depth": (2, 4, 4, 4, 1), "NN_width": (2, 10, 1)}
@@ -30,7 +29,7 @@ CLIPS = (1.0, 10.0, 100.0)
 LIMITS = {"attention": 0.02, "closed form": 0.002}
 
 
-def study(run: Run) -> Report:
+def fang_f1(run: StudyRun) -> Report:
     """Train the three models of the paper on the same rows, and solve the same model in closed form."""
     epochs, seeds, clips = 600, run.pick(1, 5), run.pick(CLIPS[-1:], CLIPS)
     rows: list[list[Any]] = []
@@ -76,8 +75,8 @@ def study(run: Run) -> Report:
         "epochs, batches of 5000, one-cycle learning rate 0.0001 to 0.001, clipped gradients, inputs not "
         f"scaled. Seed {run.seed} in the first table, {seeds} seeds in the second.",
         [
-            Table(f"Seed {run.seed}", columns, rows),
-            Table("Over seeds", ["model", "seeds", "median test MSE", "worst test MSE"], over),
+            StudyTable(f"Seed {run.seed}", columns, rows),
+            StudyTable("Over seeds", ["model", "seeds", "median test MSE", "worst test MSE"], over),
         ],
         findings,
         {"test_mse": errors, "paper": PAPER, "limits": LIMITS},
@@ -86,7 +85,7 @@ def study(run: Run) -> Report:
 
 
 def _best_clip(
-    name: str, sample: Sample, epochs: int, seed: int, clips: tuple[float, ...]
+    name: str, sample: FangSample, epochs: int, seed: int, clips: tuple[float, ...]
 ) -> tuple[Trained, float, nn.Module]:
     """Train with several clipping norms (the paper states none); the least training error counts."""
     tried = []
@@ -96,15 +95,13 @@ def _best_clip(
             module = FangModule(2, 1, 2, paper_directions(2, 2), seed)
         else:
             module = relu_network(NETWORKS[name], seed)
-        plan = replace(paper_plan(epochs, 5000, seed), clip=clip)
-        tried.append((train_model(name, module, sample, plan), clip, module))
+        schedule = replace(paper_schedule(epochs, 5000, seed), clip=clip)
+        tried.append((train_model(name, module, sample, schedule), clip, module))
     return min(tried, key=lambda found: found[0].history.training[-1])
 
 
-def _closed_form(name: str, solver: str, sample: Sample, grid: Floats) -> tuple[list[Any], Floats]:
-    start = time.perf_counter()
-    model = PolynomialTransformerRegressor(degree=2, solver=solver).fit(sample.X, sample.y)
-    seconds = time.perf_counter() - start
+def _closed_form(name: str, solver: str, sample: FangSample, grid: Floats) -> tuple[list[Any], Floats]:
+    model, seconds = timed(PolynomialTransformerRegressor(2, solver).fit, sample.X, sample.y)
     training = float(np.mean((model.predict(sample.X) - sample.y) ** 2))
     test = float(np.mean((model.predict(sample.X_test) - sample.f_test) ** 2))
     return [name, model.n_terms_, None, training, test, None, seconds], model.fitted_.predict(grid)
@@ -116,11 +113,7 @@ def _grid(points: int = 41, reach: float = 30.0) -> Floats:
 
 
 def _figure(surfaces: dict[str, Floats], errors: dict[str, float]) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(14, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(14, 4.2)
     grid = _grid()
     side = int(np.sqrt(len(grid)))
     shown = [("target", f1(grid)), *((n, surfaces[n]) for n in ("attention", "NN_depth", "NN_width"))]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 from transformula.learn import PolynomialTransformerRegressor
-from transformula.studies.fang_data import Sample, f1_sample, f2_sample
-from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
+from transformula.studies.fang_data import FangSample, f1_sample, f2_sample
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw, timed
 
 TERMS = {"x1**5", "x2**4", "x3**3", "x3*x4", "x5**2", "x6*x7*x8", "x9"}
 PAPER = 0.109
 
 
-def study(run: Run) -> Report:
+def fang_closed_form(run: StudyRun) -> Report:
     """Fit f1* and f2* with `exact` and `sparse`, against the number of rows."""
     rows: list[list[Any]] = []
     for solver in ("exact", "sparse"):
@@ -49,7 +48,7 @@ def study(run: Run) -> Report:
         "all monomials (`exact`), or over few selected ones (`sparse`).",
         f"The data of fang-f1 and fang-f2, seed {run.seed}, unit noise, noiseless test rows.",
         [
-            Table(
+            StudyTable(
                 "Closed forms",
                 ["target", "solver", "rows", "numbers fitted", "noiseless test MSE", "seconds"],
                 rows,
@@ -68,23 +67,19 @@ def terms_of(formula: str) -> set[str]:
     return {monomial for _, _, monomial in parts if monomial}
 
 
-def _fit(target: str, degree: int, solver: str, sample: Sample) -> tuple[list[Any], str]:
-    start = time.perf_counter()
-    model = PolynomialTransformerRegressor(degree=degree, solver=solver).fit(sample.X, sample.y)
-    seconds = time.perf_counter() - start
+def _fit(target: str, degree: int, solver: str, sample: FangSample) -> tuple[list[Any], str]:
+    model, seconds = timed(PolynomialTransformerRegressor(degree, solver).fit, sample.X, sample.y)
     test = float(np.mean((model.predict(sample.X_test) - sample.f_test) ** 2))
     text = str(model.to_formula(1e-4)) if solver == "sparse" else ""
     return [target, solver, len(sample.y), model.n_terms_, test, seconds], text
 
 
 def _figure(rows: list[list[Any]]) -> Any:
-    figure, axes = new_figure()
+    own = [r for r in rows if r[0] == "f2*"]
+    curves = []
     for solver, mark in (("exact", "o-"), ("sparse", "s-")):
-        points = [(r[2], r[4]) for r in rows if r[0] == "f2*" and r[1] == solver]
-        if points:
-            axes.loglog(*zip(*points, strict=True), mark, label=f"{solver}, f2*")
-    axes.axhline(PAPER, color="grey", linestyle="--", label="the paper, 45,000 rows")
-    axes.set(xlabel="training rows", ylabel="noiseless test MSE")
-    name_ticks(axes, sorted({r[2] for r in rows if r[0] == "f2*"}))
-    axes.legend()
-    return figure
+        points = [r for r in own if r[1] == solver]
+        curves.append(Curve(f"{solver}, f2*", [r[2] for r in points], [r[4] for r in points], mark))
+    levels = {"the paper, 45,000 rows": PAPER}
+    ticks = sorted({r[2] for r in own})
+    return draw(Panel("training rows", "noiseless test MSE", curves, levels=levels, ticks=ticks))

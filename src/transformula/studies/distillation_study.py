@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformula.learn import OneLayerTransformerRegressor
-from transformula.learn.training import AS_IN_PAPERS, Batchable, Plan, squared_error, train
+from transformula.learn.training import Batchable, Schedule, squared_error, train
 from transformula.runtime.matrices import nonzeros
-from transformula.studies.study_report import Report, Run, Table, name_ticks, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw, timed, trained_layer
 
 INPUTS = 4
 
@@ -42,20 +40,23 @@ def target(x: Any) -> Any:
     return np.sin(2 * x[:, 0] * x[:, 1]) + np.abs(x[:, 2] - x[:, 3]) + 0.5 * x[:, 0] * x[:, 2] * x[:, 3]
 
 
-def study(run: Run) -> Report:
+def distillation(run: StudyRun) -> Report:
     """Train a teacher of several layers, then students of one layer on its outputs."""
     layers, width = 4, 32
     rng = np.random.default_rng(run.seed)
     X = rng.uniform(-1, 1, size=(run.pick(1500, 4000), INPUTS))
     X_new, X_test = rng.uniform(-1, 1, size=(2 * len(X), INPUTS)), rng.uniform(-1, 1, size=(2000, INPUTS))
-    teacher, losses, teaching = _teach(X, target(X), layers, width, run)
+    (teacher, losses), teaching = timed(_teach, X, layers, width, run)
     wisdom = {name: _predict(teacher, rows) for name, rows in (("new", X_new), ("test", X_test))}
     spread = float(np.var(wisdom["test"]))
     teacher_error = float(np.mean((wisdom["test"] - target(X_test)) ** 2))
     rows: list[list[Any]] = []
     for size in run.pick((4, 16), (2, 4, 8, 16, 32, 64)):
-        start = time.perf_counter()
-        student = OneLayerTransformerRegressor(
+        student, seconds = timed(
+            trained_layer,
+            X_new,
+            wisdom["new"],
+            run.seed,
             heads=2,
             width=size,
             key_width=max(2, size // 2),
@@ -63,14 +64,20 @@ def study(run: Run) -> Report:
             hidden=4 * size,
             epochs=run.pick(15, 40),
             learning_rate=0.01,
-            random_state=run.seed,
-            **AS_IN_PAPERS,
-        ).fit(X_new, wisdom["new"])
-        seconds = time.perf_counter() - start
+        )
         answers = student.predict(X_test)
         copy = float(np.mean((answers - wisdom["test"]) ** 2))
         true = float(np.mean((answers - target(X_test)) ** 2))
-        rows.append([size, _count(student.weights_), copy, 1 - copy / spread, true, seconds])
+        rows.append(
+            [
+                size,
+                nonzeros(student.weights_) + student.weights_.memory.nonzeros,
+                copy,
+                1 - copy / spread,
+                true,
+                seconds,
+            ]
+        )
     parameters = sum(p.numel() for p in teacher.parameters())
     findings = [
         f"The teacher ({layers} layers, width {width}, {parameters} parameters) has a test error of "
@@ -89,7 +96,7 @@ def study(run: Run) -> Report:
         f"4 · width hidden units, trained on the teacher's answers at {len(X_new)} new rows; 2000 test rows, "
         f"seed {run.seed}.",
         [
-            Table(
+            StudyTable(
                 "Students of one layer",
                 ["width", "parameters", "MSE to teacher", "R² to teacher", "MSE to function", "seconds"],
                 rows,
@@ -101,14 +108,12 @@ def study(run: Run) -> Report:
     )
 
 
-def _teach(X: Any, y: Any, layers: int, width: int, run: Run) -> tuple[Teacher, list[float], float]:
-    start = time.perf_counter()
+def _teach(X: Any, layers: int, width: int, run: StudyRun) -> tuple[Teacher, list[float]]:
     teacher = Teacher(layers, width, 4, run.seed)
     ones = torch.ones(len(X), dtype=torch.float64)
-    data = Batchable(torch.from_numpy(X), torch.from_numpy(y)[:, None], ones)
-    plan = Plan(epochs=run.pick(6, 25), batch_size=128, start=3e-4, peak=3e-3, seed=run.seed)
-    history = train(teacher, data, squared_error, plan)
-    return teacher, history.training, time.perf_counter() - start
+    data = Batchable(torch.from_numpy(X), torch.from_numpy(target(X))[:, None], ones)
+    schedule = Schedule(epochs=run.pick(6, 25), batch_size=128, start=3e-4, peak=3e-3, seed=run.seed)
+    return teacher, train(teacher, data, squared_error, schedule).training
 
 
 def _predict(teacher: Teacher, X: Any) -> Any:
@@ -116,16 +121,11 @@ def _predict(teacher: Teacher, X: Any) -> Any:
         return teacher(torch.from_numpy(X)).numpy()[:, 0]
 
 
-def _count(weights: Any) -> int:
-    return int(nonzeros(weights) + weights.memory.nonzeros)
-
-
 def _figure(rows: list[list[Any]], teacher: float) -> Any:
-    figure, axes = new_figure()
-    axes.loglog([r[0] for r in rows], [r[2] for r in rows], "o-", label="student to teacher")
-    axes.loglog([r[0] for r in rows], [r[4] for r in rows], "s-", label="student to function")
-    axes.axhline(teacher, color="grey", linestyle="--", label="teacher to function")
-    axes.set(xlabel="width of the one layer", ylabel="mean squared error")
-    name_ticks(axes, [r[0] for r in rows])
-    axes.legend()
-    return figure
+    widths = [r[0] for r in rows]
+    curves = [
+        Curve("student to teacher", widths, [r[2] for r in rows]),
+        Curve("student to function", widths, [r[4] for r in rows], "s-"),
+    ]
+    levels = {"teacher to function": teacher}
+    return draw(Panel("width of the one layer", "mean squared error", curves, levels=levels, ticks=widths))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from flint import fmpq
+from scipy.special import softmax
 
 from transformula.api import compile
 from transformula.compiler.attempts import Built
@@ -23,19 +24,22 @@ from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.ridge_sum import RidgeSum
 from transformula.formula.evaluation import evaluate_accurately
-from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.weights import named_matrices
 from transformula.kernel.syntax.boxes import Formula
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.writing import decimal_text
 from transformula.model import Model
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw
 
-_LOOKUP, _ON, _EPS = "sin(x)", "x=0..2*pi", 1e-6
+_LOOKUP = "sin(x)"
+_ON = "x=0..2*pi"
+_EPS = 1e-6
+#: Bits of a direction's numbers after the point.
 _DIRECTION_BITS = 20
 
 
-def study(run: Run) -> Report:
+def prune(run: StudyRun) -> Report:
     """A quadratic form by entries and by directions, a table by tokens, each proven again."""
     size = run.pick(4, 8)
     matrix = _matrix(size, run.seed)
@@ -58,11 +62,13 @@ def study(run: Run) -> Report:
         f"directions, by Fang's construction; {_LOOKUP} on {_ON} as a softmax table. Non-zeros are all "
         f"stored numbers that are not 0. Seed {run.seed}.",
         [
-            Table("Quadratic form, largest entries kept", ["entries", "tokens", "non-zeros", "proven bound"], sparse),
-            Table(
+            StudyTable(
+                "Quadratic form, largest entries kept", ["entries", "tokens", "non-zeros", "proven bound"], sparse
+            ),
+            StudyTable(
                 "Quadratic form, leading directions kept", ["directions", "tokens", "non-zeros", "proven bound"], low
             ),
-            Table(
+            StudyTable(
                 "Table, tokens taken out",
                 ["tokens", "non-zeros", "proven bound, values as they were", "proven bound, values solved again"],
                 tokens,
@@ -85,7 +91,7 @@ def _matrix(size: int, seed: int) -> Floats:
     return np.asarray(np.round((rotation * 0.25 ** np.arange(size)) @ rotation.T, 6))
 
 
-def _counts(size: int, run: Run) -> list[int]:
+def _counts(size: int, run: StudyRun) -> list[int]:
     most = size * (size + 1) // 2
     return [*range(1, most, run.pick(3, 5)), most]
 
@@ -113,7 +119,7 @@ def _quadratic(matrix: Floats) -> Formula:
     text = ""
     for exponents, value in _terms(matrix).items():
         factors = "*".join(f"x{k + 1}" for k, e in enumerate(exponents) for _ in range(e))
-        exact = Fraction(int(value.p), int(value.q))
+        exact = to_fraction(value)
         text += f" {'-' if exact < 0 else '+'} {decimal_text(abs(exact))}*{factors}"
     return Formula.of(text.lstrip(" +"), ", ".join(f"x{k + 1}=-1..1" for k in range(len(matrix))))
 
@@ -165,8 +171,7 @@ def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, FittedPart]) ->
         u = np.linspace(*ranges[0], 2001)
         wanted = evaluate_accurately(part.expr, ["u1"], [u]) - table.linear * u
         scores = np.outer(u, table.slopes[keep, 0]) + table.offsets[keep, 0]
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares = powers / powers.sum(axis=1, keepdims=True)
+        shares = softmax(scores, axis=1)
         values = np.linalg.lstsq(shares, wanted, rcond=1e-13)[0] if solved else table.values[keep]
         measured = float(np.abs(shares @ values - wanted).max())
         return [FittedPart(table.slopes[keep], table.offsets[keep], values, table.linear)]
@@ -185,13 +190,15 @@ def _said(row: list[Any] | None, what: str) -> str:
 
 
 def _figure(sparse: list[list[Any]], low: list[list[Any]], tokens: list[list[Any]]) -> Any:
-    figure, (left, right) = new_figure(2)
-    for label, rows, mark in (("largest entries", sparse, "s-"), ("leading directions", low, "o-")):
-        left.semilogy([row[2] for row in rows], [max(row[3], 1e-16) for row in rows], mark, label=label)
-    left.set(xlabel="non-zeros", ylabel="proven bound", title="quadratic form")
-    for label, column, mark in (("values as they were", 2, "s-"), ("values solved again", 3, "o-")):
-        right.semilogy([row[1] for row in tokens], [row[column] for row in tokens], mark, label=label)
-    right.set(xlabel="non-zeros", ylabel="proven bound", title="softmax table")
-    for axes in (left, right):
-        axes.legend()
-    return figure
+    kept = [
+        Curve(label, [row[2] for row in rows], [max(row[3], 1e-16) for row in rows], mark)
+        for label, rows, mark in (("largest entries", sparse, "s-"), ("leading directions", low, "o-"))
+    ]
+    table = [
+        Curve(label, [row[1] for row in tokens], [row[column] for row in tokens], mark)
+        for label, column, mark in (("values as they were", 2, "s-"), ("values solved again", 3, "o-"))
+    ]
+    return draw(
+        Panel("non-zeros", "proven bound", kept, "quadratic form", "semilogy"),
+        Panel("non-zeros", "proven bound", table, "softmax table", "semilogy"),
+    )

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from transformula.errors import InputError
-from transformula.learn.fang_module import FangModule, paper_directions
-from transformula.studies.fang_data import Trained, f2_sample, paper_plan, relu_network, train_model
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.learn.gradient import FangModule, paper_directions
+from transformula.studies.fang_data import Trained, f2_sample, paper_schedule, relu_network, train_model
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw
 
 #: Training and test error, epochs to convergence and minutes on an A100, as far as the text is legible.
 PAPER_TEST = {"attention": 0.109, "NN_width": 35.662}
 CLIPS = (10.0, 100.0, 1000.0)
 
 
-def study(run: Run) -> Report:
+def fang_f2(run: StudyRun) -> Report:
     """Train the three models on the same rows."""
     rows, tokens, epochs, batch = run.pick(
         (6000, 128, 40, 2000), (45_000, 512, 100, 5000), (45_000, paper_directions(10, 5), 2000, 25_000)
@@ -32,7 +32,7 @@ def study(run: Run) -> Report:
         raise InputError("the full size trains 4368 tokens for 2000 epochs, which takes a GPU: none was found")
     device, dtype = ("cuda", torch.float32) if full else ("cpu", torch.float64)
     sample = f2_sample(run.seed, rows)
-    plan = paper_plan(epochs, batch, run.seed)
+    schedule = paper_schedule(epochs, batch, run.seed)
     widths = {"NN_depth": (10, *[120] * 6, 1), "NN_width": (10, tokens, 1)}
     done: list[tuple[Trained, float]] = []
     for name in ("attention", *widths):
@@ -43,7 +43,7 @@ def study(run: Run) -> Report:
             )
             try:
                 trained = train_model(
-                    name, module, sample, replace(plan, clip=clip), device, dtype, max(1, epochs // 100)
+                    name, module, sample, replace(schedule, clip=clip), device, dtype, max(1, epochs // 100)
                 )
             except FloatingPointError:
                 continue
@@ -52,7 +52,7 @@ def study(run: Run) -> Report:
     return report(run, done, (rows, tokens, epochs, batch), device)
 
 
-def report(run: Run, done: list[tuple[Trained, float]], sizes: tuple[int, int, int, int], device: str) -> Report:
+def report(run: StudyRun, done: list[tuple[Trained, float]], sizes: tuple[int, int, int, int], device: str) -> Report:
     """Tables, sentences and figure from the trained models."""
     rows, tokens, epochs, batch = sizes
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
@@ -92,8 +92,8 @@ def report(run: Run, done: list[tuple[Trained, float]], sizes: tuple[int, int, i
         "paper_test": PAPER_TEST,
     }
     try:
-        figure = draw(facts)
-    except ImportError:  # a GPU machine without matplotlib: draw(facts) elsewhere
+        figure = figure_of(facts)
+    except ImportError:  # a GPU machine without matplotlib: figure_of(facts) elsewhere
         figure = None
     return Report(
         run,
@@ -103,7 +103,7 @@ def report(run: Run, done: list[tuple[Trained, float]], sizes: tuple[int, int, i
         f"{rows} training rows from N(0, I) with unit noise, 5000 test rows without; {tokens} tokens, SGD "
         f"with momentum 0.9, {epochs} epochs, batches of {batch}, one-cycle learning rate 0.0001 to 0.001, "
         f"{'float32' if device == 'cuda' else 'float64'} on {name}. Seed {run.seed}.",
-        [Table("Table 1", columns, lines)],
+        [StudyTable("Table 1", columns, lines)],
         findings,
         facts,
         figure,
@@ -115,14 +115,13 @@ def _thin(values: list[float], keep: int = 200) -> list[float]:
     return [round(v, 5) for v in values[::step]]
 
 
-def draw(facts: dict[str, Any]) -> Any:
+def figure_of(facts: dict[str, Any]) -> Any:
     """Figure 3: training error and noiseless test error against the epoch."""
-    figure, axes = new_figure(columns=2)
-    parts = (("training", "training MSE"), ("curves", "noiseless test MSE"))
-    for side, (key, label) in zip(axes, parts, strict=True):
+    panels = []
+    for key, label in (("training", "training MSE"), ("curves", "noiseless test MSE")):
+        curves = []
         for name, values in facts[key].items():
             step = facts["epochs"] / len(values)
-            side.semilogy([k * step for k in range(len(values))], values, label=name)
-        side.set(xlabel="epoch", ylabel=label)
-        side.legend()
-    return figure
+            curves.append(Curve(name, [k * step for k in range(len(values))], values, "-"))
+        panels.append(Panel("epoch", label, curves, scale="semilogy"))
+    return draw(*panels)

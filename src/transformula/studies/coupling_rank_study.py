@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 from scipy.fft import dct
+from scipy.special import softmax
 
 from transformula.compiler.gallery.prompt_models import in_context
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.digits import at_most
-from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.learn.distinct_rows import Floats
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw, log_slope
 
 #: Name → coupling of times in [0, 1], and the power p of its singular values, None where they fall faster than any.
 COUPLINGS: dict[str, tuple[Any, int | None]] = {
@@ -41,7 +42,7 @@ COUPLINGS: dict[str, tuple[Any, int | None]] = {
 _POSITIONS = 48
 
 
-def study(run: Run) -> Report:
+def coupling_rank(run: StudyRun) -> Report:
     """Cut the coupling at every head dimension, and measure softmax attention with it."""
     length = run.pick(128, 512)
     dimensions = run.pick([1, 2, 4, 8, 16], [1, 2, 3, 4, 6, 8, 12, 16, 24, 32])
@@ -49,7 +50,7 @@ def study(run: Run) -> Report:
     for name, (coupling, power) in COUPLINGS.items():
         rows = errors_of(coupling, length, dimensions)
         tables.append(
-            Table(name, ["head dimension", "root mean square cut", "bound", "measured, worst sequence"], rows)
+            StudyTable(name, ["head dimension", "root mean square cut", "bound", "measured, worst sequence"], rows)
         )
         tail = [row for row in rows if row[0] >= 4 and row[3] > 1e-13]  # below is rounding
         theory = "faster than any power" if power is None else f"m^-{power - 0.5:g}"
@@ -72,8 +73,10 @@ def study(run: Run) -> Report:
         "coupling, in rational arithmetic, and of the certificate together.",
         [
             *tables,
-            Table("Rates", ["coupling", "theory", "what is cut, at last", "attention, from dimension 4 on"], slopes),
-            Table(
+            StudyTable(
+                "Rates", ["coupling", "theory", "what is cut, at last", "attention, from dimension 4 on"], slopes
+            ),
+            StudyTable(
                 f"As Transformers, {_POSITIONS} positions",
                 ["coupling", "head dimension", "parameters", "certificate", "bound", "measured, worst sequence"],
                 built,
@@ -101,27 +104,20 @@ def errors_of(coupling: Any, length: int, dimensions: list[int]) -> list[list[An
     t = (np.arange(length) + 0.5) / length
     K = coupling(t[:, None], t[None])
     left, s, right = np.linalg.svd(K)
-    wanted = _softmax(K)
+    wanted = softmax(K, axis=1)
     rows: list[list[Any]] = []
     for m in dimensions:
         queries, keys = left[:, :m] * np.sqrt(s[:m]), right[:m].T * np.sqrt(s[:m])
         cut = queries @ keys.T
         bound = float(np.expm1(2 * np.abs(cut - K).max()))
-        rows.append(
-            [
-                m,
-                float(np.sqrt(np.sum(s[m:] ** 2)) / length),
-                bound,
-                float(np.abs(_softmax(cut) - wanted).sum(axis=1).max()),
-            ]
-        )
+        worst = float(np.abs(softmax(cut, axis=1) - wanted).sum(axis=1).max())
+        rows.append([m, float(np.sqrt(np.sum(s[m:] ** 2)) / length), bound, worst])
     return rows
 
 
 def _rate(rows: list[list[Any]], column: int) -> str:
     """The power of the dimension by which a column falls."""
-    slope = np.polyfit(np.log([row[0] for row in rows]), np.log([row[column] for row in rows]), 1)[0]
-    return f"m^{slope:.2f}"
+    return f"m^{log_slope([row[0] for row in rows], [row[column] for row in rows]):.2f}"
 
 
 def transformer_row(coupling: Any, m: int) -> list[Any]:
@@ -142,10 +138,10 @@ def transformer_row(coupling: Any, m: int) -> list[Any]:
         for i, q in enumerate(_rationals(queries))
         for j, k in enumerate(_rationals(keys))
     )
-    values = np.sign(_softmax(queries @ keys.T) - _softmax(wanted))
+    values = np.sign(softmax(queries @ keys.T, axis=1) - softmax(wanted, axis=1))
     answers = model(model.formula.rows(np.broadcast_to(keys, (n, n, m)), values, queries))
-    worst = float(np.abs(answers - (_softmax(wanted) * values).sum(axis=1)).max())
-    bound = math.expm1(2 * float(Fraction(int(off.p), int(off.q)))) + model.certificate.bound
+    worst = float(np.abs(answers - (softmax(wanted, axis=1) * values).sum(axis=1)).max())
+    bound = math.expm1(2 * float(to_fraction(off))) + model.certificate.bound
     return [m, model.parameter_count, model.certificate.bound, bound, worst]
 
 
@@ -153,18 +149,12 @@ def _rationals(rows: Floats) -> list[list[fmpq]]:
     return [[fmpq(*v.as_integer_ratio()) for v in row] for row in rows.tolist()]
 
 
-def _softmax(scores: Floats) -> Floats:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 def _figure(curves: dict[str, tuple[list[list[Any]], int | None]]) -> Any:
-    figure, axes = new_figure(width=6.2)
+    drawn = []
     for k, (name, (rows, power)) in enumerate(curves.items()):
         m = np.array([row[0] for row in rows])
-        axes.loglog(m, [max(row[3], 1e-16) for row in rows], "o-", color=f"C{k}", label=name)
+        drawn.append(Curve(name, m, [max(row[3], 1e-16) for row in rows], "o-", f"C{k}"))
         if power is not None:
-            axes.loglog(m, rows[3][3] * (m / m[3]) ** (0.5 - power), "--", color=f"C{k}", label=f"m^-{power - 0.5:g}")
-    axes.set(xlabel="head dimension", ylabel="worst error of attention")
-    axes.legend()
-    return figure
+            theory = rows[3][3] * (m / m[3]) ** (0.5 - power)
+            drawn.append(Curve(f"m^-{power - 0.5:g}", m, theory, "--", f"C{k}"))
+    return draw(Panel("head dimension", "worst error of attention", drawn), width=6.2)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from transformula.api import compile, memorize
-from transformula.learn import OneLayerTransformerRegressor
-from transformula.learn.training import AS_IN_PAPERS
-from transformula.studies.study_report import Report, Run, Table, new_figure
+from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw, timed, trained_layer
 
 
-def study(run: Run) -> Report:
+def sorting(run: StudyRun) -> Report:
     """Sort n numbers: two by an exact ReLU layer, lists of digits by lookup, real numbers by training."""
     rows: list[list[Any]] = [_constructed(run)]
     for n, digits in run.pick([(2, 4), (3, 3)], [(2, 8), (3, 6), (4, 5)]):
@@ -34,6 +31,7 @@ def study(run: Run) -> Report:
         + f" of unseen sequences to within 0.05 in every place; its mean error grows from "
         f"{trained[0][3]:.2g} to {trained[-1][3]:.2g}.",
     ]
+    columns = ["how", "length n", "memory tokens", "mean error", "worst error", "proven bound", "right within 0.05"]
     return Report(
         run,
         "sorting: one layer orders a sequence",
@@ -41,32 +39,16 @@ def study(run: Run) -> Report:
         "might be needed'.",
         f"Trained: one token per number, sinusoidal positions, 4 heads, width 32, 128 hidden units, Adam, 4000 "
         f"sequences uniform in [0, 1]^n, 1000 test sequences, seed {run.seed}.",
-        [
-            Table(
-                "Sorting",
-                [
-                    "how",
-                    "length n",
-                    "memory tokens",
-                    "mean error",
-                    "worst error",
-                    "proven bound",
-                    "right within 0.05",
-                    "seconds",
-                ],
-                rows,
-            )
-        ],
+        [StudyTable("Sorting", [*columns, "seconds"], rows)],
         findings,
         {"rows": rows},
         _figure(trained),
     )
 
 
-def _constructed(run: Run) -> list[Any]:
-    start = time.perf_counter()
-    model = compile(["min(x1, x2)", "max(x1, x2)"], on="x1..x2=0..1", eps=1e-9, shape=(2, 1), layers=1)
-    seconds = time.perf_counter() - start
+def _constructed(run: StudyRun) -> list[Any]:
+    formulas = ["min(x1, x2)", "max(x1, x2)"]
+    model, seconds = timed(compile, formulas, "x1..x2=0..1", eps=1e-9, shape=(2, 1), layers=1)
     X = np.random.default_rng(run.seed).uniform(size=(1000, 2))
     miss = np.abs(model(X).reshape(len(X), 2) - np.sort(X, axis=1))
     return ["constructed", 2, model.memory_tokens, *_errors(miss, model.certificate.bound), seconds]
@@ -74,18 +56,19 @@ def _constructed(run: Run) -> list[Any]:
 
 def _memorised(n: int, digits: int) -> list[Any]:
     X = np.array(list(product(range(digits), repeat=n)), dtype=float)
-    start = time.perf_counter()
-    model = memorize(X, np.sort(X, axis=1), eps=1e-6)
-    seconds = time.perf_counter() - start
+    model, seconds = timed(memorize, X, np.sort(X, axis=1), eps=1e-6)
     miss = np.abs(model(X) - np.sort(X, axis=1))
     return ["memorised", n, model.memory_tokens, *_errors(miss, model.certificate.bound), seconds]
 
 
-def _trained(n: int, run: Run) -> list[Any]:
+def _trained(n: int, run: StudyRun) -> list[Any]:
     rng = np.random.default_rng(run.seed)
     X, X_test = rng.uniform(size=(4000, n)), rng.uniform(size=(1000, n))
-    start = time.perf_counter()
-    model = OneLayerTransformerRegressor(
+    model, seconds = timed(
+        trained_layer,
+        X,
+        np.sort(X, axis=1),
+        run.seed,
         heads=4,
         width=32,
         memory_tokens=0,
@@ -94,10 +77,7 @@ def _trained(n: int, run: Run) -> list[Any]:
         positions="sinusoidal",
         epochs=run.pick(10, 60),
         learning_rate=0.01,
-        random_state=run.seed,
-        **AS_IN_PAPERS,
-    ).fit(X, np.sort(X, axis=1))
-    seconds = time.perf_counter() - start
+    )
     miss = np.abs(model.predict(X_test) - np.sort(X_test, axis=1))
     return ["trained", n, 0, *_errors(miss, None), seconds]
 
@@ -108,9 +88,10 @@ def _errors(miss: Any, bound: float | None) -> list[Any]:
 
 
 def _figure(rows: list[list[Any]]) -> Any:
-    figure, axes = new_figure()
-    axes.semilogy([r[1] for r in rows], [r[3] for r in rows], "o-", label="mean error")
-    axes.semilogy([r[1] for r in rows], [r[4] for r in rows], "s-", label="worst error")
-    axes.set(xlabel="length of the sequence", ylabel="error of the trained layer", xticks=[r[1] for r in rows])
-    axes.legend()
-    return figure
+    lengths = [r[1] for r in rows]
+    curves = [
+        Curve("mean error", lengths, [r[3] for r in rows]),
+        Curve("worst error", lengths, [r[4] for r in rows], "s-"),
+    ]
+    label = "error of the trained layer"
+    return draw(Panel("length of the sequence", label, curves, scale="semilogy", ticks=lengths))
