@@ -20,7 +20,10 @@ from transformula.compiler.options import Options
 from transformula.compiler.policy import FEWEST_FLOATS, MAX_GRID_FORMS
 from transformula.compiler.prepare import Prepared, check_length
 from transformula.errors import InputError, NotProvenError
+from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.printing import short_text
 
 #: Constructions that compete by size; a later round is for when none of the earlier ones was proven.
@@ -41,11 +44,21 @@ def rounds(ground: Prepared, options: Options) -> list[Round]:
 
 def _approximations(ground: Prepared) -> list[Round]:
     forms = max((len(part.forms) for split in ground.splits for part in split.parts), default=0)
-    if forms > MAX_GRID_FORMS:
-        return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]  # a grid would be far larger
+    if forms > MAX_GRID_FORMS or _steep_inside(ground):  # a grid would be far larger, or none accurate
+        return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
         return [(CIRCUIT, LOOKUP), (PARTITION,)]  # the circuit's size limits the grids that are worth trying
     return [(LOOKUP,), (CIRCUIT,), (PARTITION,)]  # functions of one form fit in one layer
+
+
+def _steep_inside(ground: Prepared) -> bool:
+    """Whether an argument of a cube root may change its sign: no single table is accurate on both sides of 0."""
+    ends = Region.of_box(ground.formula.box).ends
+    inside = [node.args[0] for expr in ground.formula.outputs for node in walk(expr) if node.op == "cbrt"]
+    try:
+        return any(low < 0 < high for low, high in (range_of(expr, ends) for expr in inside))
+    except UndefinedError:
+        return False
 
 
 def attempts(construction: Construction, task: Task) -> Iterator[Attempt]:
@@ -64,9 +77,11 @@ def check_options(construction: Construction, options: Options) -> None:
     if options.multi_head and "multi_head" not in takes:
         raise InputError("multi_head only applies to the polynomial construction")
     if options.layers == 1 and "layers" not in takes:
-        raise InputError(f"{name} has several layers: use {_taking('layers')} here")
+        raise InputError(f"a single layer needs the construction {_taking('layers')}: {name} has several layers")
     if options.shape is not None and "shape" not in takes:
-        raise InputError(f"{name} is for functions, not for sequences: use {_taking('shape')} here")
+        raise InputError(
+            f"sequences need the construction {_taking('shape')}: {name} is for functions, not for sequences"
+        )
 
 
 def _taking(option: str) -> str:
