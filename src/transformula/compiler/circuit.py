@@ -27,7 +27,7 @@ from transformula.compiler.circuit_tables import Split, check_errors, fit_tables
 from transformula.compiler.constructions import CIRCUIT
 from transformula.compiler.evidence.planned_ranges import BoxRanges
 from transformula.compiler.lower.domains import parted, rooted
-from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.prepare import Prepared, prepared
 from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
@@ -95,7 +95,7 @@ def circuit_attempts(
                 most = max(aim, wanted)
                 check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
                 tables = fit_tables(nodes, aim, split, dtype, known, most, loose=aim > wanted)
-                layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
+                layout = Layout(analysis.lowered, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
             yield Attempt(CIRCUIT, build, group, split.tables)
@@ -169,7 +169,7 @@ class Circuits:
             self.sized[mode] = Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
         return self.sized[mode]
 
-    def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
+    def guided(self, mode: Mode) -> tuple[PlanningGuide, LoweredCircuit]:
         """A circuit, and what was decided on the way to it."""
         guide = PlanningGuide(self.ranges, mode)
         written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformula.compiler.evidence.planned_ranges import BoxRanges, function_range
+from transformula.compiler.lower.combinations import ARGUMENT
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.guides import Balance
-from transformula.compiler.lower.lowered_wires import ARGUMENT
+from transformula.compiler.lower.guides import Balance, Guide
 from transformula.errors import NotProvenError
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.structures.fold_lengths import Measure
@@ -47,35 +47,15 @@ class Mode(NamedTuple):
     careful: bool = False
 
 
-class PlanningGuide:
-    """Chooses splits and clamps from ranges, and writes the choices down."""
+class PlanningGuide(Guide):
+    """Choices from proven ranges; ``norms``, ``logs``, ``divisions`` and ``sizes`` tell one circuit from another."""
 
     def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
         self.ranges, self.mode = ranges, mode
         self.norms: list[Measure | None] = []
         self.logs: list[bool] = []
         self.divisions: list[bool] = []
-        self.balances: list[list[str]] = []
-        self.centres: list[str] = []
-        self.offsets: list[str] = []
-        self.clamps: list[list[bool]] = []
-        self.exchanges: list[bool] = []
         self.sizes: list[bool] = []
-
-    @property
-    def choices(self) -> dict[str, Any]:
-        """What was chosen, in the order in which it was asked for."""
-        return {
-            "balances": self.balances,
-            "centres": self.centres,
-            "offsets": self.offsets,
-            "clamps": self.clamps,
-            "exchanges": self.exchanges,
-            "norms": self.norms,
-            "logs": self.logs,
-            "divisions": self.divisions,
-            "sizes": self.sizes,
-        }
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
@@ -84,13 +64,11 @@ class PlanningGuide:
         # a factor that hardly varies is still rounded relative to its size
         half_a, half_b = max(half_a, _LEAST * largest(ends[0])), max(half_b, _LEAST * largest(ends[1]))
         choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a) - math.log2(half_b)))
-        self.balances.append([str(v) for v in choice])
         return choice
 
     def centre(self, argument: Expr) -> Fraction:
         """The middle of the argument's range."""
         middle, _ = _centre(self.ranges.of(argument))
-        self.centres.append(str(middle))
         return middle
 
     def offset(self, function: Expr, argument: Expr) -> Fraction:
@@ -99,7 +77,6 @@ class PlanningGuide:
         middle = Fraction(0)
         if min(abs(low), abs(high)) > _FAR * (high - low) and low * high > 0:
             middle, _ = _centre((low, high))
-        self.offsets.append(str(middle))
         return middle
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
@@ -111,7 +88,6 @@ class PlanningGuide:
             ends[0] is not None and low - slack < ends[0],
             ends[1] is not None and high + slack > ends[1],
         )
-        self.clamps.append(list(choice))
         return choice
 
     def at_size(self, function: Expr, argument: Expr) -> bool:
@@ -126,7 +102,6 @@ class PlanningGuide:
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
         choice = after < 0.5 * math.prod(largest(self.ranges.of(f)) for f in factors)
-        self.exchanges.append(choice)
         return choice
 
     def measure(self, radicand: Expr) -> Measure | None:

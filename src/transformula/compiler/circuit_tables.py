@@ -17,13 +17,13 @@ from transformula.compiler.attempts import check_strain
 from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
 from transformula.compiler.lower.domains import domain_ends, steep_places
-from transformula.compiler.lower.lowered_wires import SQUARE
 from transformula.compiler.tables.disk_cache import fit_expression
 from transformula.compiler.tables.shared_fits import fit_all
 from transformula.compiler.tables.smallest_table import Allowance, CannotFit
 from transformula.compiler.tables.stored_squares import ready_square
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formula.evaluation import evaluate_accurately
+from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 
 
@@ -58,7 +58,7 @@ def share_out(nodes: dict[int, Node], split: Split) -> None:
         k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
         for k, n in nodes.items()
     }
-    total = sum(part for k, part in parts.items() if nodes[k].wire.is_table) or 1.0
+    total = sum(part for k, part in parts.items() if nodes[k].is_table) or 1.0
     for k, node in nodes.items():
         node.share = parts[k] / total
 
@@ -74,7 +74,7 @@ def expect_errors(nodes: dict[int, Node], eps: float) -> None:
 
 def own_error(node: Node, eps: float) -> float:
     """What a wire may add: a table its share, but no more than a table of zeros would."""
-    if not node.wire.is_table:
+    if not node.is_table:
         return 0.0
     return min(share_of(node, eps), node.size, node.most)
 
@@ -94,7 +94,7 @@ class _Failure(NamedTuple):
 
 def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
     """The wires that are looked up."""
-    return [(k, node) for k, node in nodes.items() if node.wire.is_table]
+    return [(k, node) for k, node in nodes.items() if node.is_table]
 
 
 def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:

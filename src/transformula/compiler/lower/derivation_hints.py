@@ -18,7 +18,7 @@ from flint import arb
 
 from transformula.compiler.lower.additive import decompose
 from transformula.compiler.lower.factors import factors_of
-from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit, has_slot
 from transformula.compiler.lower.nonnegative import as_nonnegative
 from transformula.compiler.lower.removable import removable_steps
 from transformula.kernel.arithmetic import precision
@@ -74,7 +74,7 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def signs_of(
-    outputs: Sequence[Expr], box: Box, circuit: Circuit | None = None, facts: Iterable[Expr] = ()
+    outputs: Sequence[Expr], box: Box, lowered: LoweredCircuit | None = None, facts: Iterable[Expr] = ()
 ) -> list[Sign]:
     """Expressions whose signs the normal form may need, the smallest first.
 
@@ -84,7 +84,7 @@ def signs_of(
         The extended formula, or the expressions that were lowered in its place.
     box : Box
         Candidates that take both signs at points of the box are left out.
-    circuit : Circuit, optional
+    lowered : LoweredCircuit, optional
         The lowered formula: its clamps, roots and logarithms count too.
     facts : iterable of Expr
         What a rewriting relied on (`conjugates.conjugated`).
@@ -97,15 +97,15 @@ def signs_of(
     """
     candidates: dict[Expr, None] = dict.fromkeys(facts)
     seen: set[Expr] = set()
-    units = circuit.units if circuit else {}
-    for expr in _expressions(outputs, circuit):
+    facts_of_wires = lowered.facts if lowered else ()
+    for expr in (*outputs, *(fact.meaning for fact in facts_of_wires)):
         for node in walk(expr):
             if node not in seen:
                 seen.add(node)
                 candidates.update(dict.fromkeys(_needed(node)))
-    for k, wire in enumerate(circuit.wires) if circuit else ():
-        if wire.argument is not None and wire.function is None and k not in units:
-            candidates[wire.argument.meaning] = None
+    for wire, fact in zip(lowered.circuit.wires, facts_of_wires, strict=True) if lowered else ():
+        if has_slot(wire) and wire.function is None and wire.inside is None:
+            candidates[fact.arguments[0]] = None
     return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]
 
 
@@ -139,12 +139,6 @@ def selector_signs(
 def _affine(form: Sequence[Fraction], constant: Expr, variables: Sequence[str]) -> Expr:
     terms = (ex.mul(ex.number(v), ex.variable(n)) for v, n in zip(form, variables, strict=True) if v)
     return ex.add(*terms, constant)
-
-
-def _expressions(outputs: Sequence[Expr], circuit: Circuit | None) -> Iterator[Expr]:
-    yield from outputs
-    if circuit is not None:
-        yield from (wire.meaning for wire in circuit.wires)
 
 
 def _needed(node: Expr) -> Iterator[Expr]:
