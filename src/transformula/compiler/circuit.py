@@ -23,7 +23,7 @@ from transformula.compiler.attempts import Attempt, Built
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
 from transformula.compiler.circuit_layout import Layout
-from transformula.compiler.circuit_tables import Split, check_errors, fit_tables, goal_of, tables_of
+from transformula.compiler.circuit_tables import ToleranceSplit, check_errors, fit_tables, goal_of, tables_of
 from transformula.compiler.constructions import CIRCUIT
 from transformula.compiler.evidence.planned_ranges import BoxRanges
 from transformula.compiler.lower.domains import parted, rooted
@@ -36,10 +36,10 @@ from transformula.kernel.syntax.expression import Expr
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
 SPLITS = (
-    Split(0.8, 0.05, 0.5, 1.0),
-    Split(0.85, 0.3, 0.8, 0.7),
-    Split(0.25, 0.05, 0.5, 0.7),
-    Split(0.06, 0.05, 0.5, 0.7),
+    ToleranceSplit(0.8, 0.05, 0.5, 1.0),
+    ToleranceSplit(0.85, 0.3, 0.8, 0.7),
+    ToleranceSplit(0.25, 0.05, 0.5, 0.7),
+    ToleranceSplit(0.06, 0.05, 0.5, 0.7),
 )
 #: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
 #: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
@@ -88,7 +88,7 @@ def circuit_attempts(
     for group, analysis in enumerate(known["circuits"].promising_first(eps)):
         for split in SPLITS:
 
-            def build(analysis: Analysis = analysis, split: Split = split) -> Built:
+            def build(analysis: Analysis = analysis, split: ToleranceSplit = split) -> Built:
                 aim = analysis.in_reach(eps, dtype)
                 nodes = analysis.planned(aim, split, dtype)
                 wanted = max(eps, enough or 0.0)  # if more is aimed at, a bound is all that may come of it

@@ -20,7 +20,7 @@ from transformula.compiler.circuit_layout import Layout, Node
 from transformula.compiler.circuit_tables import (
     FLOOR,
     MARGIN,
-    Split,
+    ToleranceSplit,
     expect_errors,
     own_error,
     share_of,
@@ -149,7 +149,7 @@ class Analysis:
                 worst = max(worst, errors[k])
         return worst * _ABOVE if eps < worst / _HOPELESS else eps
 
-    def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
+    def planned(self, eps: float, split: ToleranceSplit, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
         nodes, cells = {k: replace(node) for k, node in self.nodes.items()}, dict(self.cells)
         allowed = split.singular * split.tables * eps

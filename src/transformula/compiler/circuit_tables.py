@@ -27,7 +27,7 @@ from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 
 
-class Split(NamedTuple):
+class ToleranceSplit(NamedTuple):
     """A way to spend the tolerance.
 
     ``tables`` is what all tables may use together, ``square`` a square's part against another table's (three
@@ -52,7 +52,7 @@ _MAX_TOKENS = 120
 FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 
-def share_out(nodes: dict[int, Node], split: Split) -> None:
+def share_out(nodes: dict[int, Node], split: ToleranceSplit) -> None:
     """Each table's share of what the tables may use."""
     parts = {
         k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
@@ -84,7 +84,7 @@ def share_of(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-class _Failure(NamedTuple):
+class _MissedGoal(NamedTuple):
     """A goal that was missed, the best table found, and its error."""
 
     goal: float
@@ -97,7 +97,7 @@ def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
     return [(k, node) for k, node in nodes.items() if node.is_table]
 
 
-def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
+def goal_of(node: Node, eps: float, split: ToleranceSplit, dtype: str) -> float:
     """The error that a wire's table is to have, as the wire holds it."""
     goal = max(own_error(node, split.tables * eps), FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
     return max(goal * float(node.held), split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
@@ -113,7 +113,7 @@ def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, f
 def fit_tables(
     nodes: dict[int, Node],
     eps: float,
-    split: Split,
+    split: ToleranceSplit,
     dtype: str,
     left_behind: dict[str, Any],
     enough: float,
@@ -125,7 +125,7 @@ def fit_tables(
     found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
     are better than need be serve, and those of a ``loose`` circuit need not be small either.
     """
-    failed: dict[object, _Failure] = left_behind.setdefault("failed", {})
+    failed: dict[object, _MissedGoal] = left_behind.setdefault("failed", {})
     fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
@@ -153,7 +153,7 @@ def fit_tables(
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
         known[key] = table
         if error > want[2]:
-            failed[key] = _Failure(want[2], table, error)
+            failed[key] = _MissedGoal(want[2], table, error)
             reached[key] = error
             check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
         else:

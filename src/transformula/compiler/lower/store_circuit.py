@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from transformula.compiler.lower.additive import Affine, Decomposition, Part, decompose
+from transformula.compiler.lower.additive import AffineForm, Decomposition, Part, decompose
 from transformula.compiler.lower.combinations import ARGUMENT, ZERO, collected
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
@@ -221,7 +221,7 @@ class _Sum:
         self.terms, self.constant = dict(terms or {}), constant
 
     @classmethod
-    def of(cls, affine: Affine) -> _Sum:
+    def of(cls, affine: AffineForm) -> _Sum:
         """A form of the inputs."""
         return cls({k: ex.number(v) for k, v in enumerate(affine.form) if v}, affine.constant)
 
@@ -237,7 +237,7 @@ class _Sum:
         """Add a constant."""
         self.constant = ex.add(self.constant, constant)
 
-    def add_affine(self, affine: Affine, factor: Expr) -> None:
+    def add_affine(self, affine: AffineForm, factor: Expr) -> None:
         """Add factor · (a form of the inputs)."""
         for k, v in enumerate(affine.form):
             if v:
