@@ -140,7 +140,7 @@ def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 _A, _L, _S = "compiler.lower.additive:", "compiler.lower.lowering:_Lowering.", "compiler.lower.store_circuit:"
-_F, _D, _C = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.combinations:"
+_F, _D, _C = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.lowered_circuit:"
 _B = "compiler.lower.lowered_circuit:CircuitBuilder."
 _ONE, _LAYOUT = "compiler.one_layer_layout:", "compiler.circuit_layout:Layout."
 _FIND = "compiler.evidence.finder:Finder."
@@ -199,21 +199,21 @@ REWRITING = [
     fault("what is divided out is multiplied", _F + "distributed", "ex.power(base, ex.number(sign))", "base", "divides"),
     fault("negative powers stay above", _F + "quotient_of", "{b: e for b, e in powers.items() if e > 0}", "powers",
           "removable_over"),
-    fault("the root of a constant is the constant", "compiler.lower.squares:root_of", "scale = ex.number(exact)",
+    fault("the root of a constant is the constant", "compiler.lower.factors:root_of", "scale = ex.number(exact)",
           "scale = ex.number(value)", "length"),
-    fault("the root of a square loses a factor", "compiler.lower.squares:root_of", "{b: e / 2 for b, e in powers.items()}",
+    fault("the root of a square loses a factor", "compiler.lower.factors:root_of", "{b: e / 2 for b, e in powers.items()}",
           "{b: e / 2 for b, e in list(powers.items())[:1]}", "root_of_product"),
-    fault("a square is lost under a root", "compiler.lower.squares:as_squares",
+    fault("a square is lost under a root", "compiler.lower.factors:as_squares",
           "return squares if len(squares) > 1 else None",
           "return squares[:-1] if len(squares) > 2 else None", "length_of_three"),
-    fault("the law of cosines has the wrong sign", "compiler.lower.squares:_complete", "squares[i] = ex.add(p, turned)",
+    fault("the law of cosines has the wrong sign", "compiler.lower.factors:_complete", "squares[i] = ex.add(p, turned)",
           "squares[i] = ex.add(p, ex.neg(turned))", "cosines"),
-    fault("the law of cosines loses its sine", "compiler.lower.squares:_complete",
+    fault("the law of cosines loses its sine", "compiler.lower.factors:_complete",
           'squares[j] = ex.mul(q, ex.call("sin", cosine.args[0]))', "squares[j] = q", "cosines"),
-    fault("a completed square is lost", "compiler.lower.nonnegative:_completed", "return ex.add(*squares)",
+    fault("a completed square is lost", "compiler.lower.derivation_hints:_completed", "return ex.add(*squares)",
           "return squares[0]",
           "completed"),
-    fault("a squared factor is lost", "compiler.lower.nonnegative:_even_factors",
+    fault("a squared factor is lost", "compiler.lower.derivation_hints:_even_factors",
           "ex.number(to_fraction(constant)), *powers)",
           "ex.number(to_fraction(constant)), *powers[1:])", "squared_factors", True),
     # -- removable singularities and parts: the bugs of version 1 among them
@@ -228,22 +228,22 @@ REWRITING = [
           "removable_scale"),
     fault("a sine that is not there is removed", "compiler.lower.removable:_repaired", "powers[base] -= times", "pass",
           "removable_scale"),
-    fault("a pole is removed", "compiler.lower.zeros:zeros_of", 'if g.op == "sin":', 'if g.op in ("sin", "exp"):', "pole"),
-    fault("a function's rest begins too late", "compiler.lower.zeros:_rest", "{name}_rest{order}", "{name}_rest{order + 1}",
+    fault("a pole is removed", "compiler.lower.removable:zeros_of", 'if g.op == "sin":', 'if g.op in ("sin", "exp"):', "pole"),
+    fault("a function's rest begins too late", "compiler.lower.removable:_rest", "{name}_rest{order}", "{name}_rest{order + 1}",
           "removable_rest"),
-    fault("a zero is counted twice", "compiler.lower.zeros:zeros_of", "yield w, order, _rest(g, at, order)",
+    fault("a zero is counted twice", "compiler.lower.removable:zeros_of", "yield w, order, _rest(g, at, order)",
           "yield w, order + 1, _rest(g, at, order + 1)", "removable_rest"),
-    fault("a sum loses the scale of its functions", "compiler.lower.zeros:_checked", "ex.number(ratio**own), ", "",
+    fault("a sum loses the scale of its functions", "compiler.lower.removable:_checked", "ex.number(ratio**own), ", "",
           "removable_sum"),
     fault("a step is not stored", _D + "extended_formula", "for step in steps\n", "for step in steps[1:]\n",
           "removable_two"),
     fault("a step is looked at where the quotient is undefined", "compiler.lower.removable:_inside",
           "return Fraction(int(mantissa))",
           "return 0 * Fraction(int(mantissa))", "removable_scale"),
-    fault("sums are compared as sets", "compiler.lower.repeated_parts:_with_sum",
+    fault("sums are compared as sets", "compiler.evidence.wire_claims:_with_sum",
           "rest = [done[a] for a in (own - terms).elements()]",
           "rest = [done[a] for a in own if a not in terms]", "repeated_term"),
-    fault("a part's negative passes for the part", "compiler.lower.repeated_parts:_with_sum",
+    fault("a part's negative passes for the part", "compiler.evidence.wire_claims:_with_sum",
           "ex.add(ex.mul(ex.number(sign), name), *rest)",
           "ex.add(name, *rest)", "negative_part"),
     # -- circuits: lowering.py

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.compiler.lower.guides import Balance
+from transformula.compiler.lower.lowered_circuit import Balance
 from transformula.kernel.structures.fold_lengths import Measure
 
 

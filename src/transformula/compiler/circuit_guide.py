@@ -8,9 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from transformula.compiler.evidence.planned_ranges import BoxRanges, function_range
-from transformula.compiler.lower.combinations import ARGUMENT
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.guides import Balance, Guide
+from transformula.compiler.lower.lowered_circuit import ARGUMENT, Balance, Guide
 from transformula.errors import NotProvenError
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.structures.fold_lengths import Measure

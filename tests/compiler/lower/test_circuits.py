@@ -13,8 +13,7 @@ from support.guides import PositiveGuide, RandomGuide
 from support.prover import numpy_function, random_formula
 from transformula.compiler.lower.additive import without_cancelled
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.guides import Guide
-from transformula.compiler.lower.lowered_circuit import has_slot
+from transformula.compiler.lower.lowered_circuit import Guide, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.structures.stored_circuit import SQUARE

@@ -15,11 +15,10 @@ from support.guides import RandomGuide
 from support.prover import random_formula
 from transformula.compiler.lower.additive import decompose
 from transformula.compiler.lower.conjugates import conjugated
-from transformula.compiler.lower.derivation_hints import extended_formula, selector_signs, signs_of
+from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, selector_signs, signs_of
 from transformula.compiler.lower.factors import factors_of, product_of
-from transformula.compiler.lower.guides import Guide
+from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
-from transformula.compiler.lower.nonnegative import as_nonnegative
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.normal_forms import Algebra

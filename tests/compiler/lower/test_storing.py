@@ -15,9 +15,7 @@ from transformula.compiler.circuit import SPLITS, Circuits
 from transformula.compiler.circuit_layout import Layout
 from transformula.compiler.circuit_tables import fit_tables
 from transformula.compiler.lower.additive import decompose, without_cancelled
-from transformula.compiler.lower.combinations import collected
-from transformula.compiler.lower.guides import Guide
-from transformula.compiler.lower.lowered_circuit import has_slot
+from transformula.compiler.lower.lowered_circuit import Guide, collected, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
 from transformula.compiler.one_layer_layout import assemble

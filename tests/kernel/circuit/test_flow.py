@@ -14,7 +14,7 @@ from support.prover import random_formula
 from transformula.compiler.evidence.cell_edges import find_cells
 from transformula.compiler.evidence.flow_parts import cut_parts
 from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges
-from transformula.compiler.lower.guides import Guide
+from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.formula.evaluation import evaluate

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from transformula.compiler.lower.additive import has_kinks
-from transformula.compiler.lower.factors import factors_of
-from transformula.compiler.lower.squares import radicand, root_of, summands
+from transformula.compiler.lower.factors import factors_of, radicand, root_of, summands
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.syntax import expression as ex

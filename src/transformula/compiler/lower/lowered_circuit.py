@@ -12,12 +12,140 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from transformula.compiler.lower.combinations import ARGUMENT, ONE, ZERO, Combination, combined, constant_of
-from transformula.compiler.lower.guides import Guide
 from transformula.kernel.structures.fold_lengths import Measure
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire, single
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
+
+
+class Balance(NamedTuple):
+    """How to split a product: ab with centres a₀, b₀ and weight λ."""
+
+    left: Fraction
+    right: Fraction
+    weight: Fraction
+
+
+class Guide:
+    """The plainest choices: products split evenly, nothing clamped, everything else as it is written."""
+
+    def balance(self, left: Expr, right: Expr) -> Balance:
+        """How to split the product of two meanings."""
+        return Balance(Fraction(0), Fraction(0), Fraction(1))
+
+    def centre(self, argument: Expr) -> Fraction:
+        """The centre c in u² = (u − c)² + 2cu − c²."""
+        return Fraction(0)
+
+    def offset(self, function: Expr, argument: Expr) -> Fraction:
+        """The constant to subtract from the values of a table of ``function`` in u."""
+        return Fraction(0)
+
+    def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
+        """Whether errors might carry the argument below or above the function's domain."""
+        return False, False
+
+    def at_size(self, function: Expr, argument: Expr) -> bool:
+        """Whether to read ``function``, which then must be even, at the absolute value of its argument."""
+        return False
+
+    def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
+        """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
+        return False
+
+    def measure(self, radicand: Expr) -> Measure | None:
+        """By which ReLUs to measure the length √radicand; None for a table of the root."""
+        return None
+
+    def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
+        """Whether to read a function of a product of powers of these bases at the sum of their logarithms.
+
+        ``alone`` if the function is the logarithm itself.
+        """
+        return False
+
+    def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
+        """The bases of a product, positive ones, that are to be multiplied by adding logarithms."""
+        return []
+
+    def divides(self, base: Expr) -> bool:
+        """Whether to divide a sum by ``base``, which then must not be zero anywhere."""
+        return False
+
+    def divides_always(self) -> bool:
+        """Whether to divide though that takes more tables."""
+        return False
+
+    def complements(self, part: Expr, rest: Expr) -> bool:
+        """Whether to write p/(p + r) as 1 - r/(p + r)."""
+        return False
+
+
+#: The variable of a table's function.
+ARGUMENT = ex.variable("u")
+ZERO, ONE = ex.number(0), ex.number(1)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A linear form of wires, and its meaning."""
+
+    form: LinearForm
+    meaning: Expr
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the form reads no wires."""
+        return not self.form.terms
+
+
+def constant_of(value: Expr) -> Combination:
+    """A constant as a form without wires."""
+    return Combination(LinearForm((), value), value)
+
+
+def combined(parts: Sequence[tuple[Expr, Combination]], meaning: Expr, plus: Expr = ZERO) -> Combination:
+    """Σ factor·combination + plus as one combination."""
+    forms = [(factor, part.form) for factor, part in parts]
+    form = LinearForm.sum([*forms, (ONE, LinearForm((), plus))])
+    terms = [(wire, collected(coefficient)) for wire, coefficient in form.terms]
+    kept = tuple((wire, coefficient) for wire, coefficient in terms if coefficient.number != 0)
+    return Combination(LinearForm(kept, collected(form.constant)), meaning)
+
+
+def collected(constant: Expr) -> Expr:
+    """A constant with equal terms of its sums added up, so that pi − pi is 0.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> str(collected(parse("pi/2 - 1 + 2*pi - (pi - 3)", ())))
+    '3/2*pi + 2'
+    """
+    if constant.number is not None:
+        return constant
+    terms: dict[Expr, Fraction] = {}
+    stack = [(Fraction(1), constant)]
+    while stack:
+        factor, node = stack.pop()
+        if node.op == "add":
+            stack += [(factor, a) for a in reversed(node.args)]
+        elif node.number is not None:
+            terms[ONE] = terms.get(ONE, Fraction(0)) + factor * node.number
+        elif node.op == "mul" and node.args[0].number is not None:
+            stack.append((factor * node.args[0].number, ex.mul(*node.args[1:])))
+        elif node.op == "div" and (number := _leading(node.args[0])) not in (None, 1):
+            above = ex.mul(ex.number(1 / number), node.args[0])
+            stack.append((factor * number, ex.div(above, node.args[1])))
+        else:
+            terms[node] = terms.get(node, Fraction(0)) + factor
+    return ex.add(*(ex.mul(ex.number(f), node) for node, f in terms.items() if f))
+
+
+def _leading(expr: Expr) -> Fraction | None:
+    """The number that a product starts with, or is; None if there is none, or for zero."""
+    return (expr.number if expr.op != "mul" else expr.args[0].number) or None
+
 
 _MINUS_ONE = ex.number(-1)
 #: A length's sides, and the most that a ReLU of its folds may be as a multiple of the length.

@@ -38,12 +38,28 @@ from transformula.compiler.lower.additive import (
     with_argument,
     without_cancelled,
 )
-from transformula.compiler.lower.combinations import ARGUMENT, ONE, ZERO, Combination, combined, constant_of
 from transformula.compiler.lower.domains import domain_ends, factored
-from transformula.compiler.lower.factors import complemented, distributed, factors_of, product_of
-from transformula.compiler.lower.guides import Guide
-from transformula.compiler.lower.lowered_circuit import CircuitBuilder, LoweredCircuit, has_slot
-from transformula.compiler.lower.squares import as_squares, radicand, root_of
+from transformula.compiler.lower.factors import (
+    as_squares,
+    complemented,
+    distributed,
+    factors_of,
+    product_of,
+    radicand,
+    root_of,
+)
+from transformula.compiler.lower.lowered_circuit import (
+    ARGUMENT,
+    ONE,
+    ZERO,
+    CircuitBuilder,
+    Combination,
+    Guide,
+    LoweredCircuit,
+    combined,
+    constant_of,
+    has_slot,
+)
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
@@ -301,7 +317,7 @@ def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guid
     Examples
     --------
     >>> from transformula.kernel.syntax.parsing import parse
-    >>> from transformula.compiler.lower.guides import Guide
+    >>> from transformula.compiler.lower.lowered_circuit import Guide
     >>> lowered = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), Guide())
     >>> [str(wire.function) for wire in lowered.circuit.wires if wire.function is not None], lowered.layers
     (['u**2', 'u**2', 'sin(u)'], 1)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from transformula.compiler.lower.additive import AffineForm, Decomposition, Part, decompose
-from transformula.compiler.lower.combinations import ARGUMENT, ZERO, collected
+from transformula.compiler.lower.lowered_circuit import ARGUMENT, ZERO, collected
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
@@ -45,7 +45,7 @@ def store_circuit(
     Examples
     --------
     >>> from transformula.kernel.syntax.parsing import parse
-    >>> from transformula.compiler.lower.guides import Guide
+    >>> from transformula.compiler.lower.lowered_circuit import Guide
     >>> from transformula.compiler.lower.lowering import build_circuit
     >>> circuit = build_circuit([parse("pi*sin(x/3) + 1")], ("x",), Guide()).circuit
     >>> store_circuit(circuit, {1: [0, 0, 0]})["outputs"]
