@@ -29,9 +29,6 @@ class RandomGuide:
     def clamp(self, function, argument):
         return bool(self.rng.integers(2)), bool(self.rng.integers(2))
 
-    def at_size(self, function, argument):
-        return False  # only right for even functions: see PlanningGuide
-
     def exchange(self, factors, others, last, inner):
         return bool(self.rng.integers(2))
 

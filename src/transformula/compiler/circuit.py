@@ -13,10 +13,8 @@ What comes out is a candidate: the stored circuit and the weights are proven by 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 from transformula.compiler.attempts import Attempt, Built
@@ -34,30 +32,16 @@ from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
 
-#: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
+#: Tried in turn until one is proven: cheap squares first, then accurate ones.
 SPLITS = (
     ToleranceSplit(0.8, 0.05, 0.5, 1.0),
     ToleranceSplit(0.85, 0.3, 0.8, 0.7),
-    ToleranceSplit(0.25, 0.05, 0.5, 0.7),
-    ToleranceSplit(0.06, 0.05, 0.5, 0.7),
 )
 #: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
 #: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
 _FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
-#: For what rounds too much, or has products that are too long to be compared.
-_CAREFUL = Mode(_ROUGH, 2, careful=True)
-#: In the order tried: another mode is for what the one before could not prove.
-_MODES = {
-    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3), _CAREFUL),
-    "float32": (
-        Mode(_ROUGH, 3),
-        Mode(_ROUGH, 3, divide=True),
-        _CAREFUL,
-        Mode(_ROUGH, 2),
-        Mode(_ROUGH, 0),
-        Mode(None, 3),
-    ),
-}
+#: In the order tried: the careful one is for what rounds too much, or has products that are too long to be compared.
+_MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 
 
 def circuit_attempts(
@@ -85,7 +69,7 @@ def circuit_attempts(
     known = {} if known is None else known
     if "circuits" not in known:
         known["circuits"] = Circuits(prepared(formula), dtype)
-    for group, analysis in enumerate(known["circuits"].promising_first(eps)):
+    for group, analysis in enumerate(known["circuits"].all(eps)):
         for split in SPLITS:
 
             def build(analysis: Analysis = analysis, split: ToleranceSplit = split) -> Built:
@@ -109,31 +93,21 @@ class Circuits:
         self.ranges = BoxRanges(ground.extended.box, ground.known)
         self.found: list[tuple[Mode, Analysis]] = []
         self.folded: dict[Mode, Analysis] = {}
-        self.sized: dict[Mode, Analysis] = {}
         self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
-        self.modes = list(_MODES[dtype])
+        self.modes = list(_MODES)
 
     @cached_property
     def written(self) -> list[Expr]:
         """The formula, its sums taken apart."""
         return [parted(expr, self.ranges.of) for expr in self.ground.written]
 
-    def promising_first(self, eps: float) -> Iterator[Analysis]:
-        """All circuits, those last in which tables as accurate as can be would not do."""
-        strained: list[tuple[float, Analysis]] = []
-        for mode, analysis in itertools.chain.from_iterable(self.by_folds(*found, eps) for found in self.all()):
-            strain = analysis.least_error(self.dtype) / eps
-            if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
-                analysis = self.at_sizes(mode, analysis)
-                strain = analysis.least_error(self.dtype) / eps
-            if strain < 1:
-                yield analysis
-            else:
-                strained.append((strain, analysis))
-        yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
+    def all(self, eps: float) -> Iterator[Analysis]:
+        """All circuits, with the folds that the tolerance asks for."""
+        for mode, rough in self._rough():
+            yield from self._by_folds(mode, rough, eps)
 
-    def all(self) -> Iterator[tuple[Mode, Analysis]]:
-        """In the order of the modes."""
+    def _rough(self) -> Iterator[tuple[Mode, Analysis]]:
+        """Different circuits in the order of the modes, lengths measured roughly."""
         yield from list(self.found)
         while self.modes:
             guide, circuit = self.guided(self.modes[0])
@@ -146,10 +120,10 @@ class Circuits:
             else:
                 del self.modes[0]
 
-    def by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[tuple[Mode, Analysis]]:
+    def _by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[Analysis]:
         """The circuit with as few folds as the tolerance allows, and the one with the most."""
         if mode.measure is None or not rough.lengths:
-            yield mode, rough
+            yield rough
             return
         most = Measure(_MOST_UNITS[self.dtype])
         allowed = float(mode.measure.error) * _FOLDED * eps / rough.lengths
@@ -160,14 +134,7 @@ class Circuits:
             if one not in self.folded:
                 _, circuit = self.guided(one)
                 self.folded[one] = Analysis.of(circuit, self.ground, self.ranges)
-            yield one, self.folded[one]
-
-    def at_sizes(self, mode: Mode, plain: Analysis) -> Analysis:
-        """The circuit that reads even functions at |u|; the plain one if there are none."""
-        if mode not in self.sized:
-            guide, circuit = self.guided(mode._replace(sizes=True))
-            self.sized[mode] = Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
-        return self.sized[mode]
+            yield self.folded[one]
 
     def guided(self, mode: Mode) -> tuple[PlanningGuide, LoweredCircuit]:
         """A circuit, and what was decided on the way to it."""

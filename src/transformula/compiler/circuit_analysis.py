@@ -86,11 +86,6 @@ class Analysis:
         flow.measure(nodes, cells)
         return cls(lowered, ground, ranges.search, flow, nodes, cells)
 
-    @property
-    def singular(self) -> bool:
-        """Whether a function is read where its slope is unbounded."""
-        return any(not math.isfinite(node.slope) for node in self.nodes.values())
-
     @cached_property
     def signs(self) -> dict[str, list[int]]:
         """Trees of the signs that the proof may use."""
@@ -114,11 +109,6 @@ class Analysis:
         functions = {k: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
         singular = frozenset(k for k, node in self.nodes.items() if not math.isfinite(node.slope))
         return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
-
-    def least_error(self, dtype: str) -> float:
-        """About what the outputs are off by if every table is as accurate as the format allows."""
-        tables = (node for node in self.nodes.values() if node.is_table)
-        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + self.lengths
 
     @cached_property
     def lengths(self) -> float:

@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from transformula.compiler.evidence.planned_ranges import BoxRanges, function_range
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.lowered_circuit import ARGUMENT, Balance, Guide
+from transformula.compiler.lower.lowered_circuit import Balance, Guide
 from transformula.errors import NotProvenError
-from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.expression import Expr
 
 #: A length is close to zero if its square may fall below this part of its largest.
 _CLOSE = 1e-4
@@ -31,30 +29,24 @@ class Mode(NamedTuple):
     """A way to lower the formula.
 
     ``measure``: how to measure lengths that may vanish; None is a table of the root, which turns an error e under
-    it into √e: too much for float32. ``logs``: read functions of products of at least so many
-    factors at sums of logarithms; 0 for none. ``sizes``: read even functions at the size of an argument of either
-    sign, for fewer tokens and more accurate tables at the price of a layer. ``divide``: take a factor that is not zero
-    into the sum below it, x/(1 + xy) = 1/(1/x + y), for less rounding and, more often than not, more tokens.
-    ``careful``: so always, and multiply positive factors by adding their logarithms, and write p/(p + r) as
-    1 - r/(p + r) where r is small, for the least rounding.
+    it into √e: too much for float32. ``careful``: for the least rounding and, more often than not, more tokens, read
+    functions of products of two factors, too, at sums of logarithms, take a factor that is not zero into the sum below
+    it, x/(1 + xy) = 1/(1/x + y), multiply positive factors by adding their logarithms, and write p/(p + r) as
+    1 - r/(p + r) where r is small.
     """
 
     measure: Measure | None
-    logs: int
-    sizes: bool = False
-    divide: bool = False
     careful: bool = False
 
 
 class PlanningGuide(Guide):
-    """Choices from proven ranges; ``norms``, ``logs``, ``divisions`` and ``sizes`` tell one circuit from another."""
+    """Choices from proven ranges; ``norms``, ``logs`` and ``divisions`` tell one circuit from another."""
 
     def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
         self.ranges, self.mode = ranges, mode
         self.norms: list[Measure | None] = []
         self.logs: list[bool] = []
         self.divisions: list[bool] = []
-        self.sizes: list[bool] = []
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
@@ -89,12 +81,6 @@ class PlanningGuide(Guide):
         )
         return choice
 
-    def at_size(self, function: Expr, argument: Expr) -> bool:
-        """Where the argument has both signs, if that is the mode."""
-        low, high = self.ranges.of(argument) if self.mode.sizes else (0.0, 0.0)
-        self.sizes.append(low < 0 < high and _is_even(function))
-        return self.sizes[-1]
-
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Exchange them where the others' sizes multiply to less than half: then less cancels."""
         ends = self.ranges.of(inner)
@@ -111,7 +97,7 @@ class PlanningGuide(Guide):
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Where all are positive and there are enough of them: a logarithm takes no table more for them."""
-        wanted = alone or 0 < self.mode.logs <= len(bases)
+        wanted = alone or len(bases) >= (2 if self.mode.careful else 3)
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
 
@@ -125,7 +111,7 @@ class PlanningGuide(Guide):
 
     def divides(self, base: Expr) -> bool:
         """Where the range tells that it is not zero, if that is the mode."""
-        low, high = self.ranges.of(base) if self.mode.divide or self.mode.careful else (0.0, 0.0)
+        low, high = self.ranges.of(base) if self.mode.careful else (0.0, 0.0)
         self.divisions.append(low > 0 or high < 0)
         return self.divisions[-1]
 
@@ -139,12 +125,6 @@ class PlanningGuide(Guide):
         if wanted:
             self.divisions.append(True)
         return wanted
-
-
-def _is_even(function: Expr) -> bool:
-    """Whether f(|u|) is seen to be f(u)."""
-    algebra = Algebra([str(ARGUMENT.value)])
-    return algebra.same(algebra.of(function), algebra.of(substitute(function, {ARGUMENT: ex.call("abs", ARGUMENT)})))
 
 
 def largest(ends: Interval) -> float:

@@ -84,7 +84,7 @@ def share_of(node: Node, eps: float) -> float:
     return node.share * eps / max(node.sensitivity, 1e-300)
 
 
-class _MissedGoal(NamedTuple):
+class MissedGoal(NamedTuple):
     """A goal that was missed, the best table found, and its error."""
 
     goal: float
@@ -125,7 +125,7 @@ def fit_tables(
     found so far come to is checked against ``enough`` after each that falls short. Where any bound will do, tables that
     are better than need be serve, and those of a ``loose`` circuit need not be small either.
     """
-    failed: dict[object, _MissedGoal] = left_behind.setdefault("failed", {})
+    failed: dict[object, MissedGoal] = left_behind.setdefault("failed", {})
     fitted: dict[object, tuple[float, NodeTable]] = left_behind.setdefault("fitted", {})
     wanted: dict[object, tuple[Expr, Interval, float, float]] = {}
     keys: dict[int, object] = {}
@@ -153,7 +153,7 @@ def fit_tables(
     for (key, want), (table, error) in zip(todo.items(), found, strict=True):
         known[key] = table
         if error > want[2]:
-            failed[key] = _MissedGoal(want[2], table, error)
+            failed[key] = MissedGoal(want[2], table, error)
             reached[key] = error
             check_errors(nodes, {k: reached[keys[k]] for k in goals}, enough, found=True)
         else:

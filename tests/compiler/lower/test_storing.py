@@ -211,7 +211,7 @@ def _holds(stored, network, variables):
 )
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
-    analysis = next(Circuits(prepared(formula), "float64").promising_first(0.05))
+    analysis = next(Circuits(prepared(formula), "float64").all(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {}, 0.05)
     layout = Layout(analysis.lowered, nodes, tables, "float64", 1, formula.box.variables)

@@ -45,10 +45,6 @@ class Guide:
         """Whether errors might carry the argument below or above the function's domain."""
         return False, False
 
-    def at_size(self, function: Expr, argument: Expr) -> bool:
-        """Whether to read ``function``, which then must be even, at the absolute value of its argument."""
-        return False
-
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Whether to write a product with other factors: the others, and ``last`` in u of ``inner``."""
         return False
@@ -205,9 +201,7 @@ class CircuitBuilder:
         meaning = substitute(function, {ARGUMENT: argument.meaning})
         if argument.is_constant:  # its wires cancel
             value = substitute(function, {ARGUMENT: argument.form.constant})
-            return Combination(constant_of(value).form, meaning)
-        if self.guide.at_size(function, argument.meaning):
-            return combined([(ONE, self._wire(function, self.absolute(argument)))], meaning)
+            return Combination(LinearForm((), value), meaning)
         shift = self.guide.offset(function, argument.meaning)
         if not shift:
             return self._wire(function, argument)
