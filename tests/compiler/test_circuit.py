@@ -12,6 +12,7 @@ from support.circuit_models import CASES, CASES_FILE
 from transformula.cluster.batch_jobs import attacked_error
 from transformula.compiler import circuit_guide
 from transformula.compiler.circuit import Circuits
+from transformula.compiler.circuit_guide import Mode
 from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, RefutedError, TransformulaError
 from transformula.kernel.folder.evidence import Evidence
@@ -38,7 +39,8 @@ SINGLE = ("I.9.18", "I.12.2", "I.18.4", "test_5", "friedman1")
 def test_only_what_is_not_zero_goes_below(low, divided):
     """x/(1 + x*y) = 1/(1/x + y) where x is not zero: what keeps the borehole function's rounding small."""
     circuits = Circuits(Prepared(Formula.of("x*z/(1 + x*y)", f"x={low}..3, y=1/8..1/4, z=1..2")), "float32")
-    assert any(mode.divide for mode, _ in circuits.all()) is divided
+    guide, _ = circuits.guided(Mode(None, careful=True))
+    assert any(guide.divisions) is divided
 
 
 PEAK = "*".join(f"1/({k + 25}/10 + (x{k} - 1/{k + 2})**2)" for k in range(1, 7))
@@ -83,17 +85,8 @@ def test_named_cases(name, circuits):
 ROOT = Formula.of("sqrt(2 - y*cos(t))", "y=1..2, t=-1..1")
 
 
-def test_under_a_root_that_vanishes_even_functions_are_read_at_the_size_of_their_argument():
-    """There an error e becomes √e: tables have to be as accurate as they can be, and half the range is easier."""
-    first = next(Circuits(Prepared(ROOT), "float64").promising_first(1e-4))
-    ends = {str(node.wire.function): node.ends for node in first.nodes.values()}
-    assert ends["cos(u)"] == (0.0, 1.0)
-    plain = next(Circuits(Prepared(Formula.of("x*cos(t)", "x=1..2, t=-1..1")), "float64").promising_first(1e-6))
-    assert all(node.ends[0] < 0 for node in plain.nodes.values())
-
-
 def test_what_rounding_does_to_a_root_is_not_planned_for():
-    first = next(Circuits(Prepared(ROOT), "float64").promising_first(1e-9))
+    first = next(Circuits(Prepared(ROOT), "float64").all(1e-9))
     assert 1e-7 < first.in_reach(1e-9, "float64") < 1e-5
     assert first.in_reach(1e-4, "float64") == 1e-4
 

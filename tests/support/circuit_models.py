@@ -9,12 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import transformula as tf
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import Linear
 from transformula.errors import ModelFileError
 from transformula.formula.evaluation import evaluate
-from transformula.kernel.structures.stored_circuit import Circuit as StoredCircuit
-from transformula.kernel.structures.stored_circuit import LinearForm as StoredLinear
+from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
 
 CASES_FILE = Path(__file__).parents[2] / "benchmarks" / "formulas.csv"
 CASES = {row["name"]: row for row in csv.DictReader(CASES_FILE.read_text().splitlines())}
@@ -61,28 +58,15 @@ def compiled(name: str, dtype: str) -> tf.Model:
     return tf.compile(case["formula"], on=case["on"], rel=1e-3, dtype=dtype, construction="circuit")
 
 
-def wire_values(circuit: Circuit, x: np.ndarray) -> list[np.ndarray]:
-    """Every wire at samples × inputs, computed as the circuit says: linear forms, functions, ReLUs."""
-    values = [x[:, k] for k in range(len(circuit.variables))]
-    for wire in circuit.wires[len(values) :]:
-        if wire.product is not None:
-            values.append(linear_value(wire.product.sum, values))
-            continue
-        if wire.norm is not None:
-            values.append(np.hypot(*(linear_value(part, values) for part in (wire.norm.left, wire.norm.right))))
-            continue
-        u = linear_value(wire.argument, values)
-        values.append(np.maximum(u, 0) if wire.function is None else evaluate(wire.function, ["u"], [u]))
-    return values
-
-
-def stored_values(circuit: StoredCircuit, x: np.ndarray) -> list[np.ndarray]:
-    """The same for a stored circuit: products are multiplied, and lengths are lengths."""
+def wire_values(circuit: Circuit, x: np.ndarray, multiplied: bool = False) -> list[np.ndarray]:
+    """Every wire at samples × inputs; products are sums of squares, or ``multiplied``, and lengths are lengths."""
     values = [x[:, k] for k in range(len(circuit.variables))]
     for wire in circuit.wires[len(values) :]:
         arguments = [linear_value(linear, values) for linear in wire.arguments]
-        if wire.total is not None:
-            values.append(np.hypot(*arguments) if wire.is_norm else arguments[0] * arguments[1])
+        if wire.is_norm:
+            values.append(np.hypot(*arguments))
+        elif wire.total is not None:
+            values.append(arguments[0] * arguments[1] if multiplied else linear_value(wire.total, values))
         elif wire.function is None:
             values.append(np.maximum(arguments[0], 0))
         else:
@@ -90,7 +74,7 @@ def stored_values(circuit: StoredCircuit, x: np.ndarray) -> list[np.ndarray]:
     return values
 
 
-def linear_value(linear: Linear | StoredLinear, values: list[np.ndarray]) -> np.ndarray:
+def linear_value(linear: LinearForm, values: list[np.ndarray]) -> np.ndarray:
     def number(constant):
         return evaluate(constant, ["u"], [np.zeros(1)])[0]
 

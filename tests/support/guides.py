@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from transformula.compiler.lower.guides import Balance
+from transformula.compiler.lower.lowered_circuit import Balance
 from transformula.kernel.structures.fold_lengths import Measure
 
 
@@ -28,9 +28,6 @@ class RandomGuide:
 
     def clamp(self, function, argument):
         return bool(self.rng.integers(2)), bool(self.rng.integers(2))
-
-    def at_size(self, function, argument):
-        return False  # only right for even functions: see PlanningGuide
 
     def exchange(self, factors, others, last, inner):
         return bool(self.rng.integers(2))

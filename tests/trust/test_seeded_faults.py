@@ -21,7 +21,6 @@ from transformula.compiler.circuit_guide import Mode
 from transformula.compiler.gallery import attention_only
 from transformula.compiler.gallery import local_polynomials as local
 from transformula.errors import NotProvenError, TransformulaError
-from transformula.kernel.structures.fold_lengths import Measure
 from transformula.runtime import reference
 from truth import Domain, Truth
 
@@ -97,7 +96,7 @@ def sound(case):
 def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
-    monkeypatch.setattr(circuit, "_MODES", {"float64": (Mode(None, 3),), "float32": (Mode(Measure(9), 3),)})
+    monkeypatch.setattr(circuit, "_MODES", (Mode(None),))
     monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "FINER_CELLS", partition.FINER_CELLS[:2])

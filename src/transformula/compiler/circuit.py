@@ -13,21 +13,19 @@ What comes out is a candidate: the stored circuit and the weights are proven by 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from operator import itemgetter
 
 from transformula.compiler.attempts import Attempt, Built, Findings, Task
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
 from transformula.compiler.circuit_layout import Layout
-from transformula.compiler.circuit_tables import Split, check_errors, fit_tables, goal_of, tables_of
+from transformula.compiler.circuit_tables import ToleranceSplit, check_errors, fit_tables, goal_of, tables_of
 from transformula.compiler.constructions import CIRCUIT
 from transformula.compiler.evidence.planned_ranges import BoxRanges
 from transformula.compiler.lower.domains import parted, rooted
-from transformula.compiler.lower.lowered_circuit import Circuit
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.prepare import Prepared
 from transformula.errors import RefutedError
@@ -35,30 +33,16 @@ from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
 from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.syntax.expression import Expr
 
-#: Tried in turn until one is proven: cheap squares first, then accurate ones, then more of everything.
+#: Tried in turn until one is proven: cheap squares first, then accurate ones.
 SPLITS = (
-    Split(0.8, 0.05, 0.5, 1.0),
-    Split(0.85, 0.3, 0.8, 0.7),
-    Split(0.25, 0.05, 0.5, 0.7),
-    Split(0.06, 0.05, 0.5, 0.7),
+    ToleranceSplit(0.8, 0.05, 0.5, 1.0),
+    ToleranceSplit(0.85, 0.3, 0.8, 0.7),
 )
 #: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
 #: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
 _FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
-#: For what rounds too much, or has products that are too long to be compared.
-_CAREFUL = Mode(_ROUGH, 2, careful=True)
-#: In the order tried: another mode is for what the one before could not prove.
-_MODES = {
-    "float64": (Mode(_ROUGH, 3), Mode(_ROUGH, 0), Mode(_ROUGH, 2), Mode(None, 3), _CAREFUL),
-    "float32": (
-        Mode(_ROUGH, 3),
-        Mode(_ROUGH, 3, divide=True),
-        _CAREFUL,
-        Mode(_ROUGH, 2),
-        Mode(_ROUGH, 0),
-        Mode(None, 3),
-    ),
-}
+#: In the order tried: the careful one is for what rounds too much, or has products that are too long to be compared.
+_MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 
 
 def circuit_attempts(task: Task) -> Iterator[Attempt]:
@@ -95,17 +79,17 @@ def circuits_of(
     """
     if findings.circuits is None:
         findings.circuits = Circuits(ground, dtype)
-    for group, analysis in enumerate(findings.circuits.promising_first(eps)):
+    for group, analysis in enumerate(findings.circuits.all(eps)):
         for split in SPLITS:
 
-            def build(analysis: Analysis = analysis, split: Split = split) -> Built:
+            def build(analysis: Analysis = analysis, split: ToleranceSplit = split) -> Built:
                 aim = analysis.in_reach(eps, dtype)
                 nodes = analysis.planned(aim, split, dtype)
                 wanted = max(eps, enough or 0.0)  # if more is aimed at, a bound is all that may come of it
                 most = max(aim, wanted)
                 check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
                 tables = fit_tables(nodes, aim, split, dtype, findings, most, loose=aim > wanted)
-                layout = Layout(analysis.circuit, nodes, tables, dtype, positions, inputs)
+                layout = Layout(analysis.lowered, nodes, tables, dtype, positions, inputs)
                 return analysis.built(layout, nodes)
 
             yield Attempt(CIRCUIT, build, group)
@@ -119,31 +103,21 @@ class Circuits:
         self.ranges = BoxRanges(ground.extended.box, ground.facts.known)
         self.found: list[tuple[Mode, Analysis]] = []
         self.folded: dict[Mode, Analysis] = {}
-        self.sized: dict[Mode, Analysis] = {}
         self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
-        self.modes = list(_MODES[dtype])
+        self.modes = list(_MODES)
 
     @cached_property
     def written(self) -> list[Expr]:
         """The formula, its sums taken apart."""
         return [parted(expr, self.ranges.of) for expr in self.ground.written]
 
-    def promising_first(self, eps: float) -> Iterator[Analysis]:
-        """All circuits, those last in which tables as accurate as can be would not do."""
-        strained: list[tuple[float, Analysis]] = []
-        for mode, analysis in itertools.chain.from_iterable(self.by_folds(*found, eps) for found in self.all()):
-            strain = analysis.least_error(self.dtype) / eps
-            if strain >= 1 or analysis.singular:  # its tables have to be as accurate as they can be
-                analysis = self.at_sizes(mode, analysis)
-                strain = analysis.least_error(self.dtype) / eps
-            if strain < 1:
-                yield analysis
-            else:
-                strained.append((strain, analysis))
-        yield from (analysis for _, analysis in sorted(strained, key=itemgetter(0)))
+    def all(self, eps: float) -> Iterator[Analysis]:
+        """All circuits, with the folds that the tolerance asks for."""
+        for mode, rough in self._rough():
+            yield from self._by_folds(mode, rough, eps)
 
-    def all(self) -> Iterator[tuple[Mode, Analysis]]:
-        """In the order of the modes."""
+    def _rough(self) -> Iterator[tuple[Mode, Analysis]]:
+        """Different circuits in the order of the modes, lengths measured roughly."""
         yield from list(self.found)
         while self.modes:
             guide, circuit = self.guided(self.modes[0])
@@ -156,10 +130,10 @@ class Circuits:
             else:
                 del self.modes[0]
 
-    def by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[tuple[Mode, Analysis]]:
+    def _by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[Analysis]:
         """The circuit with as few folds as the tolerance allows, and the one with the most."""
         if mode.measure is None or not rough.lengths:
-            yield mode, rough
+            yield rough
             return
         most = Measure(_MOST_UNITS[self.dtype])
         allowed = float(mode.measure.error) * _FOLDED * eps / rough.lengths
@@ -170,16 +144,9 @@ class Circuits:
             if one not in self.folded:
                 _, circuit = self.guided(one)
                 self.folded[one] = Analysis.of(circuit, self.ground, self.ranges)
-            yield one, self.folded[one]
+            yield self.folded[one]
 
-    def at_sizes(self, mode: Mode, plain: Analysis) -> Analysis:
-        """The circuit that reads even functions at |u|; the plain one if there are none."""
-        if mode not in self.sized:
-            guide, circuit = self.guided(mode._replace(sizes=True))
-            self.sized[mode] = Analysis.of(circuit, self.ground, self.ranges) if any(guide.sizes) else plain
-        return self.sized[mode]
-
-    def guided(self, mode: Mode) -> tuple[PlanningGuide, Circuit]:
+    def guided(self, mode: Mode) -> tuple[PlanningGuide, LoweredCircuit]:
         """A circuit, and what was decided on the way to it."""
         guide = PlanningGuide(self.ranges, mode)
         written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written

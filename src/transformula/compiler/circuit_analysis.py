@@ -20,7 +20,7 @@ from transformula.compiler.circuit_layout import Layout, Node
 from transformula.compiler.circuit_tables import (
     FLOOR,
     MARGIN,
-    Split,
+    ToleranceSplit,
     expect_errors,
     own_error,
     share_of,
@@ -28,19 +28,18 @@ from transformula.compiler.circuit_tables import (
 )
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.evidence.flow_parts import cut_parts
-from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges, function_cells, inside_domain
+from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_cells, inside_domain
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.derivation_hints import signs_of
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import SQUARE, Linear, Norm, Wire
-from transformula.compiler.lower.store_circuit import numbering, store_circuit
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts, has_slot
+from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import NotProvenError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.function_cells import Cells, SquareCells
 from transformula.kernel.enclosures.taylor_models import Floats
-from transformula.kernel.structures import stored_circuit as stored
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
 
@@ -59,7 +58,7 @@ _HOPELESS, _ABOVE = 10.0, 2.0
 class Analysis:
     """What is known of a circuit's wires before the tolerance is split."""
 
-    circuit: Circuit
+    lowered: LoweredCircuit
     ground: Prepared
     search: WireSearch
     flow: _Flow
@@ -67,71 +66,59 @@ class Analysis:
     cells: dict[int, Cells]
 
     @classmethod
-    def of(cls, circuit: Circuit, ground: Prepared, ranges: BoxRanges) -> Analysis:
+    def of(cls, lowered: LoweredCircuit, ground: Prepared, ranges: BoxRanges) -> Analysis:
         """Ranges forwards, sensitivities backwards."""
-        nodes: dict[int, Node] = {}
-        reach = WireRanges(circuit, ranges)
-        for index, wire in enumerate(circuit.wires):
-            if wire.argument is None:
-                continue
-            low, high = reach.arguments[index]
+        circuit, nodes = lowered.circuit, dict[int, Node]()
+        reach = PlannedRanges(lowered, ranges)
+        for index, (low, high) in reach.arguments.items():
+            wire, facts = circuit.wires[index], lowered.facts[index]
             if not (math.isfinite(low) and math.isfinite(high)):
+                (meaning,) = facts.arguments
                 raise NotProvenError(
-                    f"the range of {wire.argument.meaning} could not be bounded on the box: narrow the box",
-                    place=str(wire.argument.meaning),
+                    f"the range of {meaning} could not be bounded on the box: narrow the box", place=str(meaning)
                 )
-            nodes[index] = _node(wire, (low, high), reach.values[index], circuit.in_slots(wire.argument))
+            argument, _ = circuit.written_out(wire.arguments[0])
+            nodes[index] = _node(wire, facts, (low, high), reach.values[index], argument)
         cells: dict[int, Cells] = {
             k: _cells(n.wire.function, *n.ends) for k, n in nodes.items() if n.wire.function is not None
         }
         flow = _Flow(circuit, ground.extended.box)
         flow.measure(nodes, cells)
-        return cls(circuit, ground, ranges.search, flow, nodes, cells)
-
-    @property
-    def singular(self) -> bool:
-        """Whether a function is read where its slope is unbounded."""
-        return any(not math.isfinite(node.slope) for node in self.nodes.values())
+        return cls(lowered, ground, ranges.search, flow, nodes, cells)
 
     @cached_property
     def signs(self) -> dict[str, list[int]]:
         """Trees of the signs that the proof may use."""
         formula = self.ground.extended
-        candidates = signs_of(formula.outputs, formula.box, self.circuit)
+        candidates = signs_of(formula.outputs, formula.box, self.lowered)
         return proven_signs(candidates, self.ground)
 
     def built(self, layout: Layout, nodes: dict[int, Node]) -> Built:
         """The weights, the circuit they stand for, and a search for the evidence."""
         weights = layout.weights()
         scales = {k: (n.scale, n.held) for k, n in nodes.items()}
-        data = store_circuit(self.circuit, layout.places, scales)
-        signs = self.signs
+        circuit, signs = self.lowered.circuit, self.signs
+        data = store_circuit(circuit, layout.places, scales)
         data |= {"extends": self.ground.steps, "signs": list(signs)}
-        number = numbering(self.circuit)
         meanings: dict[int, tuple[Expr, Fraction]] = {}
-        units = self.circuit.units
-        for k, wire in enumerate(self.circuit.wires):
-            if wire.argument is not None and k not in units:
-                meanings[number[k]] = wire.argument.meaning, nodes[k].scale if k in nodes else Fraction(1)
-            elif wire.joined is not None:
-                meanings[number[k]] = wire.meaning, Fraction(1)
-        functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
-        singular = frozenset(number[k] for k in nodes if not math.isfinite(self.nodes[k].slope))
+        for k, (wire, facts) in enumerate(zip(circuit.wires, self.lowered.facts, strict=True)):
+            if has_slot(wire) and wire.inside is None:
+                meanings[k] = facts.arguments[0], nodes[k].scale
+            elif wire.total is not None:
+                meanings[k] = facts.meaning, Fraction(1)
+        functions = {k: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
+        singular = frozenset(k for k, node in self.nodes.items() if not math.isfinite(node.slope))
         return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
-
-    def least_error(self, dtype: str) -> float:
-        """About what the outputs are off by if every table is as accurate as the format allows."""
-        tables = (node for node in self.nodes.values() if node.wire.is_table)
-        return FLOOR[dtype] * sum(node.size * node.sensitivity for node in tables) + self.lengths
 
     @cached_property
     def lengths(self) -> float:
         """About what the outputs are off by because folds are few."""
-        return sum(self._measured(wire.norm) for wire in self.circuit.wires if wire.norm is not None)
+        return sum(self._measured(wire) for wire in self.lowered.circuit.wires if wire.is_norm)
 
-    def _measured(self, norm: Norm) -> float:
+    def _measured(self, norm: Wire) -> float:
         """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
-        units = [self.nodes[k] for k in norm.units]
+        assert norm.measure is not None
+        units = [self.nodes[k] for k, _ in norm.parts]
         sensitivity = units[0].sensitivity / norm.measure.unit_factor
         return float(norm.measure.error) * max(largest(unit.ends) for unit in units) * sensitivity
 
@@ -144,7 +131,7 @@ class Analysis:
         worst = 0.0
         for k, node in sorted(self.nodes.items()):
             moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
-            own = FLOOR[dtype] * node.size if node.wire.is_table else 0.0
+            own = FLOOR[dtype] * node.size if node.is_table else 0.0
             if math.isfinite(node.slope):
                 errors[k] = own + node.slope * moved
             else:
@@ -152,7 +139,7 @@ class Analysis:
                 worst = max(worst, errors[k])
         return worst * _ABOVE if eps < worst / _HOPELESS else eps
 
-    def planned(self, eps: float, split: Split, dtype: str) -> dict[int, Node]:
+    def planned(self, eps: float, split: ToleranceSplit, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
         nodes, cells = {k: replace(node) for k, node in self.nodes.items()}, dict(self.cells)
         allowed = split.singular * split.tables * eps
@@ -174,9 +161,8 @@ class Analysis:
         """Ask more of wires whose errors would carry an argument to where its function has other slopes."""
         for k in sorted(nodes):
             node = nodes[k]
-            assert node.wire.argument is not None
             room = _room(node, share_of(node, eps))
-            readable = [nodes[i] for i in self.circuit.needed(node.wire.argument) if i in nodes]
+            readable = [nodes[i] for i in self.lowered.circuit.needed(node.wire.arguments[0]) if i in nodes]
             for _ in range(_HALVINGS):
                 if node.drift <= room:
                     break
@@ -200,19 +186,18 @@ def _room(node: Node, share: float) -> float:
     return room
 
 
-def _node(wire: Wire, ends: Interval, values: Interval, argument: Linear) -> Node:
+def _node(wire: Wire, facts: WireFacts, ends: Interval, values: Interval, argument: LinearForm) -> Node:
     low, high = ends
-    assert wire.argument is not None
     reads = [(k, abs(float(enclose(c)))) for k, c in argument.terms]
     if wire.function is None:
-        return Node(wire, ends, max(high, 0.0), 1.0, reads)
+        return Node(wire, facts.time, ends, max(high, 0.0), 1.0, reads)
     size = largest(values)
     if not math.isfinite(size):
         raise NotProvenError(
-            f"{wire.meaning} could not be bounded: {wire.argument.meaning} may reach {low:.4g}..{high:.4g}",
-            place=str(wire.meaning),
+            f"{facts.meaning} could not be bounded: {facts.arguments[0]} may reach {low:.4g}..{high:.4g}",
+            place=str(facts.meaning),
         )
-    return Node(wire, ends, size, _steepest(wire.function, low, high), reads)
+    return Node(wire, facts.time, ends, size, _steepest(wire.function, low, high), reads)
 
 
 def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
@@ -242,16 +227,13 @@ class _Flow:
     """How errors flow through a circuit; the kernel's flow, with this circuit's numbers."""
 
     def __init__(self, circuit: Circuit, box: Box) -> None:
-        places = {k: [0, k, 0] for k in range(len(circuit.wires))}
-        self.circuit = stored.CircuitReader(circuit.variables).read(store_circuit(circuit, places))
-        self.number = numbering(circuit)
+        self.circuit = circuit
         self.lower, self.upper = np.array(box.floats()).T
 
     def measure(self, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
         """How far the outputs move for a unit error of each wire, on the worst part of the box."""
-        reach = {self.number[k]: nodes[k].ends for k in cells}
-        flow = ErrorFlow(self.circuit, {self.number[k]: c for k, c in cells.items()}, {}, {}, reach)
-        unit = {self.number[k]: Fuzz(0.0, node.size) for k, node in nodes.items()}
+        flow = ErrorFlow(self.circuit, cells, {}, {}, {k: nodes[k].ends for k in cells})
+        unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
         none = dict.fromkeys(unit, 0.0)
         for node in nodes.values():
             node.sensitivity = 0.0
@@ -259,14 +241,13 @@ class _Flow:
             if not output.terms:
                 continue
 
-            def carried(a: Floats, b: Floats, output: stored.LinearForm = output) -> Floats:
+            def carried(a: Floats, b: Floats, output: LinearForm = output) -> Floats:
                 return flow.on(a, b, output).carry(unit, none)
 
             paths = flow.on(*cut_parts(carried, self.lower, self.upper), output)
             for k, node in nodes.items():
-                if self.number[k] in paths.value:
-                    amplitude = float(np.max(paths.value[self.number[k]]))
-                    node.sensitivity = max(node.sensitivity, amplitude)
+                if k in paths.value:
+                    node.sensitivity = max(node.sensitivity, float(np.max(paths.value[k])))
 
 
 class _Blunted(SquareCells):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformula.compiler.evidence.planned_ranges import BoxRanges, function_range
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.guides import Balance
-from transformula.compiler.lower.lowered_wires import ARGUMENT
+from transformula.compiler.lower.lowered_circuit import Balance, Guide
 from transformula.errors import NotProvenError
-from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.expression import Expr
 
 #: A length is close to zero if its square may fall below this part of its largest.
 _CLOSE = 1e-4
@@ -32,50 +29,24 @@ class Mode(NamedTuple):
     """A way to lower the formula.
 
     ``measure``: how to measure lengths that may vanish; None is a table of the root, which turns an error e under
-    it into √e: too much for float32. ``logs``: read functions of products of at least so many
-    factors at sums of logarithms; 0 for none. ``sizes``: read even functions at the size of an argument of either
-    sign, for fewer tokens and more accurate tables at the price of a layer. ``divide``: take a factor that is not zero
-    into the sum below it, x/(1 + xy) = 1/(1/x + y), for less rounding and, more often than not, more tokens.
-    ``careful``: so always, and multiply positive factors by adding their logarithms, and write p/(p + r) as
-    1 - r/(p + r) where r is small, for the least rounding.
+    it into √e: too much for float32. ``careful``: for the least rounding and, more often than not, more tokens, read
+    functions of products of two factors, too, at sums of logarithms, take a factor that is not zero into the sum below
+    it, x/(1 + xy) = 1/(1/x + y), multiply positive factors by adding their logarithms, and write p/(p + r) as
+    1 - r/(p + r) where r is small.
     """
 
     measure: Measure | None
-    logs: int
-    sizes: bool = False
-    divide: bool = False
     careful: bool = False
 
 
-class PlanningGuide:
-    """Chooses splits and clamps from ranges, and writes the choices down."""
+class PlanningGuide(Guide):
+    """Choices from proven ranges; ``norms``, ``logs`` and ``divisions`` tell one circuit from another."""
 
     def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
         self.ranges, self.mode = ranges, mode
         self.norms: list[Measure | None] = []
         self.logs: list[bool] = []
         self.divisions: list[bool] = []
-        self.balances: list[list[str]] = []
-        self.centres: list[str] = []
-        self.offsets: list[str] = []
-        self.clamps: list[list[bool]] = []
-        self.exchanges: list[bool] = []
-        self.sizes: list[bool] = []
-
-    @property
-    def choices(self) -> dict[str, Any]:
-        """What was chosen, in the order in which it was asked for."""
-        return {
-            "balances": self.balances,
-            "centres": self.centres,
-            "offsets": self.offsets,
-            "clamps": self.clamps,
-            "exchanges": self.exchanges,
-            "norms": self.norms,
-            "logs": self.logs,
-            "divisions": self.divisions,
-            "sizes": self.sizes,
-        }
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
@@ -84,13 +55,11 @@ class PlanningGuide:
         # a factor that hardly varies is still rounded relative to its size
         half_a, half_b = max(half_a, _LEAST * largest(ends[0])), max(half_b, _LEAST * largest(ends[1]))
         choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a) - math.log2(half_b)))
-        self.balances.append([str(v) for v in choice])
         return choice
 
     def centre(self, argument: Expr) -> Fraction:
         """The middle of the argument's range."""
         middle, _ = _centre(self.ranges.of(argument))
-        self.centres.append(str(middle))
         return middle
 
     def offset(self, function: Expr, argument: Expr) -> Fraction:
@@ -99,7 +68,6 @@ class PlanningGuide:
         middle = Fraction(0)
         if min(abs(low), abs(high)) > _FAR * (high - low) and low * high > 0:
             middle, _ = _centre((low, high))
-        self.offsets.append(str(middle))
         return middle
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
@@ -111,14 +79,7 @@ class PlanningGuide:
             ends[0] is not None and low - slack < ends[0],
             ends[1] is not None and high + slack > ends[1],
         )
-        self.clamps.append(list(choice))
         return choice
-
-    def at_size(self, function: Expr, argument: Expr) -> bool:
-        """Where the argument has both signs, if that is the mode."""
-        low, high = self.ranges.of(argument) if self.mode.sizes else (0.0, 0.0)
-        self.sizes.append(low < 0 < high and _is_even(function))
-        return self.sizes[-1]
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Exchange them where the others' sizes multiply to less than half: then less cancels."""
@@ -126,7 +87,6 @@ class PlanningGuide:
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
         choice = after < 0.5 * math.prod(largest(self.ranges.of(f)) for f in factors)
-        self.exchanges.append(choice)
         return choice
 
     def measure(self, radicand: Expr) -> Measure | None:
@@ -137,7 +97,7 @@ class PlanningGuide:
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Where all are positive and there are enough of them: a logarithm takes no table more for them."""
-        wanted = alone or 0 < self.mode.logs <= len(bases)
+        wanted = alone or len(bases) >= (2 if self.mode.careful else 3)
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
 
@@ -151,7 +111,7 @@ class PlanningGuide:
 
     def divides(self, base: Expr) -> bool:
         """Where the range tells that it is not zero, if that is the mode."""
-        low, high = self.ranges.of(base) if self.mode.divide or self.mode.careful else (0.0, 0.0)
+        low, high = self.ranges.of(base) if self.mode.careful else (0.0, 0.0)
         self.divisions.append(low > 0 or high < 0)
         return self.divisions[-1]
 
@@ -165,12 +125,6 @@ class PlanningGuide:
         if wanted:
             self.divisions.append(True)
         return wanted
-
-
-def _is_even(function: Expr) -> bool:
-    """Whether f(|u|) is seen to be f(u)."""
-    algebra = Algebra([str(ARGUMENT.value)])
-    return algebra.same(algebra.of(function), algebra.of(substitute(function, {ARGUMENT: ex.call("abs", ARGUMENT)})))
 
 
 def largest(ends: Interval) -> float:

@@ -11,13 +11,13 @@ import numpy as np
 from flint import fmpq
 
 from transformula.compiler.circuit_guide import Interval, largest
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import Linear, Wire
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit
 from transformula.compiler.one_layer_layout import GATE_MARGIN
 from transformula.compiler.one_layer_parts import midpoint
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
+from transformula.kernel.structures.stored_circuit import LinearForm, Wire
 from transformula.runtime.matrices import dense_matrix, matrix_of
 
 
@@ -26,6 +26,7 @@ class Node:
     """What the planner knows about one wire."""
 
     wire: Wire
+    time: int  # half-layers: odd for tables, even for ReLUs
     ends: Interval  # range of the argument
     size: float  # sup|meaning|
     slope: float  # sup|f'|, or a stand-in where that is infinite
@@ -37,6 +38,11 @@ class Node:
     singular: bool = False
     scale: Fraction = Fraction(1)  # the head reads scale · argument
     held: Fraction = Fraction(1)  # the wire holds held · meaning
+
+    @property
+    def is_table(self) -> bool:
+        """Whether attention computes the wire."""
+        return self.wire.function is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +59,16 @@ class Layout:
 
     def __init__(
         self,
-        circuit: Circuit,
+        lowered: LoweredCircuit,
         nodes: dict[int, Node],
         tables: dict[int, tuple[object, NodeTable]],
         dtype: str,
         positions: int,
         inputs: tuple[str, ...],
     ) -> None:
-        self.circuit, self.nodes, self.tables, self.dtype = circuit, nodes, tables, dtype
+        circuit = lowered.circuit
+        self.circuit, self.layers = circuit, lowered.layers
+        self.nodes, self.tables, self.dtype = nodes, tables, dtype
         self.positions, self.inputs = positions, inputs
         self.repeated = len(circuit.variables) < len(inputs)
         self.shared: dict[object, tuple[int, NodeTable]] = {}
@@ -77,9 +85,9 @@ class Layout:
     def places(self) -> dict[int, list[int]]:
         """[block, head, column] of every table, [block, unit, position] of every ReLU."""
         found: dict[int, list[int]] = {}
-        for number in range(1, self.circuit.layers + 1):
+        for number in range(1, self.layers + 1):
             for time in (2 * number - 1, 2 * number):
-                wires = [k for k, n in self.nodes.items() if n.wire.time == time]
+                wires = [k for k, n in self.nodes.items() if n.time == time]
                 found |= {k: [number - 1, place, 0] for place, k in enumerate(wires)}
         return found
 
@@ -103,7 +111,7 @@ class Layout:
             tokens=self.tokens,
             embedding=self._matrix((self.tokens * width, len(self.inputs)), embedding),
             memory=dense_matrix(self._checked(self._memory()), self.dtype),
-            blocks=tuple(self._block(k) for k in range(1, circuit.layers + 1)),
+            blocks=tuple(self._block(k) for k in range(1, self.layers + 1)),
             readout=self._matrix((outputs, self.tokens * width), readout),
             bias=self._matrix((outputs, 1), bias),
             dtype=self.dtype,
@@ -118,11 +126,11 @@ class Layout:
     def _matrix(self, shape: tuple[int, int], entries: list[tuple[int, int, Any]]) -> Matrix:
         return matrix_of(shape, entries, self.dtype)
 
-    def _form(self, linear: Linear, scale: Fraction = Fraction(1)) -> list[tuple[int, fmpq]]:
+    def _form(self, linear: LinearForm, scale: Fraction = Fraction(1)) -> list[tuple[int, fmpq]]:
         """scale · linear as coefficients of slots, which may hold multiples of their meanings."""
         factor = to_fmpq(scale)
         entries = []
-        linear = self.circuit.in_slots(linear)
+        linear, _ = self.circuit.written_out(linear)
         for k, coefficient in linear.terms:
             name = f"w{k}" if k in self.nodes else f"x.{self.circuit.variables[k]}"
             held = to_fmpq(1 / self.nodes[k].held) if k in self.nodes else fmpq(1)
@@ -143,16 +151,15 @@ class Layout:
         return memory
 
     def _block(self, number: int) -> Block:
-        heads = [self._head(k) for k, n in self.nodes.items() if n.wire.time == 2 * number - 1]
-        bends = [k for k, n in self.nodes.items() if n.wire.time == 2 * number]
+        heads = [self._head(k) for k, n in self.nodes.items() if n.time == 2 * number - 1]
+        bends = [k for k, n in self.nodes.items() if n.time == 2 * number]
         return Block(Attention(tuple(heads)), self._feed_forward(bends) if bends else None)
 
     def _head(self, k: int) -> Head:
         node, width, one = self.nodes[k], len(self.slots), self.index["one"]
-        assert node.wire.argument is not None
         own, _ = self.shared[self.tables[k][0]]
         query: list[tuple[int, int, Any]] = [(1, one, 1), (2, one, 1)]
-        query += [(0, slot, v) for slot, v in self._form(node.wire.argument, node.scale)]
+        query += [(0, slot, v) for slot, v in self._form(node.wire.arguments[0], node.scale)]
         key: list[tuple[int, int, Any]] = [(0, self.index["slope"], 1), (1, self.index["offset"], 1)]
         key += [(2, self.index[f"gate{g}"], self._gate()) for g in range(len(self.shared) + 1) if g != own]
         value = [(self.index[f"w{k}"], self.index["value"], 1)]
@@ -173,9 +180,7 @@ class Layout:
         width = len(self.slots)
         hidden = []
         for unit, k in enumerate(bends):
-            argument = self.nodes[k].wire.argument
-            assert argument is not None
-            hidden += [(unit, slot, v) for slot, v in self._form(argument)]
+            hidden += [(unit, slot, v) for slot, v in self._form(self.nodes[k].wire.arguments[0])]
         output = [(self.index[f"w{k}"], unit, 1) for unit, k in enumerate(bends)]
         return FeedForward(
             self._matrix((len(bends), width), hidden),

@@ -17,7 +17,6 @@ from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
 from transformula.compiler.lower.domains import domain_ends, steep_places
-from transformula.compiler.lower.lowered_wires import SQUARE
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.disk_cache import fit_expression
 from transformula.compiler.tables.shared_fits import fit_all
@@ -25,10 +24,11 @@ from transformula.compiler.tables.smallest_table import Allowance, CannotFit
 from transformula.compiler.tables.stored_squares import ready_square
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formula.evaluation import evaluate_accurately
+from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 
 
-class Split(NamedTuple):
+class ToleranceSplit(NamedTuple):
     """A way to spend the tolerance.
 
     ``tables`` is what all tables may use together, ``square`` a square's part against another table's (three
@@ -53,13 +53,13 @@ _MAX_TOKENS = 120
 FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 
-def share_out(nodes: dict[int, Node], split: Split) -> None:
+def share_out(nodes: dict[int, Node], split: ToleranceSplit) -> None:
     """Each table's share of what the tables may use."""
     parts = {
         k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
         for k, n in nodes.items()
     }
-    total = sum(part for k, part in parts.items() if nodes[k].wire.is_table) or 1.0
+    total = sum(part for k, part in parts.items() if nodes[k].is_table) or 1.0
     for k, node in nodes.items():
         node.share = parts[k] / total
 
@@ -75,7 +75,7 @@ def expect_errors(nodes: dict[int, Node], eps: float) -> None:
 
 def own_error(node: Node, eps: float) -> float:
     """What a wire may add: a table its share, but no more than a table of zeros would."""
-    if not node.wire.is_table:
+    if not node.is_table:
         return 0.0
     return min(share_of(node, eps), node.size, node.most)
 
@@ -95,10 +95,10 @@ class MissedGoal(NamedTuple):
 
 def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
     """The wires that are looked up."""
-    return [(k, node) for k, node in nodes.items() if node.wire.is_table]
+    return [(k, node) for k, node in nodes.items() if node.is_table]
 
 
-def goal_of(node: Node, eps: float, split: Split, dtype: str) -> float:
+def goal_of(node: Node, eps: float, split: ToleranceSplit, dtype: str) -> float:
     """The error that a wire's table is to have, as the wire holds it."""
     goal = max(own_error(node, split.tables * eps), FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
     return max(goal * float(node.held), split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
@@ -114,7 +114,7 @@ def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, f
 def fit_tables(
     nodes: dict[int, Node],
     eps: float,
-    split: Split,
+    split: ToleranceSplit,
     dtype: str,
     findings: Findings,
     enough: float,

@@ -10,7 +10,7 @@ from flint import arb, fmpq
 
 from transformula.compiler.attempts import Built
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.lower.additive import Affine, Form, Part
+from transformula.compiler.lower.additive import AffineForm, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
 from transformula.compiler.one_layer_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
@@ -112,7 +112,7 @@ def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]],
     return TableSpec(part.forms, table.slopes, table.offsets, values, (output,), tuple(ranges))
 
 
-def _rational(affine: Affine) -> tuple[tuple[fmpq, ...], fmpq]:
+def _rational(affine: AffineForm) -> tuple[tuple[fmpq, ...], fmpq]:
     return tuple(to_fmpq(v) for v in affine.form), midpoint(affine.constant)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import numpy_function, random_formula
-from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges, function_range, inside_domain
-from transformula.compiler.lower.guides import PlainGuide
+from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_range, inside_domain
+from transformula.compiler.lower.lowered_circuit import Guide, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.syntax.boxes import Formula
@@ -28,20 +28,20 @@ def _points(box, seed, count=400):
 
 
 def _assert_contained(outputs, box, guide, seed):
-    circuit = build_circuit(outputs, box.variables, guide)
+    lowered = build_circuit(outputs, box.variables, guide)
     with precision(128):
-        ranges = WireRanges(circuit, BoxRanges(box))
+        ranges = PlannedRanges(lowered, BoxRanges(box))
     x = _points(box, seed)
-    values = wire_values(circuit, x)
-    for k, wire in enumerate(circuit.wires):
+    values = wire_values(lowered.circuit, x)
+    for k, (wire, fact) in enumerate(zip(lowered.circuit.wires, lowered.facts, strict=True)):
         scale = SLACK * (1 + np.abs(values[k]).max())
         low, high = ranges.values[k]
-        assert low - scale <= values[k].min() and values[k].max() <= high + scale, str(wire.meaning)
-        if wire.argument is not None:
-            u = linear_value(wire.argument, values)
+        assert low - scale <= values[k].min() and values[k].max() <= high + scale, str(fact.meaning)
+        if has_slot(wire):
+            u = linear_value(wire.arguments[0], values)
             low, high = ranges.arguments[k]
             scale = SLACK * max(1, *(np.abs(v).max() for v in values))
-            assert low - scale <= u.min() and u.max() <= high + scale, str(wire.meaning)
+            assert low - scale <= u.min() and u.max() <= high + scale, str(fact.meaning)
     return ranges
 
 
@@ -50,7 +50,7 @@ def _assert_contained(outputs, box, guide, seed):
 def test_random_circuits(seed, wild):
     names = ("a", "b", "c")[: 2 + seed % 2]
     formula = Formula.of([random_formula(seed, names)], ", ".join(f"{n}=-3/4..1" for n in names))
-    _assert_contained(formula.outputs, formula.box, RandomGuide(seed) if wild else PlainGuide(), seed)
+    _assert_contained(formula.outputs, formula.box, RandomGuide(seed) if wild else Guide(), seed)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_random_circuits(seed, wild):
         ("max(x, y, 1/3)*min(x, -y)", "x=-1..1, y=-1..1"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("guide", [PlainGuide(), RandomGuide(3), RandomGuide(4)], ids=["plain", "3", "4"])
+@pytest.mark.parametrize("guide", [Guide(), RandomGuide(3), RandomGuide(4)], ids=["plain", "3", "4"])
 def test_circuits_of_every_kind(text, box, guide):
     formula = Formula.of([text], box)
     _assert_contained(formula.outputs, formula.box, guide, seed=2)
@@ -71,9 +71,9 @@ def test_circuits_of_every_kind(text, box, guide):
 
 def test_ranges_are_sharp_where_they_can_be():
     formula = Formula.of(["sin(x*y) + max(x - y, 0)"], "x=0..1, y=0..1")
-    ranges = _assert_contained(formula.outputs, formula.box, PlainGuide(), seed=0)
-    circuit = build_circuit(formula.outputs, formula.box.variables, PlainGuide())
-    by_meaning = {str(w.meaning): ranges.values[k] for k, w in enumerate(circuit.wires)}
+    ranges = _assert_contained(formula.outputs, formula.box, Guide(), seed=0)
+    lowered = build_circuit(formula.outputs, formula.box.variables, Guide())
+    by_meaning = {str(fact.meaning): ranges.values[k] for k, fact in enumerate(lowered.facts)}
     assert by_meaning["x*y"] == pytest.approx((0, 1), abs=1e-12)
     assert by_meaning["sin(x*y)"] == pytest.approx((0, math.sin(1)), abs=1e-3)
     assert by_meaning["max(x - y, 0)"] == pytest.approx((0, 1), abs=1e-12)

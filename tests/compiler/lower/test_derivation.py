@@ -15,11 +15,10 @@ from support.guides import RandomGuide
 from support.prover import random_formula
 from transformula.compiler.lower.additive import decompose
 from transformula.compiler.lower.conjugates import conjugated
-from transformula.compiler.lower.derivation_hints import extended_formula, selector_signs, signs_of
+from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, selector_signs, signs_of
 from transformula.compiler.lower.factors import factors_of, product_of
-from transformula.compiler.lower.guides import PlainGuide
+from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
-from transformula.compiler.lower.nonnegative import as_nonnegative
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.normal_forms import Algebra
@@ -84,10 +83,11 @@ def _assert_derivable(formula, guide):
     names = formula.box.variables
     extended, steps = extended_formula(formula)
     written, facts = conjugated(extended.outputs, formula.box)
-    circuit = build_circuit(written, formula.box.variables, guide)
-    signs = signs_of([*extended.outputs, *written], formula.box, circuit, facts)
+    lowered = build_circuit(written, formula.box.variables, guide)
+    signs = signs_of([*extended.outputs, *written], formula.box, lowered, facts)
     algebra = _learned(formula, signs)
-    places = {k: [0, k, 0] for k, wire in enumerate(circuit.wires) if wire.argument is not None}
+    circuit = lowered.circuit
+    places = {k: [0, k, 0] for k in range(len(circuit.wires))}
     for found, expr in zip(_forms(algebra, store_circuit(circuit, places), names), extended.outputs, strict=True):
         assert algebra.same(found, algebra.of(expr)), str(expr)
     for step in steps:
@@ -96,7 +96,7 @@ def _assert_derivable(formula, guide):
     return signs
 
 
-class _Eager(PlainGuide):
+class _Eager(Guide):
     """Takes every choice it may."""
 
     def clamp(self, function, argument):
@@ -145,14 +145,14 @@ FORMULAS = {
 @pytest.mark.parametrize("text", FORMULAS)
 def test_named_formulas(text):
     formula = Formula.of(text, FORMULAS[text])
-    for guide in (PlainGuide(), _Eager(formula.box)):
+    for guide in (Guide(), _Eager(formula.box)):
         _assert_derivable(formula, guide)
 
 
 @pytest.mark.parametrize("name", [*CASES, *SMALL])
 def test_cases_of_the_benchmark(name):
     text, box = (CASES[name]["formula"], CASES[name]["on"]) if name in CASES else SMALL[name][:2]
-    _assert_derivable(Formula.of(text, box), PlainGuide())
+    _assert_derivable(Formula.of(text, box), Guide())
 
 
 @settings(max_examples=40)

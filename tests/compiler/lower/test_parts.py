@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformula.compiler.evidence.planned_ranges import BoxRanges
-from transformula.compiler.lower.repeated_parts import in_parts
+from transformula.compiler.evidence.wire_claims import in_parts
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
-from transformula.compiler.lower.squares import as_squares, radicand
+from transformula.compiler.lower.factors import as_squares, radicand
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.parsing import parse

@@ -15,10 +15,9 @@ from transformula.compiler.circuit import SPLITS, Circuits
 from transformula.compiler.circuit_layout import Layout
 from transformula.compiler.circuit_tables import fit_tables
 from transformula.compiler.lower.additive import decompose, without_cancelled
-from transformula.compiler.lower.guides import PlainGuide
-from transformula.compiler.lower.lowered_wires import SQUARE
+from transformula.compiler.lower.lowered_circuit import Guide, collected, has_slot
 from transformula.compiler.lower.lowering import build_circuit
-from transformula.compiler.lower.store_circuit import collected, store_circuit, store_one_layer
+from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
 from transformula.compiler.one_layer_layout import assemble
 from transformula.compiler.one_layer_parts import FittedPart, one_layer_spec
 from transformula.compiler.prepare import Prepared
@@ -27,7 +26,7 @@ from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE
-from transformula.kernel.structures.stored_circuit import CircuitReader
+from transformula.kernel.structures.stored_circuit import SQUARE, CircuitReader
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import variables_of
 from transformula.kernel.syntax.parsing import parse
@@ -67,7 +66,7 @@ def evaluate_stored(stored, inputs):
 
 
 def _places(circuit):
-    return {k: [0, k, 0] for k, wire in enumerate(circuit.wires) if wire.argument is not None}
+    return {k: [0, k, 0] for k, wire in enumerate(circuit.wires) if has_slot(wire)}
 
 
 def _assert_computes(stored, outputs, names, points):
@@ -89,7 +88,7 @@ def _random_scales(circuit, rng):
         if wire.function == SQUARE:
             s = _scale(rng)
             scales[k] = (s, s**2)
-        elif wire.is_table and rng.random() < 0.5:
+        elif wire.function is not None and rng.random() < 0.5:
             scales[k] = (_scale(rng), _scale(rng))
     return scales
 
@@ -102,14 +101,15 @@ def _scale(rng):
 def test_random_formulas_survive_storing(seed, scaled):
     names, rng = ["x", "y", "z"], np.random.default_rng(seed)
     expr = without_cancelled(random_formula(seed, names), names)
-    circuit = build_circuit([expr], names, RandomGuide(seed))
+    circuit = build_circuit([expr], names, RandomGuide(seed)).circuit
     stored = store_circuit(circuit, _places(circuit), _random_scales(circuit, rng) if scaled else None)
     _assert_computes(stored, [expr], names, rng.uniform(-1.2, 1.7, (4, 3)))
     read = CircuitReader(names).read(json.loads(json.dumps(stored)))
     assert len(read.wires) == len(circuit.wires)
     for wire, same in zip(circuit.wires, read.wires, strict=True):
-        kinds = (wire.is_table, wire.product is not None, wire.norm is not None)
-        assert kinds == (same.function is not None, same.total is not None and not same.is_norm, same.is_norm)
+        assert (wire.function is None, wire.total is None) == (same.function is None, same.total is None)
+        assert wire.parts == same.parts or (scaled and not wire.is_norm)
+        assert (wire.measure, wire.inside is None) == (same.measure, same.inside is None)
 
 
 @pytest.mark.parametrize("text", ["tanh(x*y/z)", "x**y*pi", "x*y*z/(x + y)", "acos(x/(x + y))", "2*pi*sqrt(x*y)"])
@@ -117,13 +117,13 @@ def test_positive_formulas_survive_storing(text):
     names, rng = ["x", "y", "z"], np.random.default_rng(0)
     expr = parse(text, names)
     for seed in range(4):
-        circuit = build_circuit([expr], names, PositiveGuide(seed))
+        circuit = build_circuit([expr], names, PositiveGuide(seed)).circuit
         stored = store_circuit(circuit, _places(circuit), _random_scales(circuit, rng))
         _assert_computes(stored, [expr], names, rng.uniform(0.3, 2, (5, 3)))
 
 
 def test_a_scaled_square_stays_a_square():
-    circuit = build_circuit([parse("x**2/3")], ("x",), PlainGuide())
+    circuit = build_circuit([parse("x**2/3")], ("x",), Guide()).circuit
     stored = store_circuit(circuit, {1: [0, 0, 0]}, {1: (Fraction(1, 8), Fraction(1, 64))})
     table, product = stored["wires"]
     assert table["table"] == "u**2" and table["of"] == [{"wires": [[0, "1/8"]], "plus": "0"}]
@@ -131,7 +131,7 @@ def test_a_scaled_square_stays_a_square():
     assert stored["outputs"] == [{"wires": [[2, "1/3"]], "plus": "0"}]
 
 
-class _Folding(PlainGuide):
+class _Folding(Guide):
     def measure(self, radicand):
         return Measure(8)
 
@@ -140,22 +140,21 @@ def test_lengths_are_stored_with_the_places_of_their_units():
     names = ["x", "y", "z"]
     texts = ["sqrt(x**2 + y**2 + 4*z**2)", "exp(-sqrt(x**2 + y**2))", "x*sqrt(x**2 + y**2)"]
     outputs = [parse(t, names) for t in texts]
-    circuit = build_circuit(outputs, names, _Folding())
+    circuit = build_circuit(outputs, names, _Folding()).circuit
     stored = store_circuit(circuit, _places(circuit))
     norms = [w for w in stored["wires"] if "norm" in w]
     assert len(norms) == 2 and all(len(w["folds"]) == 8 for w in norms)  # equal lengths are measured once
     _assert_computes(stored, outputs, names, np.random.default_rng(0).uniform(-1, 1, (6, 3)))
     read = CircuitReader(names).read(stored)
     for wire, same in zip(circuit.wires, read.wires, strict=True):
-        if wire.norm is not None:
-            assert same.is_norm and [k for k, _ in same.parts] == list(wire.norm.units)
-            for k in wire.norm.units:  # the kernel's own forms are those of the circuit
-                assert read.wires[k].arguments[0].terms == circuit.wires[k].argument.terms
+        assert (same.parts, same.total) == (wire.parts, wire.total) or not wire.is_norm
+        if wire.inside is not None:  # the kernel's own forms are those of the circuit
+            assert same.arguments[0].terms == wire.arguments[0].terms and same.inside == wire.inside
 
 
 def test_lengths_of_constants():
     expr = parse("y*sqrt(pi**2 + E**2 + x**2 + y**2)", ["x", "y"])
-    circuit = build_circuit([expr], ["x", "y"], _Folding())
+    circuit = build_circuit([expr], ["x", "y"], _Folding()).circuit
     stored = store_circuit(circuit, _places(circuit))
     _assert_computes(stored, [expr], ["x", "y"], [(1, 2), (-1, 0.5)])
 
@@ -173,7 +172,7 @@ def test_constants_are_read_back_as_they_are(seed):
 
 
 def test_what_cancels_is_left_out():
-    circuit = build_circuit([parse("pi*sin(x) - (sin(x)*pi) + x", ["x"])], ("x",), PlainGuide())
+    circuit = build_circuit([parse("pi*sin(x) - (sin(x)*pi) + x", ["x"])], ("x",), Guide()).circuit
     assert store_circuit(circuit, _places(circuit))["outputs"] == [{"wires": [[0, "1"]], "plus": "0"}]
 
 
@@ -212,12 +211,12 @@ def _holds(stored, network, variables):
 )
 def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
-    analysis = next(Circuits(Prepared(formula), "float64").promising_first(0.05))
+    analysis = next(Circuits(Prepared(formula), "float64").all(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {}, 0.05)
-    layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)
+    layout = Layout(analysis.lowered, nodes, tables, "float64", 1, formula.box.variables)
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
-    stored = store_circuit(analysis.circuit, layout.places, scales)
+    stored = store_circuit(analysis.lowered.circuit, layout.places, scales)
     _holds(stored, read_network(layout.weights()), formula.box.variables)
     points = np.random.default_rng(0).uniform(*np.array(formula.box.floats()).T, (5, 2))
     _assert_computes(stored, formula.outputs, formula.box.variables, points)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.circuit_models import linear_value, stored_values
+from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import random_formula
 from transformula.compiler.evidence.cell_edges import find_cells
 from transformula.compiler.evidence.flow_parts import cut_parts
-from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges
-from transformula.compiler.lower.guides import PlainGuide
+from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges
+from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
-from transformula.compiler.lower.store_circuit import numbering, store_circuit
+from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
@@ -33,14 +33,13 @@ class Disturbed:
     def __init__(self, text, box, guide=None, fuzz=1e-3, seed=0):
         formula = Formula.of([text], box)
         self.box = formula.box
-        lowered = build_circuit(formula.outputs, self.box.variables, guide or PlainGuide())
-        places = {k: [0, k, 0] for k in range(len(lowered.wires))}
-        self.circuit = CircuitReader(self.box.variables).read(store_circuit(lowered, places))
+        lowered = build_circuit(formula.outputs, self.box.variables, guide or Guide())
+        places = {k: [0, k, 0] for k in range(len(lowered.facts))}
+        self.circuit = CircuitReader(self.box.variables).read(store_circuit(lowered.circuit, places))
         (self.output,) = self.circuit.outputs
         with precision(128):
-            ranges = WireRanges(lowered, BoxRanges(self.box))
-        values = {numbering(lowered)[k]: ends for k, ends in ranges.values.items()}
-        arguments = {numbering(lowered)[k]: ends for k, ends in ranges.arguments.items()}
+            ranges = PlannedRanges(lowered, BoxRanges(self.box))
+        values, arguments = ranges.values, ranges.arguments
         rng = np.random.default_rng(seed)
         self.fuzz, self.cells, self.room = {}, {}, {}
         for k, wire in enumerate(self.circuit.wires):
@@ -87,13 +86,13 @@ class Disturbed:
         computed = self.disturbed(x, signs)
         if computed is None:
             return None
-        exact = stored_values(self.circuit, x)
+        exact = wire_values(self.circuit, x, multiplied=True)
         wrong = np.abs(linear_value(self.output, computed) - linear_value(self.output, exact))
         return wrong, {k: np.abs(a - b) for k, (a, b) in enumerate(zip(computed, exact, strict=True))}
 
     def adversary(self, point):
         """For each wire the signs that push the output up at a point, by one small push after the other."""
-        base = linear_value(self.output, stored_values(self.circuit, point))[0]
+        base = linear_value(self.output, wire_values(self.circuit, point, multiplied=True))[0]
         tiny = 1e-4
         signs = {}
         for k in self.fuzz:
@@ -156,7 +155,7 @@ def _attack(disturbed, seed, rounds=6):
 def test_random_circuits_with_random_errors(seed, wild, fuzz):
     names = ("a", "b", "c")[: 2 + seed % 2]
     expr = random_formula(seed, names, smooth=seed % 3 > 0)
-    guide = RandomGuide(seed) if wild else PlainGuide()
+    guide = RandomGuide(seed) if wild else Guide()
     _attack(Disturbed(str(expr), ", ".join(f"{n}=-3/4..1" for n in names), guide, fuzz, seed), seed)
 
 
@@ -178,7 +177,7 @@ EXAMPLES = [
 @pytest.mark.parametrize(("text", "box"), EXAMPLES)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_named_circuits_with_random_errors(text, box, seed):
-    guide = RandomGuide(seed) if seed else PlainGuide()
+    guide = RandomGuide(seed) if seed else Guide()
     assert _attack(Disturbed(text, box, guide, 1e-2 if seed < 2 else 1e-4, seed), seed) > 10
 
 
@@ -187,7 +186,7 @@ def test_named_circuits_with_random_errors(text, box, seed):
 )
 def test_an_adversary_comes_close_at_a_point(text, box):
     """With small errors and no spread the bound is attained: signs are free, slopes are exact."""
-    disturbed = Disturbed(text, box, PlainGuide(), 1e-6)
+    disturbed = Disturbed(text, box, Guide(), 1e-6)
     point = disturbed.ends.mean(axis=0)[None] * 0.9 + disturbed.ends[1] * 0.1
     wrong, _ = disturbed.moved(point, disturbed.adversary(point))
     bound = disturbed.flow.on(point.T, point.T, disturbed.output).carry(disturbed.fuzz, {})

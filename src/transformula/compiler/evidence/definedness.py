@@ -65,7 +65,7 @@ def find_bounded(expr: Expr, region: Region, defined: Container[Expr] = ()) -> l
 
 def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> list[int]:
     found = _search(nodes, region, defined, _MAX_PARTS)
-    if isinstance(found, _Failure):
+    if isinstance(found, _UndefinedPart):
         if not found.certain:
             found = _at_a_corner(found, nodes, region, defined) or found
         raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
@@ -73,7 +73,7 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
 
 
 @dataclass(frozen=True)
-class _Failure:
+class _UndefinedPart:
     """Where a search ended: ``part`` is (if ``certain``) undefined on the intervals ``values``."""
 
     part: Expr
@@ -82,7 +82,7 @@ class _Failure:
     tired: bool = False
 
 
-def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], most: int) -> list[int] | _Failure:
+def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], most: int) -> list[int] | _UndefinedPart:
     """The tree, depth first, or why there is none."""
     tree: list[int] = []
     first = tuple(ends.tolist() for ends in region.floats)
@@ -99,33 +99,35 @@ def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], mos
         middle = {name: (mid, mid) for name, mid in ((n, (a + b) / 2) for n, (a, b) in values.items())}
         for place, wrong in ((values, error), (middle, _error(nodes, middle, defined))):
             if wrong is not None and wrong.certain:
-                return _Failure(wrong.part, True, place)
+                return _UndefinedPart(wrong.part, True, place)
         shares = [(high[k] - low[k]) / widths[k] for k in range(len(low))]
         axes = [k for k, name in enumerate(region.names) if name in error.part.names]
         axis = max(axes, key=shares.__getitem__, default=0)
         cut = halfway(low[axis], high[axis])
         tired = len(tree) > 2 * most
         if tired or not shares[axis] > _SMALLEST or not low[axis] < cut < high[axis] or not axes:
-            return _Failure(error.part, False, values, tired)
+            return _UndefinedPart(error.part, False, values, tired)
         tree.append(axis)
         stack.append(([*low[:axis], cut, *low[axis + 1 :]], high))
         stack.append((low, [*high[:axis], cut, *high[axis + 1 :]]))
     return tree
 
 
-def _at_a_corner(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> _Failure | None:
+def _at_a_corner(
+    failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]
+) -> _UndefinedPart | None:
     """A corner of the box at which an expression is undefined beyond doubt, the nearest to where a search ended."""
     names = sorted(failure.part.names)[:_MAX_CORNERED]
     inside = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
     box = region.ends
-    found: list[tuple[float, _Failure]] = []
+    found: list[tuple[float, _UndefinedPart]] = []
     for corner in product(*(box[n] for n in names)):
         point = {**inside, **dict(zip(names, corner, strict=True))}
         values = {n: (x, x) for n, x in point.items()}
         error = _error(nodes, values, defined)
         if error is not None and error.certain:
             far = sum(float_above(abs(point[n] - inside[n]) / (box[n][1] - box[n][0])) for n in names)
-            found.append((far, _Failure(error.part, True, values, failure.tired)))
+            found.append((far, _UndefinedPart(error.part, True, values, failure.tired)))
     return min(found, key=itemgetter(0), default=(0.0, None))[1]
 
 
@@ -138,7 +140,7 @@ def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container
     return None
 
 
-def _explained(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> str:
+def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> str:
     verb = "is" if failure.certain else "could not be shown to be defined: it may be"
     place = place_text(failure.values)
     reason = f"{short_text(failure.part)} {verb} undefined or unbounded near {place}"
@@ -165,7 +167,9 @@ def _broken_argument(part: Expr) -> Expr | None:
     return inner if inner.args else None
 
 
-def _smaller_boxes(failure: _Failure, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> Iterator[str]:
+def _smaller_boxes(
+    failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]
+) -> Iterator[str]:
     """Boxes on which the expression is defined: cut beside the bad point, shrunk around their middle, or halved."""
     names = sorted((_broken_argument(failure.part) or failure.part).names)
     if not 0 < len(names) <= _MAX_VARIABLES:
@@ -182,7 +186,7 @@ def _smaller_boxes(failure: _Failure, nodes: Sequence[Expr], region: Region, def
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, _MAX_PARTS_OF_SUGGESTION), _Failure):
+            if not isinstance(_search(nodes, inner, defined, _MAX_PARTS_OF_SUGGESTION), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 

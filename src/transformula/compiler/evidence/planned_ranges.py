@@ -14,8 +14,7 @@ from transformula.budget import remembered
 from transformula.compiler.evidence.cell_edges import find_cells
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.domains import domain_ends
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import Linear
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose, from_float, round_down, round_up, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import each_once
@@ -23,6 +22,7 @@ from transformula.kernel.enclosures.float_intervals import Pair, length, plus, s
 from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.structures.stored_circuit import LinearForm, Wire
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
 
@@ -81,51 +81,56 @@ def inside_domain(function: Expr, ends: Interval) -> Interval:
     return low, high
 
 
-class WireRanges:
+class PlannedRanges:
     """Ranges of wires and of their arguments on the box.
 
     ``values`` has a range for every wire, ``arguments`` for every table and ReLU: a table's is cut to its
     function's domain, since elsewhere the formula is not defined.
     """
 
-    def __init__(self, circuit: Circuit, ranges: BoxRanges) -> None:
+    def __init__(self, lowered: LoweredCircuit, ranges: BoxRanges) -> None:
         self.ranges = ranges
-        units = circuit.units
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
-        for k, wire in enumerate(circuit.wires):
-            if wire.joined is not None:
-                sides = [_pair(self._joined(side)) for side in (wire.joined.left, wire.joined.right)]
-                same = wire.joined.left is wire.joined.right
-                found = length(*sides) if wire.norm else squared(sides[0]) if same else times(*sides)
-                self.values[k] = _both(_ends(found), ranges.of(wire.meaning))
-            elif wire.argument is None:
-                self.values[k] = ranges.of(wire.meaning)
+        for k, (wire, fact) in enumerate(zip(lowered.circuit.wires, lowered.facts, strict=True)):
+            if not wire.arguments:
+                self.values[k] = ranges.of(fact.meaning)
+            elif wire.total is not None:
+                self.values[k] = self._virtual(wire, fact)
             else:
-                # the ReLUs of a length need no sharp ranges: none is larger than it is
-                argument = self._sum(wire.argument) if k in units else self._joined(wire.argument)
-                if k in units:
-                    most = ranges.of(wire.argument.meaning)[1]
-                    argument = _both(argument, (-most, most))
-                if wire.function is None:
-                    self.values[k] = max(argument[0], 0.0), max(argument[1], 0.0)
-                else:
-                    argument = inside_domain(wire.function, argument)
-                    if not argument[0] <= argument[1]:
-                        place = str(wire.argument.meaning)
-                        raise NotProvenError(f"{wire.meaning} is not defined on the box", place=place)
-                    self.values[k] = self._value(wire.function, argument, wire.meaning)
-                self.arguments[k] = argument
+                self.arguments[k], self.values[k] = self._looked_up(wire, fact)
 
-    def _value(self, function: Expr, argument: Interval, meaning: Expr) -> Interval:
+    def _virtual(self, wire: Wire, fact: WireFacts) -> Interval:
+        """A product or a length."""
+        left, right = (_pair(self._form(*side)) for side in zip(wire.arguments, fact.arguments, strict=True))
+        if wire.is_norm:
+            found = length(left, right)
+        else:
+            found = squared(left) if wire.arguments[0] == wire.arguments[1] else times(left, right)
+        return _both(_ends(found), self.ranges.of(fact.meaning))
+
+    def _looked_up(self, wire: Wire, fact: WireFacts) -> tuple[Interval, Interval]:
+        """The argument and the value of a table or a ReLU."""
+        (form,), (meaning,) = wire.arguments, fact.arguments
+        if wire.inside is None:
+            argument = self._form(form, meaning)
+        else:  # the ReLUs of a length need no sharp ranges: none is larger than the length is
+            most = self.ranges.of(meaning)[1]
+            argument = _both(self._sum(form), (-most, most))
+        if wire.function is None:
+            return argument, (max(argument[0], 0.0), max(argument[1], 0.0))
+        argument = inside_domain(wire.function, argument)
+        if not argument[0] <= argument[1]:
+            raise NotProvenError(f"{fact.meaning} is not defined on the box", place=str(meaning))
         if not math.isfinite(argument[1] - argument[0]):
-            return self.ranges.of(meaning)
-        return function_range(function, *argument)
+            return argument, self.ranges.of(fact.meaning)
+        return argument, function_range(wire.function, *argument)
 
-    def _joined(self, linear: Linear) -> Interval:
-        return _both(self._sum(linear), self.ranges.of(linear.meaning))
+    def _form(self, linear: LinearForm, meaning: Expr) -> Interval:
+        """The range of a linear form: of its wires, and of its meaning."""
+        return _both(self._sum(linear), self.ranges.of(meaning))
 
-    def _sum(self, linear: Linear) -> Interval:
+    def _sum(self, linear: LinearForm) -> Interval:
         ball = enclose(linear.constant)
         total: Pair = np.asarray(round_down(ball)), np.asarray(round_up(ball))
         for k, c in linear.terms:

@@ -29,7 +29,7 @@ from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.head_layout import HeadSpec, Reads, Tokens, assembled, places
 from transformula.compiler.lower.additive import Decomposition, Form, Part
-from transformula.compiler.lower.lowered_wires import ARGUMENT
+from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
 from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
 from transformula.compiler.partition import fit_partition

@@ -20,7 +20,7 @@ Form = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineForm:
     """constant + Σ form_i x_i, where the form is rational and the constant may be any expression."""
 
     form: Form
@@ -49,14 +49,14 @@ class Kink:
     """coefficient · |affine|, which a ReLU layer computes exactly."""
 
     coefficient: Expr
-    inside: Affine
+    inside: AffineForm
 
 
 @dataclass(frozen=True)
 class Decomposition:
     """affine + Σ kinks + Σ parts."""
 
-    affine: Affine
+    affine: AffineForm
     kinks: tuple[Kink, ...]
     parts: tuple[Part, ...]
 
@@ -75,7 +75,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
     """
     width = len(variables)
     expr = without_cancelled(expr, variables)
-    affine = Affine((Fraction(0),) * width, ex.number(0))
+    affine = AffineForm((Fraction(0),) * width, ex.number(0))
     kinks: list[Kink] = []
     rest: dict[tuple[Form, ...], Part] = {}
     for factor, term in _summands(expr):
@@ -83,7 +83,7 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
         if linear is not None and factor.number is not None:
             affine = _add(affine, _scale(linear, factor.number))
         elif linear is not None and linear.is_constant:
-            affine = _add(affine, Affine(linear.form, ex.mul(factor, linear.constant)))
+            affine = _add(affine, AffineForm(linear.form, ex.mul(factor, linear.constant)))
         elif (bend := _bend(term, variables)) is not None and (factor.number is not None or term.op == "abs"):
             kink, outside = bend
             kinks.append(Kink(ex.mul(factor, kink.coefficient), kink.inside))
@@ -139,17 +139,17 @@ def _pull_constants(node: Expr) -> tuple[Expr | None, Expr]:
     return None, node
 
 
-def as_affine(expr: Expr, variables: Sequence[str]) -> Affine | None:
+def as_affine(expr: Expr, variables: Sequence[str]) -> AffineForm | None:
     """The expression as a rational linear form plus a constant, or None if it is not one."""
     width = len(variables)
     zero = (Fraction(0),) * width
     if not variables_of(expr):
-        return Affine(zero, expr)
+        return AffineForm(zero, expr)
     if expr.op == "variable":
         index = list(variables).index(str(expr.value))
-        return Affine(tuple(Fraction(k == index) for k in range(width)), ex.number(0))
+        return AffineForm(tuple(Fraction(k == index) for k in range(width)), ex.number(0))
     if expr.op == "add":
-        total = Affine(zero, ex.number(0))
+        total = AffineForm(zero, ex.number(0))
         for term in expr.args:
             inner = as_affine(term, variables)
             if inner is None:
@@ -162,18 +162,18 @@ def as_affine(expr: Expr, variables: Sequence[str]) -> Affine | None:
     return None
 
 
-def _add(left: Affine, right: Affine) -> Affine:
+def _add(left: AffineForm, right: AffineForm) -> AffineForm:
     form = tuple(a + b for a, b in zip(left.form, right.form, strict=True))
-    return Affine(form, ex.add(left.constant, right.constant))
+    return AffineForm(form, ex.add(left.constant, right.constant))
 
 
-def _scale(affine: Affine, by: Fraction) -> Affine:
-    return Affine(tuple(by * v for v in affine.form), ex.mul(ex.number(by), affine.constant))
+def _scale(affine: AffineForm, by: Fraction) -> AffineForm:
+    return AffineForm(tuple(by * v for v in affine.form), ex.mul(ex.number(by), affine.constant))
 
 
-def _bend(term: Expr, variables: Sequence[str]) -> tuple[Kink, Affine] | None:
+def _bend(term: Expr, variables: Sequence[str]) -> tuple[Kink, AffineForm] | None:
     """abs, min or max of affine expressions as coefficient·|affine| + affine."""
-    zero = Affine((Fraction(0),) * len(variables), ex.number(0))
+    zero = AffineForm((Fraction(0),) * len(variables), ex.number(0))
     if term.op not in ("abs", "min", "max") or len(term.args) > 2:
         return None
     inner = [as_affine(a, variables) for a in term.args]
@@ -209,9 +209,9 @@ def as_part(expr: Expr, variables: Sequence[str]) -> Part:
     return Part(units, substitute(expr, renamed), expr)
 
 
-def _maximal_affine(expr: Expr, variables: Sequence[str]) -> dict[Expr, Affine]:
+def _maximal_affine(expr: Expr, variables: Sequence[str]) -> dict[Expr, AffineForm]:
     """The largest sub-expressions that are affine and not constant."""
-    found: dict[Expr, Affine] = {}
+    found: dict[Expr, AffineForm] = {}
     stack = [expr]
     while stack:
         node = stack.pop()

@@ -13,13 +13,10 @@ needs the signs of B and A² + B, which `conjugated` returns beside the new expr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from transformula.compiler.lower.additive import has_kinks
-from transformula.compiler.lower.factors import factors_of
-from transformula.compiler.lower.squares import radicand, root_of, summands
+from transformula.compiler.lower.factors import factors_of, radicand, root_of, summands
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.syntax import expression as ex
@@ -43,21 +40,11 @@ def conjugated(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...], lis
     >>> (found,), facts = conjugated([parse("x - sqrt(x**2 - 4*y)")], Box.of("x=9..10, y=1..2"))
     >>> str(found), [str(fact) for fact in facts]
     ('4*y/(sqrt(x**2 - 4*y) + x)', ['-4*y', 'x**2 - 4*y', '4*y/(sqrt(x**2 - 4*y) + x)'])
+    >>> str(conjugated([parse("sqrt(x**2 + y) - x")], Box.of("x=-1..9, y=1..2"))[0][0])
+    'y**(1/2)*tan(1/4*pi - 1/2*atan(x/y**(1/2)))'
     """
     facts: dict[Expr, None] = {}
     return tuple(_walked(expr, box, facts) for expr in outputs), list(facts)
-
-
-def without_cancelling_roots(formula: Any) -> Any:
-    """The formula with roots that nearly cancel on its box written by their conjugates.
-
-    Examples
-    --------
-    >>> from transformula.kernel.syntax.boxes import Formula
-    >>> str(without_cancelling_roots(Formula.of("sqrt(x**2 + y) - x", "x=-1..9, y=1..2")))
-    'y**(1/2)*tan(1/4*pi - 1/2*atan(x/y**(1/2)))'
-    """
-    return replace(formula, outputs=conjugated(formula.outputs, formula.box)[0], typed=())
 
 
 def _walked(expr: Expr, box: Box, facts: dict[Expr, None]) -> Expr:

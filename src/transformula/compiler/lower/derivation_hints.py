@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
+from operator import mul
 from typing import Any
 
-from flint import arb
+from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.compiler.lower.additive import decompose
-from transformula.compiler.lower.factors import factors_of
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.nonnegative import as_nonnegative
+from transformula.compiler.lower.factors import as_squares, factors_of
+from transformula.compiler.lower.lowered_circuit import LoweredCircuit, has_slot
 from transformula.compiler.lower.removable import removable_steps
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
 from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.functions.function_table import find
 from transformula.kernel.syntax import expression as ex
@@ -74,7 +75,7 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
 
 
 def signs_of(
-    outputs: Sequence[Expr], box: Box, circuit: Circuit | None = None, facts: Iterable[Expr] = ()
+    outputs: Sequence[Expr], box: Box, lowered: LoweredCircuit | None = None, facts: Iterable[Expr] = ()
 ) -> list[Sign]:
     """Expressions whose signs the normal form may need, the smallest first.
 
@@ -84,7 +85,7 @@ def signs_of(
         The extended formula, or the expressions that were lowered in its place.
     box : Box
         Candidates that take both signs at points of the box are left out.
-    circuit : Circuit, optional
+    lowered : LoweredCircuit, optional
         The lowered formula: its clamps, roots and logarithms count too.
     facts : iterable of Expr
         What a rewriting relied on (`conjugates.conjugated`).
@@ -97,15 +98,15 @@ def signs_of(
     """
     candidates: dict[Expr, None] = dict.fromkeys(facts)
     seen: set[Expr] = set()
-    units = circuit.units if circuit else {}
-    for expr in _expressions(outputs, circuit):
+    facts_of_wires = lowered.facts if lowered else ()
+    for expr in (*outputs, *(fact.meaning for fact in facts_of_wires)):
         for node in walk(expr):
             if node not in seen:
                 seen.add(node)
                 candidates.update(dict.fromkeys(_needed(node)))
-    for k, wire in enumerate(circuit.wires) if circuit else ():
-        if wire.argument is not None and wire.function is None and k not in units:
-            candidates[wire.argument.meaning] = None
+    for wire, fact in zip(lowered.circuit.wires, facts_of_wires, strict=True) if lowered else ():
+        if has_slot(wire) and wire.function is None and wire.inside is None:
+            candidates[fact.arguments[0]] = None
     return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]
 
 
@@ -139,12 +140,6 @@ def selector_signs(
 def _affine(form: Sequence[Fraction], constant: Expr, variables: Sequence[str]) -> Expr:
     terms = (ex.mul(ex.number(v), ex.variable(n)) for v, n in zip(form, variables, strict=True) if v)
     return ex.add(*terms, constant)
-
-
-def _expressions(outputs: Sequence[Expr], circuit: Circuit | None) -> Iterator[Expr]:
-    yield from outputs
-    if circuit is not None:
-        yield from (wire.meaning for wire in circuit.wires)
 
 
 def _needed(node: Expr) -> Iterator[Expr]:
@@ -218,3 +213,115 @@ def _readable(candidates: Iterable[Expr], box: Box) -> Iterator[Expr]:
                 yield expr
         except FormulaError:
             continue
+
+
+_MAX_GENERATORS = 12
+_MAX_DEGREE = 12
+_MAX_TERMS = 400
+
+
+def as_nonnegative(expr: Expr) -> Expr | None:
+    """The same expression written as a sum or product of squares, if that is found.
+
+    Examples
+    --------
+    >>> from transformula.kernel.syntax.parsing import parse
+    >>> str(as_nonnegative(parse("x*x - 2*x*y + y*y")))
+    '(x - y)**2'
+    >>> str(as_nonnegative(parse("x**2 + x*y + y**2")))
+    '(x + 1/2*y)**2 + 3/4*y**2'
+    >>> str(as_nonnegative(parse("p**2 + q**2 - 2*p*q*cos(t)")))
+    '(p - q*cos(t))**2 + (q*sin(t))**2'
+    """
+    squares = as_squares(expr)
+    if squares is not None:
+        return ex.add(*(ex.power(square, ex.number(2)) for square in squares))
+    found = _polynomial(expr)
+    if found is None:
+        return None
+    polynomial, generators = found
+    return _even_factors(polynomial, generators) or _completed(polynomial, generators)
+
+
+def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
+    """The expression as a polynomial in variables, constants and functions; None if it is too large."""
+    generators = sorted((node for node in walk(expr) if _is_opaque(node)), key=str)
+    if not 0 < len(generators) <= _MAX_GENERATORS:
+        return None
+    context = fmpq_mpoly_ctx.get(tuple(f"g{k}" for k in range(len(generators))), Ordering.lex)
+    known = dict(zip(generators, context.gens(), strict=True))
+    for node in walk(expr):
+        if node in known:
+            continue
+        args = [known[a] for a in node.args if a in known]
+        if node.number is not None:
+            known[node] = context.constant(to_fmpq(node.number))
+        elif node.op == "add" and len(args) == len(node.args):
+            known[node] = sum(args[1:], args[0])
+        elif node.op == "mul" and len(args) == len(node.args):
+            known[node] = reduce(mul, args)
+        elif node.op == "pow" and args and args[0].total_degree() * int(_exponent(node)) <= _MAX_DEGREE:
+            known[node] = args[0] ** int(_exponent(node))
+        if node in known and (len(known[node]) > _MAX_TERMS or known[node].total_degree() > _MAX_DEGREE):
+            return None
+    return (known[expr], generators) if expr in known else None
+
+
+def _exponent(node: Expr) -> Fraction:
+    return node.args[1].number or Fraction(0)
+
+
+def _is_opaque(node: Expr) -> bool:
+    """Whether it is not a sum, product or integer power."""
+    if node.op in ("number", "add", "mul"):
+        return False
+    whole = node.op == "pow" and node.args[1].number is not None and _exponent(node).denominator == 1
+    return not (whole and 0 <= _exponent(node) <= _MAX_DEGREE)
+
+
+def _even_factors(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr | None:
+    constant, factors = polynomial.factor()
+    if not constant > 0 or any(int(power) % 2 for _, power in factors):
+        return None
+    powers = [ex.power(_expression(base, generators), ex.number(int(power))) for base, power in factors]
+    return ex.mul(ex.number(to_fraction(constant)), *powers)
+
+
+def _expression(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr:
+    terms = []
+    for exponents, coefficient in polynomial.to_dict().items():
+        powers = [ex.power(g, ex.number(e)) for g, e in zip(generators, map(int, exponents), strict=True) if e]
+        terms.append(ex.mul(ex.number(to_fraction(coefficient)), *powers))
+    return ex.add(*terms)
+
+
+def _completed(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr | None:
+    """A quadratic as Σ d (linear)² with d > 0, one variable after the other."""
+    if polynomial.total_degree() != 2:
+        return None
+    size = len(generators) + 1  # the last stands for 1
+    form = [[fmpq(0)] * size for _ in range(size)]
+    for exponents, coefficient in polynomial.to_dict().items():
+        places = [k for k, e in enumerate(map(int, exponents)) for _ in range(e)]
+        i, j = (places + [size - 1] * 2)[:2]
+        form[i][j] += coefficient / 2
+        form[j][i] += coefficient / 2
+    basis = [*generators, ex.number(1)]
+    squares: list[Expr] = []
+    for i in range(size):
+        pivot = form[i][i]
+        if pivot < 0 or (pivot == 0 and any(v != 0 for v in form[i])):
+            return None
+        if pivot == 0:
+            continue
+        row = [v / pivot for v in form[i]]
+        linear = ex.add(*(_times(v, b) for v, b in zip(row, basis, strict=True) if v != 0))
+        squares.append(ex.mul(ex.number(to_fraction(pivot)), ex.power(linear, ex.number(2))))
+        for j in range(size):
+            for k in range(size):
+                form[j][k] -= pivot * row[j] * row[k]
+    return ex.add(*squares)
+
+
+def _times(value: fmpq, expr: Expr) -> Expr:
+    return ex.mul(ex.number(to_fraction(value)), expr)

@@ -39,80 +39,88 @@ from transformula.compiler.lower.additive import (
     without_cancelled,
 )
 from transformula.compiler.lower.domains import domain_ends, factored
-from transformula.compiler.lower.factors import complemented, distributed, factors_of, product_of
-from transformula.compiler.lower.guides import Guide
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import (
+from transformula.compiler.lower.factors import (
+    as_squares,
+    complemented,
+    distributed,
+    factors_of,
+    product_of,
+    radicand,
+    root_of,
+)
+from transformula.compiler.lower.lowered_circuit import (
     ARGUMENT,
-    SQUARE,
-    Linear,
-    Norm,
-    Product,
-    Wire,
+    ONE,
+    ZERO,
+    CircuitBuilder,
+    Combination,
+    Guide,
+    LoweredCircuit,
     combined,
     constant_of,
+    has_slot,
 )
-from transformula.compiler.lower.squares import as_squares, radicand, root_of
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
+from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, single
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 
 _ARC_SINE = ex.call("asin", ARGUMENT)
 _LOG = ex.call("log", ARGUMENT)
+_MINUS_ONE = ex.number(-1)
 _SQUARES = (SQUARE, ex.power(ex.neg(ARGUMENT), ex.number(2)))
 
 
-class _Lowering:
+class _Lowering(CircuitBuilder):
     """Adds the wires of expressions to a circuit, each once."""
 
-    def __init__(self, circuit: Circuit, guide: Guide) -> None:
-        self.circuit, self.guide = circuit, guide
-        self._known: dict[Expr, Linear] = {}
-        self._made: dict[tuple[Expr | None, Linear], Linear] = {}
-        self._norms: dict[tuple[Linear, Linear, Measure], Linear] = {}
+    def __init__(self, variables: Sequence[str], guide: Guide) -> None:
+        super().__init__(variables, guide)
+        self._known: dict[Expr, Combination] = {}
 
-    def lower(self, expr: Expr) -> Linear:
-        """The expression as a linear combination of wires, which are added where they are missing."""
+    def lower(self, expr: Expr) -> Combination:
+        """The expression as a combination of wires, which are added where they are missing."""
         if expr not in self._known:
             self._known[expr] = self._lower(expr)
         return self._known[expr]
 
-    def _lower(self, expr: Expr) -> Linear:
+    def _lower(self, expr: Expr) -> Combination:
         if not variables_of(expr):
             return constant_of(expr)
         if expr.op == "variable":
-            index = self.circuit.variables.index(str(expr.value))
-            return Linear(((index, ex.number(1)),), ex.number(0), expr)
+            return Combination(single(self.variables.index(str(expr.value))), expr)
         if expr.op == "add":
-            return combined([(ex.number(1), self.lower(a)) for a in expr.args], expr)
-        if expr.op in ("abs", "min", "max"):
-            return self._bend(expr)
+            return combined([(ONE, self.lower(a)) for a in expr.args], expr)
+        if expr.op == "abs":
+            return combined([(ONE, self.absolute(self.lower(expr.args[0])))], expr)
+        if expr.op in ("min", "max"):
+            return combined([(ONE, self.extreme(expr.op, [self.lower(a) for a in expr.args]))], expr)
         if expr.op in ("mul", "div", "pow"):
-            return self._product(expr)
+            return self._product_of(expr)
         return self._table_of(expr)
 
-    def _table_of(self, expr: Expr) -> Linear:
+    def _table_of(self, expr: Expr) -> Combination:
         """f of one linear form of the inputs, or of one inner sub-expression."""
         inside = radicand(expr)
         root = None if inside is None else root_of(inside)
         if root is not None:  # √p² = |p|, and p itself if that is a square
             size = root if root_of(root) is not None else ex.call("abs", root)
-            return combined([(ex.number(1), self.lower(size))], expr)
+            return combined([(ONE, self.lower(size))], expr)
         bent = smooth_outside(expr)
         if bent is not None:
             return self._function_of(with_argument(expr, bent, ARGUMENT), bent)
-        part = as_part(expr, self.circuit.variables)
+        part = as_part(expr, self.variables)
         if len(part.forms) == 1:
             terms = tuple((k, ex.number(v)) for k, v in enumerate(part.forms[0]) if v)
-            inner = ex.add(*(ex.mul(c, ex.variable(self.circuit.variables[k])) for k, c in terms))
-            argument = Linear(terms, ex.number(0), inner)
+            inner = ex.add(*(ex.mul(c, ex.variable(self.variables[k])) for k, c in terms))
+            argument = Combination(LinearForm(terms, ZERO), inner)
             function = substitute(part.expr, {ex.variable("u1"): ARGUMENT})
             if function in _SQUARES:
-                return self._square(argument)
+                return self.square(argument)
             ends = set(domain_ends(function)) - {None, Fraction(0)}  # from 0 a form is measured as it is
-            return self._looked_up(function, argument) if ends else self._table(function, argument)
+            return self._looked_up(function, argument) if ends else self.table(function, argument)
         length = self._length_in(expr)
         if length is not None:
             return length
@@ -121,15 +129,15 @@ class _Lowering:
             raise NotProvenError(f"{expr} could not be taken apart into functions of one argument")
         function = with_argument(expr, through, ARGUMENT)
         if function in _SQUARES:
-            return self._square(self.lower(through))
+            return self.square(self.lower(through))
         return self._function_of(function, through)
 
-    def _function_of(self, function: Expr, inner: Expr) -> Linear:
+    def _function_of(self, function: Expr, inner: Expr) -> Combination:
         """f(v), by way of log v if v is a product and the guide asks for that.
 
         Not if a factor has kinks: then the normal form may not recognise that exp(log b) is b.
         """
-        constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ex.number(1), {})
+        constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ONE, {})
         sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
         alone = function == _LOG
         if len(powers) < 2 or not sign or any(map(has_kinks, powers)) or not self.guide.in_logs(list(powers), alone):
@@ -137,14 +145,14 @@ class _Lowering:
         shift = ex.call("log", ex.mul(ex.number(sign), constant))
         parts = [(ex.number(e), self.lower(_log_of(b))) for b, e in powers.items()]
         size = ex.call("log", ex.mul(ex.number(sign), inner))
-        argument = combined([*parts, (ex.number(1), constant_of(shift))], size)
+        argument = combined(parts, size, plus=shift)
         if alone:  # then that is all
             return argument
         back = ex.mul(ex.number(sign), ex.call("exp", ARGUMENT))
-        table = self._table(substitute(function, {ARGUMENT: back}), argument)
-        return combined([(ex.number(1), table)], substitute(function, {ARGUMENT: inner}))
+        table = self.table(substitute(function, {ARGUMENT: back}), argument)
+        return combined([(ONE, table)], substitute(function, {ARGUMENT: inner}))
 
-    def _length_in(self, expr: Expr) -> Linear | None:
+    def _length_in(self, expr: Expr) -> Combination | None:
         """A function of a length, or the length itself, if it is to be measured by ReLUs."""
         for node in walk(expr):
             inside = radicand(node)
@@ -158,48 +166,14 @@ class _Lowering:
                 return length if node is expr else self._looked_up(function, length)
         return None
 
-    def _length(self, parts: Sequence[Expr], measure: Measure) -> Linear:
+    def _length(self, parts: Sequence[Expr], measure: Measure) -> Combination:
         """√(a² + b² + ..), two at a time."""
         result = self.lower(parts[0])
         for part in parts[1:]:
-            result = self._norm(result, self.lower(part), measure)
+            result = self.norm(result, self.lower(part), measure)
         return result
 
-    def _norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
-        key = (a, b, measure)
-        if key not in self._norms:
-            self._norms[key] = self._new_norm(a, b, measure)
-        return self._norms[key]
-
-    def _new_norm(self, a: Linear, b: Linear, measure: Measure) -> Linear:
-        """The ReLUs of a length, which nothing else reads; they share its meaning, since none is larger."""
-        meaning = ex.power(ex.add(*(ex.power(p.meaning, ex.number(2)) for p in (a, b))), ex.number(Fraction(1, 2)))
-        if a.is_constant and b.is_constant:
-            return constant_of(meaning)
-        *rows, last = measure.rows()
-        units: list[Linear] = []
-        for row in rows:
-            sides = [(row.left, a), (row.right, b), *zip(row.units, units, strict=False)]
-            units.append(self._new_wire(None, combined(sides, meaning)))
-        total = combined([(last.left, a), (last.right, b), *zip(last.units, units, strict=True)], meaning)
-        norm = Norm(a, b, measure, tuple(unit.terms[0][0] for unit in units), total)
-        time = max(self.circuit.wires[k].time for k in norm.units)
-        return self._added(Wire(meaning, time=time, norm=norm))
-
-    def _square(self, argument: Linear) -> Linear:
-        """u² = (u − c)² + 2cu − c²: around its centre the square is smaller, hence more accurate."""
-        if argument.is_constant:
-            return self._table(SQUARE, argument)
-        centre = self.guide.centre(argument.meaning)
-        one, shift, twice = ex.number(1), ex.number(-centre), ex.number(2 * centre)
-        moved = combined([(one, argument), (one, constant_of(shift))], ex.add(argument.meaning, shift))
-        corner = ex.number(-(centre**2))
-        square = self._wire(SQUARE, moved)
-        parts = [(one, square), (twice, argument), (one, constant_of(corner))]
-        total = combined(parts, ex.power(argument.meaning, ex.number(2)))
-        return self._joined(argument, argument, [(square, Fraction(1))], total)
-
-    def _looked_up(self, function: Expr, argument: Linear) -> Linear:
+    def _looked_up(self, function: Expr, argument: Combination) -> Combination:
         """f(u), read at its distance from the end of f's domain where errors might carry u beyond that.
 
         With d = ReLU(u − low), f(u) = f(low + d): d never falls below 0, and close to the end it is small, so that
@@ -211,40 +185,28 @@ class _Lowering:
         if low == 0 and self._is_bent(argument):
             low = None  # it never falls below 0 as it is
         if low is None and high is None:
-            return self._table(function, argument)
+            return self.table(function, argument)
         if low is None or high is None:
             return self._at_distance(function, argument, low, high)
         middle = ex.number((low + high) / 2)
-        constant = constant_of(middle)
-        minus = combined([(ex.number(1), argument), (ex.number(-1), constant)],
-                          ex.add(argument.meaning, ex.neg(middle)))  # fmt: skip
-        above = combined(
-            [(ex.number(1), constant), (ex.number(1), self.relu(minus))],
-            ex.call("max", argument.meaning, middle),
-        )
-        below = combined(
-            [(ex.number(1), argument), (ex.number(-1), self.relu(minus))],
-            ex.call("min", argument.meaning, middle),
-        )
+        excess = self.relu(combined([(ONE, argument)], ex.add(argument.meaning, ex.neg(middle)), plus=ex.neg(middle)))
+        above = combined([(ONE, excess)], ex.call("max", argument.meaning, middle), plus=middle)
+        below = combined([(ONE, argument), (_MINUS_ONE, excess)], ex.call("min", argument.meaning, middle))
         common = substitute(function, {ARGUMENT: middle})
-        return combined(
-            [
-                (ex.number(1), self._at_distance(function, below, low, None)),
-                (ex.number(1), self._at_distance(function, above, None, high)),
-                (ex.number(-1), constant_of(common)),
-            ],
-            substitute(function, {ARGUMENT: argument.meaning}),
-        )
+        sides = [self._at_distance(function, below, low, None), self._at_distance(function, above, None, high)]
+        meaning = substitute(function, {ARGUMENT: argument.meaning})
+        return combined([(ONE, side) for side in sides], meaning, plus=ex.neg(common))
 
-    def _is_bent(self, argument: Linear) -> bool:
+    def _is_bent(self, argument: Combination) -> bool:
         """Whether it is a sum of ReLUs."""
-        wires = self.circuit.wires
-        return argument.constant.number == 0 and all(
-            wires[k].argument is not None and wires[k].function is None and (c.number or 0) > 0
-            for k, c in argument.terms
+        return argument.form.constant.number == 0 and all(
+            has_slot(self.wires[k]) and self.wires[k].function is None and (c.number or 0) > 0
+            for k, c in argument.form.terms
         )
 
-    def _at_distance(self, function: Expr, argument: Linear, low: Fraction | None, high: Fraction | None) -> Linear:
+    def _at_distance(
+        self, function: Expr, argument: Combination, low: Fraction | None, high: Fraction | None
+    ) -> Combination:
         """f(low + d) with d = ReLU(u − low), or f(high − d) with d = ReLU(high − u).
 
         The arc sine is odd: at its lower end it is −f(−low − d), so that one table serves both ends.
@@ -252,79 +214,18 @@ class _Lowering:
         end, sign = (low, 1) if low is not None else (high, -1)
         odd = low is not None and function == _ARC_SINE
         assert end is not None
-        shift = constant_of(ex.number(-sign * end))
-        distance = combined(
-            [(ex.number(sign), argument), (ex.number(1), shift)],
-            ex.add(ex.mul(ex.number(sign), argument.meaning), ex.number(-sign * end)),
-        )
+        shift = ex.number(-sign * end)
+        meaning = ex.add(ex.mul(ex.number(sign), argument.meaning), shift)
+        distance = combined([(ex.number(sign), argument)], meaning, plus=shift)
         flip = -1 if odd else 1
         inside = ex.add(ex.number(flip * end), ex.mul(ex.number(flip * sign), ARGUMENT))
         moved = factored(substitute(function, {ARGUMENT: inside}))
         return combined(
-            [(ex.number(flip), self._table(moved, self.relu(distance)))],
+            [(ex.number(flip), self.table(moved, self.relu(distance)))],
             substitute(function, {ARGUMENT: argument.meaning}),
         )
 
-    def _table(self, function: Expr, argument: Linear) -> Linear:
-        """f(u) = (f(u) − c) + c: values around zero are rounded less."""
-        if argument.is_constant:  # its wires cancel
-            value = substitute(function, {ARGUMENT: argument.constant})
-            return Linear((), value, substitute(function, {ARGUMENT: argument.meaning}))
-        meaning = substitute(function, {ARGUMENT: argument.meaning})
-        if self.guide.at_size(function, argument.meaning):
-            size = self._bend(ex.call("abs", argument.meaning), argument)
-            return combined([(ex.number(1), self._wire(function, size))], meaning)
-        shift = self.guide.offset(function, argument.meaning)
-        if not shift:
-            return self._wire(function, argument)
-        moved = self._wire(ex.add(function, ex.number(-shift)), argument)
-        return combined([(ex.number(1), moved), (ex.number(1), constant_of(ex.number(shift)))], meaning)
-
-    def _wire(self, function: Expr | None, argument: Linear) -> Linear:
-        key = (function, argument)
-        if key not in self._made:
-            self._made[key] = self._new_wire(function, argument)
-        return self._made[key]
-
-    def _new_wire(self, function: Expr | None, argument: Linear) -> Linear:
-        ready = max((self.circuit.wires[k].time for k, _ in argument.terms), default=0)
-        # tables come at odd times, ReLUs at even ones
-        time = ready + 1 if (ready % 2 == 0) == (function is not None) else ready + 2
-        if function is None:
-            meaning = ex.call("max", argument.meaning, ex.number(0))
-        else:
-            meaning = substitute(function, {ARGUMENT: argument.meaning})
-        return self._added(Wire(meaning, argument, function, time))
-
-    def relu(self, argument: Linear) -> Linear:
-        """ReLU of a linear combination."""
-        if argument.is_constant:
-            largest = ex.call("max", argument.constant, ex.number(0))
-            return constant_of(largest)
-        return self._wire(None, argument)
-
-    def _bend(self, expr: Expr, *args: Linear) -> Linear:
-        """abs, min or max; of combinations that are already lowered, if these are given."""
-        one = ex.number(1)
-        args = args or tuple(self.lower(a) for a in expr.args)
-        if expr.op == "abs":
-            minus = combined([(ex.number(-1), args[0])], ex.neg(args[0].meaning))
-            return combined([(one, self.relu(args[0])), (one, self.relu(minus))], expr)
-        return combined([(one, self._extreme(expr.op, args))], expr)
-
-    def _extreme(self, op: str, args: Sequence[Linear]) -> Linear:
-        """The smallest or largest of several: of the first half and of the second, as the kernel reads it."""
-        if len(args) == 1:
-            return args[0]
-        half = len(args) // 2
-        a, b = self._extreme(op, args[:half]), self._extreme(op, args[half:])
-        one = ex.number(1)
-        difference = combined([(one, a), (ex.number(-1), b)], ex.add(a.meaning, ex.neg(b.meaning)))
-        kept, sign = (b, 1) if op == "max" else (a, -1)
-        parts = [(one, kept), (ex.number(sign), self.relu(difference))]
-        return combined(parts, ex.call(op, a.meaning, b.meaning))
-
-    def _product(self, expr: Expr) -> Linear:
+    def _product_of(self, expr: Expr) -> Combination:
         constant, powers = factors_of(expr)
         constant, powers = complemented(constant, powers, self.guide.complements)
         powers = distributed(powers, self.guide.divides, self.guide.divides_always())
@@ -339,7 +240,7 @@ class _Lowering:
             if base in logs:
                 continue
             factor = ex.power(base, ex.number(exponent))
-            part = as_part(factor, self.circuit.variables)
+            part = as_part(factor, self.variables)
             key = part.forms if len(part.forms) == 1 else factor
             fused[key] = ex.mul(fused[key], factor) if key in fused else factor
         factors = [self._factor(f) for f in fused.values()]
@@ -348,23 +249,23 @@ class _Lowering:
         if exchanged is not None:
             factors.append(self._function_of(function, inner))
         while len(factors) > 1:
-            factors.sort(key=self._ready)
-            factors = [*factors[2:], self._times(factors[0], factors[1])]
-        product = factors[0] if factors else constant_of(ex.number(1))
+            factors.sort(key=self.ready)
+            factors = [*factors[2:], self.times(factors[0], factors[1])]
+        product = factors[0] if factors else constant_of(ONE)
         return combined([(constant, product)], expr)
 
-    def _by_logs(self, powers: dict[Expr, Fraction]) -> Linear:
+    def _by_logs(self, powers: dict[Expr, Fraction]) -> Combination:
         """Πb^e as exp(Σ e log b)."""
-        meaning = product_of(ex.number(1), powers)
+        meaning = product_of(ONE, powers)
         parts = [(ex.number(e), self.lower(_log_of(b))) for b, e in powers.items()]
-        table = self._table(ex.call("exp", ARGUMENT), combined(parts, ex.call("log", meaning)))
-        return combined([(ex.number(1), table)], meaning)
+        table = self.table(ex.call("exp", ARGUMENT), combined(parts, ex.call("log", meaning)))
+        return combined([(ONE, table)], meaning)
 
     def _without_cancelled(self, constant: Expr, powers: dict[Expr, Fraction]) -> tuple[Expr, dict[Expr, Fraction]]:
         """The same product, for when multiplying out has made all variables of a base cancel (x*(y/x - y/x))."""
         kept: dict[Expr, Fraction] = {}
         for base, exponent in powers.items():
-            short = without_cancelled(base, self.circuit.variables)
+            short = without_cancelled(base, self.variables)
             if variables_of(short):
                 kept[short] = kept.get(short, Fraction(0)) + exponent
             else:
@@ -375,7 +276,7 @@ class _Lowering:
         """(constant, the other powers, v^a g in u, v) where g(v) is one of the powers, if that is wanted."""
         for base, exponent in powers.items():
             factor = ex.power(base, ex.number(exponent))
-            if base.op in ("variable", "mul", "div", "pow") or len(as_part(factor, self.circuit.variables).forms) == 1:
+            if base.op in ("variable", "mul", "div", "pow") or len(as_part(factor, self.variables).forms) == 1:
                 continue
             inner = narrowest(factor)
             if inner is None or inner.op not in ("mul", "div", "pow"):
@@ -394,58 +295,13 @@ class _Lowering:
                 return ex.power(share, ex.number(-by)), others, function, inner
         return None
 
-    def _factor(self, expr: Expr) -> Linear:
+    def _factor(self, expr: Expr) -> Combination:
         if expr.op in ("mul", "div", "pow"):
             if expr.op == "pow" and expr.args[1].number is None:
                 base, exponent = expr.args
                 return self.lower(ex.call("exp", ex.mul(exponent, ex.call("log", base))))
             return self._table_of(expr)
         return self.lower(expr)
-
-    def _ready(self, factor: Linear) -> int:
-        return max((self.circuit.wires[k].time for k, _ in factor.terms), default=0)
-
-    def _times(self, a: Linear, b: Linear) -> Linear:
-        if a.is_constant or b.is_constant:
-            factor, other = (a, b) if a.is_constant else (b, a)
-            return combined([(factor.constant, other)], ex.mul(a.meaning, b.meaning))
-        meaning = ex.mul(a.meaning, b.meaning)
-        left, right, weight = self.guide.balance(a.meaning, b.meaning)
-        if weight <= 0:
-            raise ValueError("the weight of a product must be positive")
-        one, lam = ex.number(1), ex.number(weight)
-        squares = []
-        for sign in (1, -1):
-            shift = ex.number(-left - sign * weight * right)
-            moved = constant_of(shift)
-            signed = ex.mul(ex.number(sign), lam)
-            inside = ex.add(a.meaning, ex.mul(signed, b.meaning), shift)
-            squares.append(self._wire(SQUARE, combined([(one, a), (signed, b), (one, moved)], inside)))
-        quarter = ex.number(1 / (4 * weight))
-        corner = ex.number(-left * right)
-        total = combined(
-            [
-                (ex.number(left), b),
-                (ex.number(right), a),
-                (one, constant_of(corner)),
-                (quarter, squares[0]),
-                (ex.neg(quarter), squares[1]),
-            ],
-            meaning,
-        )
-        share = 1 / (4 * weight)
-        return self._joined(a, b, [(squares[0], share), (squares[1], -share)], total)
-
-    def _joined(self, a: Linear, b: Linear, squares: Sequence[tuple[Linear, Fraction]], total: Linear) -> Linear:
-        """A product as a separate wire, for following errors: it has no slot."""
-        used = tuple((square.terms[0][0], factor) for square, factor in squares)
-        time = max(self.circuit.wires[k].time for k, _ in used)
-        return self._added(Wire(total.meaning, time=time, product=Product(a, b, used, total)))
-
-    def _added(self, wire: Wire) -> Linear:
-        """A new wire, as a combination of itself."""
-        self.circuit.wires.append(wire)
-        return Linear(((len(self.circuit.wires) - 1, ex.number(1)),), ex.number(0), wire.meaning)
 
 
 def _log_of(base: Expr) -> Expr:
@@ -455,18 +311,16 @@ def _log_of(base: Expr) -> Expr:
     return ex.mul(base.args[1], ex.call("log", base.args[0])) if base.op == "pow" else ex.call("log", base)
 
 
-def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> Circuit:
+def build_circuit(outputs: Sequence[Expr], variables: Sequence[str], guide: Guide) -> LoweredCircuit:
     """Lower every output into one circuit; common sub-expressions are computed once.
 
     Examples
     --------
     >>> from transformula.kernel.syntax.parsing import parse
-    >>> from transformula.compiler.lower.guides import PlainGuide
-    >>> circuit = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), PlainGuide())
-    >>> [str(w.function) for w in circuit.wires if w.is_table], circuit.layers
+    >>> from transformula.compiler.lower.lowered_circuit import Guide
+    >>> lowered = build_circuit([parse("x*y + sin(x + 2*y)")], ("x", "y"), Guide())
+    >>> [str(wire.function) for wire in lowered.circuit.wires if wire.function is not None], lowered.layers
     (['u**2', 'u**2', 'sin(u)'], 1)
     """
-    circuit = Circuit(tuple(variables), [Wire(ex.variable(name)) for name in variables])
-    lowering = _Lowering(circuit, guide)
-    circuit.outputs = [lowering.lower(without_cancelled(expr, circuit.variables)) for expr in outputs]
-    return circuit
+    lowering = _Lowering(variables, guide)
+    return lowering.finished([lowering.lower(without_cancelled(expr, lowering.variables)) for expr in outputs])

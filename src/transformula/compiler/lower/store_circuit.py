@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from transformula.compiler.lower.additive import Affine, Decomposition, Part, decompose
-from transformula.compiler.lower.lowered_circuit import Circuit
-from transformula.compiler.lower.lowered_wires import ARGUMENT, SQUARE, Linear, Wire
+from transformula.compiler.lower.additive import AffineForm, Decomposition, Part, decompose
+from transformula.compiler.lower.lowered_circuit import ARGUMENT, ZERO, collected
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.kernel.syntax.printing import to_text
@@ -24,13 +24,7 @@ from transformula.kernel.syntax.printing import to_text
 Place = Sequence[int]
 #: (s, h): the head reads s · argument, the slot holds h · value.
 Scale = tuple[Fraction, Fraction]
-_AS_IT_IS: Scale = Fraction(1), Fraction(1)
-_ZERO = ex.number(0)
-
-
-def numbering(circuit: Circuit) -> dict[int, int]:
-    """Wires of a lowered circuit to stored ones."""
-    return _Store(circuit, {}, {}).number()
+_UNSCALED: Scale = Fraction(1), Fraction(1)
 
 
 def store_circuit(
@@ -51,9 +45,9 @@ def store_circuit(
     Examples
     --------
     >>> from transformula.kernel.syntax.parsing import parse
-    >>> from transformula.compiler.lower.guides import PlainGuide
+    >>> from transformula.compiler.lower.lowered_circuit import Guide
     >>> from transformula.compiler.lower.lowering import build_circuit
-    >>> circuit = build_circuit([parse("pi*sin(x/3) + 1")], ("x",), PlainGuide())
+    >>> circuit = build_circuit([parse("pi*sin(x/3) + 1")], ("x",), Guide()).circuit
     >>> store_circuit(circuit, {1: [0, 0, 0]})["outputs"]
     [{'wires': [[1, 'pi']], 'plus': '1'}]
     """
@@ -61,66 +55,39 @@ def store_circuit(
 
 
 class _Store:
-    """Numbers the wires as the kernel's reader does, and writes them down."""
+    """Writes down the wires of a circuit."""
 
     def __init__(self, circuit: Circuit, places: Mapping[int, Place], scales: Mapping[int, Scale]) -> None:
         self.circuit, self.places, self.scales = circuit, places, scales
-        #: Wires of the circuit to stored ones: a length's ReLUs come just before it.
-        self.index: dict[int, int] = {}
-        self.units = circuit.units
-
-    def number(self) -> dict[int, int]:
-        """Number the wires: a length's ReLUs come just before it."""
-        for k, wire in enumerate(self.circuit.wires):
-            if k in self.units:
-                continue
-            for unit in wire.norm.units if wire.norm is not None else ():
-                if unit in self.index:
-                    raise ValueError("two lengths share a direction")
-                self.index[unit] = len(self.index)
-            self.index[k] = len(self.index)
-        return self.index
 
     def store(self) -> dict[str, Any]:
-        """Wires and outputs."""
-        self.number()
-        made = [(k, w) for k, w in enumerate(self.circuit.wires) if k not in self.units]
-        wires = [self._wire(k, w) for k, w in made if w.argument is not None or w.joined is not None]
-        return {"wires": wires, "outputs": [self._linear(output) for output in self.circuit.outputs]}
+        """Wires and outputs; the ReLUs of a length are stored with it."""
+        made = [(k, w) for k, w in enumerate(self.circuit.wires) if w.arguments and w.inside is None]
+        return {
+            "wires": [self._wire(k, wire) for k, wire in made],
+            "outputs": [self._linear(output) for output in self.circuit.outputs],
+        }
 
     def _wire(self, k: int, wire: Wire) -> dict[str, Any]:
-        if wire.product is not None:
-            product = wire.product
-            shares = [(i, factor / self._held(i)) for i, factor in product.squares]
-            return {
-                "product": [self._linear(product.left), self._linear(product.right)],
-                "sum": self._linear(product.sum),
-                "squares": [[self.index[i], str(share)] for i, share in shares],
-            }
-        if wire.norm is not None:
-            return {
-                "norm": [self._linear(wire.norm.left), self._linear(wire.norm.right)],
-                "folds": [self._place(unit) for unit in wire.norm.units],
-            }
-        assert wire.argument is not None
+        scale, held = self.scales.get(k, _UNSCALED)
+        arguments = [self._linear(argument, scale) for argument in wire.arguments]
+        if wire.is_norm:
+            return {"norm": arguments, "folds": [self._place(unit) for unit, _ in wire.parts]}
+        if wire.total is not None:
+            squares = [[i, str(factor / self._held(i))] for i, factor in wire.parts]
+            return {"product": arguments, "sum": self._linear(wire.total), "squares": squares}
         if wire.function is None:
-            return {"relu": self._linear(wire.argument), "from": self._place(k)}
-        scale, held = self.scales.get(k, _AS_IT_IS)
-        return {
-            "table": to_text(_scaled(wire.function, scale, held)),
-            "of": [self._linear(wire.argument, scale)],
-            "from": self._place(k),
-        }
+            return {"relu": arguments[0], "from": self._place(k)}
+        return {"table": to_text(_scaled(wire.function, scale, held)), "of": arguments, "from": self._place(k)}
 
     def _place(self, k: int) -> list[int]:
         return [int(v) for v in self.places[k]]
 
     def _held(self, k: int) -> Fraction:
-        wire = self.circuit.wires[k]
-        return self.scales.get(k, _AS_IT_IS)[1] if wire.function is not None else Fraction(1)
+        return self.scales.get(k, _UNSCALED)[1]
 
-    def _linear(self, linear: Linear, factor: Fraction = Fraction(1)) -> dict[str, Any]:
-        terms = [(self.index[k], ex.mul(ex.number(factor / self._held(k)), c)) for k, c in linear.terms]
+    def _linear(self, linear: LinearForm, factor: Fraction = Fraction(1)) -> dict[str, Any]:
+        terms = [(k, ex.mul(ex.number(factor / self._held(k)), c)) for k, c in linear.terms]
         return stored_linear(terms, ex.mul(ex.number(factor), linear.constant))
 
 
@@ -250,11 +217,11 @@ def _table(part: Part, slope: Fraction, place: list[int]) -> dict[str, Any]:
 class _Sum:
     """A linear form of stored wires that is being added up."""
 
-    def __init__(self, terms: Mapping[int, Expr] | None = None, constant: Expr = _ZERO) -> None:
+    def __init__(self, terms: Mapping[int, Expr] | None = None, constant: Expr = ZERO) -> None:
         self.terms, self.constant = dict(terms or {}), constant
 
     @classmethod
-    def of(cls, affine: Affine) -> _Sum:
+    def of(cls, affine: AffineForm) -> _Sum:
         """A form of the inputs."""
         return cls({k: ex.number(v) for k, v in enumerate(affine.form) if v}, affine.constant)
 
@@ -270,7 +237,7 @@ class _Sum:
         """Add a constant."""
         self.constant = ex.add(self.constant, constant)
 
-    def add_affine(self, affine: Affine, factor: Expr) -> None:
+    def add_affine(self, affine: AffineForm, factor: Expr) -> None:
         """Add factor · (a form of the inputs)."""
         for k, v in enumerate(affine.form):
             if v:
@@ -289,35 +256,3 @@ def stored_linear(terms: Iterable[tuple[int, Expr]], constant: Expr) -> dict[str
         "wires": [[k, to_text(c)] for k, c in sorted(tidy, key=lambda term: term[0]) if c.number != 0],
         "plus": to_text(collected(constant)),
     }
-
-
-def collected(constant: Expr) -> Expr:
-    """A constant with equal terms of its sums added up, so that pi − pi is 0.
-
-    Examples
-    --------
-    >>> from transformula.kernel.syntax.parsing import parse
-    >>> str(collected(parse("pi/2 - 1 + 2*pi - (pi - 3)", ())))
-    '3/2*pi + 2'
-    """
-    terms: dict[Expr, Fraction] = {}
-    stack = [(Fraction(1), constant)]
-    while stack:
-        factor, node = stack.pop()
-        if node.op == "add":
-            stack += [(factor, a) for a in reversed(node.args)]
-        elif node.number is not None:
-            terms[ex.number(1)] = terms.get(ex.number(1), Fraction(0)) + factor * node.number
-        elif node.op == "mul" and node.args[0].number is not None:
-            stack.append((factor * node.args[0].number, ex.mul(*node.args[1:])))
-        elif node.op == "div" and (number := _leading(node.args[0])) not in (None, 1):
-            above = ex.mul(ex.number(1 / number), node.args[0])
-            stack.append((factor * number, ex.div(above, node.args[1])))
-        else:
-            terms[node] = terms.get(node, Fraction(0)) + factor
-    return ex.add(*(ex.mul(ex.number(f), node) for node, f in terms.items() if f))
-
-
-def _leading(expr: Expr) -> Fraction | None:
-    """The number that a product starts with, or is; None if there is none, or for zero."""
-    return (expr.number if expr.op != "mul" else expr.args[0].number) or None
