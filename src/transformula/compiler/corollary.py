@@ -21,7 +21,7 @@ from transformula.blas_threads import one_thread
 from transformula.budget import SECOND, checkpoint
 from transformula.compiler.polynomial import weights_from_terms
 from transformula.compiler.ridge_lattice import compositions
-from transformula.compiler.tables.least_squares import least_squares
+from transformula.compiler.tables.minimax import least_squares
 from transformula.errors import InputError, NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import to_fmpq
