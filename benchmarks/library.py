@@ -1,6 +1,6 @@
 """Fit powers and logarithms with tables of every size, and keep the scores in library.json beside the solver.
 
-A compile starts from them (`constructions.tables.library`). By scaling, only the ratio of a range's ends matters; between
+A compile starts from them (`compiler.tables.score_library`). By scaling, only the ratio of a range's ends matters; between
 two ratios that are stored, scores change little. (Those of sines and bell curves change too much: their tables live
 on cancellations.) Each function starts from those before it, so neighbours follow each other; nothing is random, and
 what is there already is not looked at. ``python benchmarks/library.py`` takes some minutes.
@@ -14,9 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from transformula.blas_threads import one_thread
+from transformula.compiler import policy
 from transformula.compiler.tables import score_library as library
-from transformula.compiler.tables.descent import Fresh, State
-from transformula.compiler.tables.fit_task import Task, prepare
+from transformula.compiler.tables.descent import FitState, Fresh
+from transformula.compiler.tables.fit_task import FitTask, prepare
 from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.softmax_table import Function
 from transformula.compiler.tables.start_scores import Scores, split, starts, worst_tokens
@@ -48,11 +49,11 @@ def _between(t: np.ndarray, ratio: float) -> np.ndarray:
     return 1 + (t + 1) / 2 * (ratio - 1)
 
 
-def fitted(function: Function, stored: dict[int, list[Scores]]) -> Iterator[State]:
+def fitted(function: Function, stored: dict[int, list[Scores]]) -> Iterator[FitState]:
     """The best states found, of ever more tokens."""
     size = float(np.ptp(function(np.linspace(-1, 1, 501))))
-    task = prepare(lambda t: function(t) / size, -1.0, 1.0, 1e-11, "float64", (), linear=False, most_crossings=MOST)
-    before: State | None = None
+    task = prepare(lambda t: function(t) / size, -1.0, 1.0, 1e-11, "float64", linear=False, most_crossings=MOST)
+    before: FitState | None = None
     for tokens in range(2, MOST + 1):
         state = _best(task, tokens, before, stored.get(tokens, []))
         if before is None or state.sup < GAIN * before.sup:
@@ -62,7 +63,7 @@ def fitted(function: Function, stored: dict[int, list[Scores]]) -> Iterator[Stat
             return
 
 
-def _best(task: Task, tokens: int, before: State | None, stored: list[Scores]) -> State:
+def _best(task: FitTask, tokens: int, before: FitState | None, stored: list[Scores]) -> FitState:
     problem = task.problem(tokens)
     task.eps = 0.1 * before.sup if before is not None else 0.1
     near = improve(problem, [Fresh(*scores, problem.price) for scores in stored], 0)
@@ -71,7 +72,7 @@ def _best(task: Task, tokens: int, before: State | None, stored: list[Scores]) -
     if before is not None and len(before.slopes) == tokens - 1:
         worst = worst_tokens(before.errors, before.softmax, before.values[:, 0], 3)
         points = task.problem(tokens - 1).points
-        tried += [split((before.slopes, before.offsets), points, before.softmax, [k]) for k in worst]
+        tried += [split((before.slopes, before.offsets), points, before.softmax, [k], policy.TURNS[0]) for k in worst]
     pool = improve(problem, [Fresh(*scores, price) for scores in tried for price in task.prices(problem, tokens)], 10)
     pool = sorted((state for state in pool if np.isfinite(state.cost)), key=lambda state: state.sup)
     distinct = [b for a, b in zip([None, *pool], pool, strict=False) if a is None or b.sup > 1.01 * a.sup]

@@ -1,6 +1,6 @@
 """Find tables of the square on its range, and keep the best of each size in squares.json beside the solver.
 
-Every circuit has squares, all of them in one table (`constructions.circuit_tables`), so they are worth a longer search than a
+Every circuit has squares, all of them in one table (`compiler.circuit_tables`), so they are worth a longer search than a
 compile can afford. A table that is there already stays, unless a smaller or a closer one is found.
 ``python benchmarks/squares.py`` takes some minutes.
 """
@@ -12,18 +12,22 @@ import json
 import numpy as np
 
 from transformula.blas_threads import one_thread
+from transformula.compiler import policy
 from transformula.compiler.circuit_tables import SQUARE_ENDS
-from transformula.compiler.tables.smallest_table import THOROUGH, CannotFit, Effort, fit_table
-from transformula.compiler.tables.softmax_table import Table
+from transformula.compiler.tables.smallest_table import CannotFit, fit_table
+from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.compiler.tables.stored_squares import PATH, squares
 
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}
+#: The policy of a compile, and one that searches longer.
+THOROUGH = {"SIZE_WORK": 5e9, "GROWING_WORK": 3e10, "SHRINKING_WORK": 2e10, "QUICK_STEPS": 20, "FINALISTS": 10}
+EFFORTS = ({name: getattr(policy, name) for name in THOROUGH}, THOROUGH)
 
 
-def best(tables: list[Table]) -> list[Table]:
+def best(tables: list[FittedTable]) -> list[FittedTable]:
     """Smallest first, each at least a tenth closer than those before it."""
-    kept: list[Table] = []
+    kept: list[FittedTable] = []
     for table in sorted(tables, key=lambda table: (table.size, table.total_error)):
         if not kept or table.total_error < 0.9 * kept[-1].total_error:
             kept.append(table)
@@ -35,10 +39,12 @@ def main() -> None:
     found = {dtype: list(tables) for dtype, tables in squares().items()}
     for dtype, goals in GOALS.items():
         for goal in goals:
-            for effort in (Effort(), THOROUGH):
+            for effort in EFFORTS:
+                for name, value in effort.items():
+                    setattr(policy, name, value)
                 try:
                     with one_thread():
-                        table = fit_table(np.square, *SQUARE_ENDS, goal, dtype, linear=False, effort=effort)
+                        table = fit_table(np.square, *SQUARE_ENDS, goal, dtype, linear=False)
                 except CannotFit:
                     continue
                 found[dtype].append(table)
@@ -46,8 +52,8 @@ def main() -> None:
     rows = {
         dtype: [
             {
-                "slopes": table.slopes.tolist(),
-                "offsets": table.offsets.tolist(),
+                "slopes": table.slopes[0].tolist(),
+                "offsets": table.offsets[0].tolist(),
                 "values": table.values.tolist(),
                 "error": table.error_estimate,
                 "rounding": table.rounding_estimate,

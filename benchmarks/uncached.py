@@ -2,6 +2,6 @@
 
 import os
 
-from transformula.compiler.tables.disk_cache import VARIABLE
+from transformula.compiler.tables.expression_fits import VARIABLE
 
 os.environ[VARIABLE] = "off"

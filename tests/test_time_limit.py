@@ -21,7 +21,7 @@ from transformula.kernel.syntax.boxes import Box
 REGION = Region.of_box(Box.of("x=0..1, y=0..1"))
 SEARCHES = {
     "a table": lambda: fit_table(np.exp, 0.0, 1.0, 1e-6),
-    "a grid": lambda: fit_grid(lambda x, y: np.exp(-x * y), (0.0, 0.0), (1.0, 1.0), 1e-3),
+    "a grid": lambda: fit_grid(lambda x, y: np.exp(-x * y), (0.0, 0.0), (1.0, 1.0), 1e-3, max_tokens=2000),
     "parts of the box": lambda: find_parts(lambda a, b: (b - a).sum(axis=0), np.zeros(2), np.ones(2)),
     "a range": lambda: find_tree(parse("x*y - x**2*y**2"), REGION),
     "a sign": lambda: find_sign_tree(parse("x*y - x**2*y**2 + 1/100"), REGION),

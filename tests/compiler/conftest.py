@@ -2,19 +2,18 @@
 
 import pytest
 
-from transformula.compiler.tables import library_starts as neighbours
-from transformula.compiler.tables import smallest_table as fitting
+from transformula.compiler.tables import score_library, smallest_table
 
 
 @pytest.fixture
 def sizes(monkeypatch):
     """The sizes of tables that were tried, in order."""
-    tried, attempt = [], fitting.attempt
+    tried, attempt = [], smallest_table.attempt
 
-    def counted(task, effort, size, *others, **more):
+    def counted(task, size, *others, **more):
         tried.append(size)
-        return attempt(task, effort, size, *others, **more)
+        return attempt(task, size, *others, **more)
 
-    for module in (fitting, neighbours):
+    for module in (smallest_table, score_library):
         monkeypatch.setattr(module, "attempt", counted)
     return tried

@@ -7,11 +7,13 @@ import pytest
 
 from transformula.blas_threads import one_thread
 from transformula.budget import left, limited
+from transformula.compiler import policy
 from transformula.compiler.tables import grid_fit as grids
 from transformula.compiler.tables import smallest_table as fitting
-from transformula.compiler.tables.descent import FLOPS, LEAST
-from transformula.compiler.tables.fit_task import MAX_SPOILED, PLENTY, CannotFit
-from transformula.compiler.tables.smallest_table import LATER, SHRINKING, Allowance, allowance
+from transformula.compiler.tables.descent import LEAST
+from transformula.compiler.tables.fit_task import PLENTY, CannotFit
+from transformula.compiler.tables.smallest_table import Allowance, allowance
+from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.kernel.work import spend
 
 
@@ -19,10 +21,14 @@ def test_a_table_that_was_not_found_limits_those_that_follow():
     assert allowance(doubtful=False) == allowance(doubtful=True) == PLENTY
     with limited(20.0):
         assert allowance(doubtful=False) == PLENTY
-        assert allowance(doubtful=True).growing == pytest.approx(LATER * 20e6 * FLOPS)
+        assert allowance(doubtful=True).growing == pytest.approx(
+            policy.DOUBTFUL_PART * 20e6 * policy.OPERATIONS_PER_MICROSECOND
+        )
         spend(19.99e6)
         assert allowance(doubtful=False).growing == LEAST
-        assert allowance(doubtful=False).shrinking == pytest.approx(SHRINKING * 0.01e6 * FLOPS)
+        assert allowance(doubtful=False).shrinking == pytest.approx(
+            policy.GROWING_PART * 0.01e6 * policy.OPERATIONS_PER_MICROSECOND
+        )
 
 
 def test_a_fit_gives_up_when_its_allowance_is_used_up():
@@ -39,7 +45,7 @@ def test_tables_that_only_rounding_spoils_stop_growing(sizes):
     with pytest.raises(CannotFit) as error:
         fitting.fit_table(np.exp, 0.0, 1.0, 4e-7, "float32")
     assert error.value.best_error < 4e-6  # rounding, of a table that fits
-    assert len(sizes) <= MAX_SPOILED + 4
+    assert len(sizes) <= policy.MAX_SPOILED + 4
 
 
 def test_tables_stop_growing_where_the_rounding_of_the_best_is_too_much(sizes):
@@ -47,7 +53,7 @@ def test_tables_stop_growing_where_the_rounding_of_the_best_is_too_much(sizes):
     with pytest.raises(CannotFit) as error:
         fitting.fit_table(np.sin, 0.0, 1.0, 1e-7, "float32")
     assert error.value.best.rounding_estimate > 5e-7 > 1e-7 > error.value.best.error_estimate
-    assert len(sizes) <= error.value.best.size + MAX_SPOILED
+    assert len(sizes) <= error.value.best.size + policy.MAX_SPOILED
 
 
 @pytest.mark.parametrize(("eps", "cautions"), [(1e-6, 1), (1e-4, 2)])
@@ -59,22 +65,25 @@ def test_more_caution_is_for_grids_that_are_close(eps, cautions, monkeypatch):
         made.append(axes[0].caution)
         scores = (np.zeros(5), np.zeros(5))
         enough = len(made) == 2
-        return grids.Grid(scores, scores, np.ones((5, 5)), 1e-7, 5e-6, dtype, largest=3.0), enough
+        grid = FittedTable(scores, scores, np.ones((5, 5)), 0.0, 1e-7, 5e-6, dtype)
+        return grids._GridSearch(grid, enough, largest=3.0)
 
     monkeypatch.setattr(grids, "_search", search)
     with contextlib.suppress(CannotFit):
-        grids.fit_grid(lambda x, y: np.exp(x * y), (0.0, 0.0), (1.0, 1.0), eps, "float32")
+        grids.fit_grid(lambda x, y: np.exp(x * y), (0.0, 0.0), (1.0, 1.0), eps, "float32", max_tokens=2000)
     assert len(made) == cautions
 
 
 def test_an_axis_that_gains_nothing_more_is_left(monkeypatch):
-    sizes, fit = [], grids._Axis._fit
+    sizes, fit = [], grids._GridAxis._fit
 
     def counted(axis, size, eps):
         sizes.append(size)
         fit(axis, size, eps)
 
-    monkeypatch.setattr(grids._Axis, "_fit", counted)
+    monkeypatch.setattr(grids._GridAxis, "_fit", counted)
     with pytest.raises(CannotFit):
-        grids.fit_grid(lambda x, y: np.sign(x - 0.3) + 0 * y, (0.0, 0.0), (1.0, 1.0), 1e-3, "float32")
+        grids.fit_grid(
+            lambda x, y: np.sign(x - 0.3) + 0 * y, (0.0, 0.0), (1.0, 1.0), 1e-3, "float32", max_tokens=20_000
+        )
     assert max(sizes) <= 20

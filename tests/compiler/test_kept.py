@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
-from transformula.compiler.tables import disk_cache as kept
+from transformula.compiler.tables import expression_fits as kept
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.parsing import parse

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformula.compiler.tables import disk_cache as kept
-from transformula.compiler.tables import library_starts as neighbours
+from transformula.compiler.tables import expression_fits as kept
 from transformula.compiler.tables import score_library as library
-from transformula.compiler.tables.fit_task import prepare
+from transformula.compiler.tables.fit_task import PROFILE_NODES, prepare
 from transformula.compiler.tables.smallest_table import fit_table
 
 #: function, interval, eps, tokens that were always enough
-KIN = [
+SIMILAR = [
     (lambda u: 1 / u, 1.0, 5.0, 2e-7, 6),
     (lambda u: 7 / u - 3, -12.0, -2.4, 1e-6, 6),
     (lambda u: u**-2.0, 0.05, 0.25, 4e-4, 6),
@@ -25,37 +24,37 @@ KIN = [
 ]
 
 
-@pytest.mark.parametrize(("function", "low", "high", "eps", "tokens"), KIN)
+@pytest.mark.parametrize(("function", "low", "high", "eps", "tokens"), SIMILAR)
 def test_what_is_like_a_stored_function_is_found_within_two_sizes(sizes, function, low, high, eps, tokens):
     table = fit_table(function, low, high, eps, linear=False)
     assert table.size <= tokens and len([size for size in sizes if size > 2]) <= 2
     x = np.linspace(low, high, 5001)
-    assert np.abs(table(x) - function(x)).max() <= eps
+    assert np.abs(table.on_mesh([x]) - function(x)).max() <= eps
 
 
 def test_stored_scores_are_closest_to_their_own_functions_in_every_gauge_and_either_way():
-    near = library.closest(1 / (3 + 2 * library.NODES), 6, 6)  # 1/u on 1..5
-    assert near.kin and near.distance < 1.5 * near.likely
-    for values in (1 / (3 - 2 * library.NODES), 5 - 40 / (3 + 2 * library.NODES)):
-        other = library.closest(values, 6, 6)
+    near = library.closest(1 / (3 + 2 * PROFILE_NODES), 6)  # 1/u on 1..5
+    assert near.similar and near.distance < 1.5 * near.likely
+    for values in (1 / (3 - 2 * PROFILE_NODES), 5 - 40 / (3 + 2 * PROFILE_NODES)):
+        other = library.closest(values, 6)
         assert other.distance / np.ptp(values) == pytest.approx(
-            near.distance / np.ptp(1 / (3 + 2 * library.NODES)), rel=1e-5
+            near.distance / np.ptp(1 / (3 + 2 * PROFILE_NODES)), rel=1e-5
         )
-    assert not library.closest(np.sin(7 * library.NODES), 6, 6).kin
-    assert not library.closest(np.sign(library.NODES), 6, 6).kin  # though it is in many spaces
+    assert not library.closest(np.sin(7 * PROFILE_NODES), 6).similar
+    assert not library.closest(np.sign(PROFILE_NODES), 6).similar  # though it is in many spaces
 
 
 def test_more_tokens_promise_more():
-    distances = [library.closest(np.log(3 + 2 * library.NODES), size, 1).distance for size in (2, 3, 4, 5, 6)]
+    distances = [library.closest(np.log(3 + 2 * PROFILE_NODES), size).distance for size in (2, 3, 4, 5, 6)]
     assert all(b < a / 5 for a, b in pairwise(distances))
-    goals = [library.closest(np.log(3 + 2 * library.NODES), size, 1).promises(1e-6) for size in (2, 3, 4, 5, 6)]
+    goals = [library.closest(np.log(3 + 2 * PROFILE_NODES), size).promises(1e-6) for size in (2, 3, 4, 5, 6)]
     assert goals == sorted(goals) and goals[-1] and not goals[0]
 
 
 def test_singular_and_unresolved_functions_do_not_start_from_stored_scores():
     for function in (np.sqrt, lambda x: np.cos(5000 * np.pi * x)):
-        task = prepare(function, 0.0, 1.0, 1e-4, "float64", (), linear=True, most_crossings=100)
-        assert neighbours._promising(task, 100) == []
+        task = prepare(function, 0.0, 1.0, 1e-4, "float64", linear=True, most_crossings=100)
+        assert library.promising_sizes(task, 100) == []
 
 
 def test_steps_and_other_functions_are_fitted_as_ever(sizes):

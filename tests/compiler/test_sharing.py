@@ -6,9 +6,9 @@ import pytest
 
 import transformula as tf
 from transformula.budget import OutOfTime, checkpoint, left, limited
+from transformula.compiler import policy
+from transformula.compiler.tables.expression_fits import fit_all
 from transformula.compiler.tables.fit_task import PLENTY
-from transformula.compiler.tables.shared_fits import fit_all
-from transformula.compiler.tables.smallest_table import LATER
 from transformula.errors import NotProvenError
 from transformula.kernel.work import spend
 
@@ -44,7 +44,9 @@ def fits(numbers, seconds=100.0):
 def test_after_a_failure_the_allowance_is_what_one_process_would_have(lent):
     found, rest = fits([0, 3, 2, 4, 5], 20.0)
     assert [most for most, *_ in found[:3]] == [PLENTY] * 3
-    assert [most.growing for most, *_ in found[3:]] == pytest.approx([LATER * 17e6 * 4e3, LATER * 16e6 * 4e3])
+    assert [most.growing for most, *_ in found[3:]] == pytest.approx(
+        [policy.DOUBTFUL_PART * 17e6 * 4e3, policy.DOUBTFUL_PART * 16e6 * 4e3]
+    )
     assert os.getpid() not in {who for _, who, _ in found[:3]} and {who for _, who, _ in found[3:]} == {os.getpid()}
     assert rest == pytest.approx(15e6), "the work of workers counts"
 
@@ -75,5 +77,5 @@ def test_many_heads_are_fitted_by_workers_and_the_model_is_the_same(lent, constr
     model = tf.compile(formula, on=box, eps=1e-3, construction=construction)
     assert len(given) >= 3 and not any(one.error for one in given)
     monkeypatch.undo()
-    monkeypatch.setattr("transformula.compiler.tables.shared_fits.ahead", lambda *_: ())
+    monkeypatch.setattr("transformula.compiler.tables.expression_fits.ahead", lambda *_: ())
     assert tf.compile(formula, on=box, eps=1e-3, construction=construction).contents == model.contents

@@ -18,9 +18,9 @@ from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
 from transformula.compiler.lower.domains import domain_ends, steep_places
 from transformula.compiler.refusal import check_strain
-from transformula.compiler.tables.disk_cache import fit_expression
-from transformula.compiler.tables.shared_fits import fit_all
-from transformula.compiler.tables.smallest_table import Allowance, CannotFit
+from transformula.compiler.tables.expression_fits import fit_all, fit_expression
+from transformula.compiler.tables.fit_task import Allowance, CannotFit
+from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.compiler.tables.stored_squares import ready_square
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formula.evaluation import evaluate_accurately
@@ -181,8 +181,7 @@ def _fit(
 ) -> tuple[NodeTable, float]:
     """A table, and its error if that is above the goal."""
     if function == SQUARE:  # all have one range, margins included
-        ready = ready_square(goal, dtype)
-        return NodeTable(ready.slopes, ready.offsets, ready.values), 0.0
+        return _node_table(ready_square(goal, dtype)), 0.0
     low, high = _with_room(function, ends, shift)
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
@@ -193,13 +192,17 @@ def _fit(
             )
     except CannotFit as failure:
         if failure.best is not None:
-            return NodeTable(failure.best.slopes, failure.best.offsets, failure.best.values), failure.best_error
+            return _node_table(failure.best), failure.best_error
         raise UnboundedError(  # not one of so few tokens, whatever they are to reach
             f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
             "take a smaller box",
             place=str(function),
         ) from None
-    return NodeTable(table.slopes, table.offsets, table.values), 0.0
+    return _node_table(table), 0.0
+
+
+def _node_table(table: FittedTable) -> NodeTable:
+    return NodeTable(table.slopes[0], table.offsets[0], table.values)
 
 
 _fit_once = remembered(64)(_fit)

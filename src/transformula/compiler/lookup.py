@@ -1,9 +1,9 @@
 """One layer of softmax tables whose values are solved instead of sampled: spectral accuracy with few tokens.
 
 One softmax head over M memory tokens with affine scores is a smooth partition of unity, and T is linear
-in its values. `tables.smallest_table` chooses scores and solves for the values of one-form parts;
-`tables.grid_fit` does the same on tensor grids for parts of two to four variables. Whatever they return is
-only a candidate: the certificate is proven from the final weights.
+in its values. `compiler.tables` chooses scores and solves for the values of one-form parts, and
+`compiler.tables.grid_fit` does the same on tensor grids for parts of two to four variables. The tables are
+only candidates: the certificate is proven from the final weights.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import LOOKUP
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.compiler.policy import EASY, LOOKUP_SHARES
 from transformula.compiler.refusal import check_strain
-from transformula.compiler.tables.disk_cache import fit_expression
-from transformula.compiler.tables.grid_fit import MAX_GRID, Grid, fit_grid
-from transformula.compiler.tables.shared_fits import fit_all
-from transformula.compiler.tables.smallest_table import Allowance, CannotFit
-from transformula.compiler.tables.softmax_table import Table
+from transformula.compiler.tables.expression_fits import fit_all, fit_expression
+from transformula.compiler.tables.fit_task import Allowance, CannotFit
+from transformula.compiler.tables.grid_fit import fit_grid
+from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.syntax.printing import short_text
@@ -37,7 +36,7 @@ def lookup_attempts(task: Task) -> Iterator[Attempt]:
     Where none does, the closest, if it is close: its proof says by how much it falls short.
     """
     dtype = task.options.dtype
-    for share in LOOKUP_SHARES:
+    for share in policy.LOOKUP_SHARES:
         fitter = _Fitter(task.eps, share, dtype, task.most, task.findings.missed)
 
         def build(fitter: _Fitter = fitter) -> Built:
@@ -56,7 +55,7 @@ class _Fitter:
         self, eps: float, share: float, dtype: str, most: float, missed: dict[object, tuple[FittedPart, float]]
     ) -> None:
         self.eps, self.share, self.dtype, self.fell_short = eps, share, dtype, False
-        self.most_tokens, self.missed = int(min(MAX_GRID, most)), missed
+        self.most_tokens, self.missed = int(min(policy.MAX_GRID_TOKENS, most)), missed
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
         tasks = {
@@ -93,44 +92,37 @@ def _fit(
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
     fell_short = eps < finest
-    eps = EASY * finest if fell_short else eps
+    eps = policy.EASY_MULTIPLE * finest if fell_short else eps
     try:
         with one_thread():
             if len(ranges) == 1:
-                return (
-                    _from_table(fit_expression(part.expr, names[0], *ranges[0], eps, dtype, most=most)),
-                    fell_short,
-                    None,
-                )
-            return _from_grid(_fit_many(part, names, ranges, eps, dtype, most_tokens)), fell_short, None
+                table = fit_expression(part.expr, names[0], *ranges[0], eps, dtype, most=most)
+            else:
+                table = _fit_grid(part, names, ranges, eps, dtype, most_tokens)
+        return _tokens(table), fell_short, None
     except CannotFit as failure:
-        if most_tokens < MAX_GRID:
+        if most_tokens < policy.MAX_GRID_TOKENS:
             raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
         if failure.best is None:
             raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None
-        table = _from_table(failure.best) if len(ranges) == 1 else _from_grid(failure.best)
-        return table, True, failure.best_error
+        return _tokens(failure.best), True, failure.best_error
 
 
 def _finest(part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], dtype: str) -> float:
-    """How coarsely values of this size are rounded: no table comes closer."""
+    """Rounding of values of this size, below which no table comes."""
     mesh = np.meshgrid(*(np.linspace(low, high, 9) for low, high in ranges), indexing="ij")
     sizes = np.abs(evaluate(part.expr, names, mesh))
     return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes))) * float(np.finfo(dtype).eps) / 2
 
 
-def _from_table(table: Table) -> FittedPart:
-    return FittedPart(table.slopes[:, None], table.offsets[:, None], table.values, float(table.linear))
-
-
-def _fit_many(
+def _fit_grid(
     part: Part,
     names: Sequence[str],
     ranges: Sequence[tuple[float, float]],
     eps: float,
     dtype: str,
     most: int,
-) -> Grid:
+) -> FittedTable:
     lowers, uppers = zip(*ranges, strict=True)
 
     def values(*u: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -139,7 +131,8 @@ def _fit_many(
     return fit_grid(values, lowers, uppers, eps, dtype, max_tokens=most)
 
 
-def _from_grid(grid: Grid) -> FittedPart:
-    slopes = np.stack([m.ravel() for m in np.meshgrid(*grid.slopes, indexing="ij")], axis=1)
-    offsets = np.stack([m.ravel() for m in np.meshgrid(*grid.offsets, indexing="ij")], axis=1)
-    return FittedPart(slopes, offsets, grid.values.ravel())
+def _tokens(table: FittedTable) -> FittedPart:
+    """The tokens of a table, one row for each combination of the tokens of its axes."""
+    slopes = np.stack([m.ravel() for m in np.meshgrid(*table.slopes, indexing="ij")], axis=1)
+    offsets = np.stack([m.ravel() for m in np.meshgrid(*table.offsets, indexing="ij")], axis=1)
+    return FittedPart(slopes, offsets, table.values.ravel(), table.linear)

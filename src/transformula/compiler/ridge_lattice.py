@@ -19,7 +19,7 @@ from itertools import product
 
 from flint import fmpq
 
-from transformula.compiler.policy import MAX_DIRECTIONS
+from transformula.compiler import policy
 from transformula.compiler.ridge_sum import Exponents, RidgeSum, Terms
 
 
@@ -28,7 +28,7 @@ def lattice_ridge_sum(polynomials: Sequence[Terms]) -> RidgeSum | None:
     exponents = [e for terms in polynomials for e in terms]
     degree = max(map(sum, exponents))
     support = [k for k in range(len(exponents[0])) if any(e[k] for e in exponents)]
-    if math.comb(len(support) - 1 + degree, degree) > MAX_DIRECTIONS:
+    if math.comb(len(support) - 1 + degree, degree) > policy.MAX_DIRECTIONS:
         return None
     result = RidgeSum(len(polynomials))
     for output, terms in enumerate(polynomials):

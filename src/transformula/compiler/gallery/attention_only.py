@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
@@ -33,7 +34,6 @@ from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
 from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
 from transformula.compiler.partition import fit_partition
-from transformula.compiler.policy import FAR_BITS, FINER_CELLS
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.tables.softmax_table import softmax_weights
 from transformula.kernel.enclosures.balls import to_fmpq
@@ -51,7 +51,7 @@ _POINTS = np.linspace(-1, 1, 2001)
 
 def attention_only_attempts(task: Task) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
-    for finer in FINER_CELLS:
+    for finer in policy.FINER_CELLS:
         yield Attempt(ATTENTION_ONLY, partial(_built, task.ground, task.eps / finer, task.options.dtype))
 
 
@@ -103,7 +103,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
     signs = proven_signs([], ground)
     circuit = {"wires": wires, "outputs": outputs, "extends": ground.steps, "signs": list(signs)}
     weights = assembled(box.variables, tables, [*heads, *choices], readout, dtype)
-    return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=FAR_BITS[dtype] - 1))
+    return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=policy.FAR_BITS[dtype] - 1))
 
 
 def _parts(split: Decomposition) -> list[Part]:

@@ -17,8 +17,8 @@ import numpy as np
 from flint import arb
 
 from transformula.budget import checkpoint
+from transformula.compiler import policy
 from transformula.compiler.partition import Floats, sharp_scores
-from transformula.compiler.policy import FAR_BITS
 from transformula.compiler.refusal import Coarse
 from transformula.compiler.ridge_lattice import compositions
 from transformula.errors import NotProvenError
@@ -181,7 +181,7 @@ class Plan:
         numbered = SoftmaxTable(slopes, offsets, np.arange(float(self.tokens)).reshape(self.counts))
         ends = [(arb(low), arb(high)) for low, high in self.sides]
         with precision(BITS):
-            lower, upper, rows = used_cells(numbered, ends, far_of(self.tokens, FAR_BITS[self.dtype] - 1))
+            lower, upper, rows = used_cells(numbered, ends, far_of(self.tokens, policy.FAR_BITS[self.dtype] - 1))
         held = self.columns[rows.astype(int)][:, self.used]
         errors = [
             local_error(expr, self.terms(o), self.names, lower, upper, held)

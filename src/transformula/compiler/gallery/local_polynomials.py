@@ -24,12 +24,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, Built, Findings, Task
 from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_cells import Plan
 from transformula.compiler.gallery.local_layout import joined
-from transformula.compiler.policy import FAR_BITS
 from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.kernel.enclosures.coverings import products
@@ -89,7 +89,7 @@ def _worth(plan: Plan, eps: float) -> tuple[float, int]:
 
 def _built(cut: Plan, attempt: Attempt) -> Built:
     outputs = range(len(cut.target.outputs))
-    stated = {"bits": FAR_BITS[cut.dtype] - 1, "models": [[str(q) for q in cut.terms(o)] for o in outputs]}
+    stated = {"bits": policy.FAR_BITS[cut.dtype] - 1, "models": [[str(q) for q in cut.terms(o)] for o in outputs]}
     slopes, offsets = (products(side).T for side in cut.scores)
     return joined(attempt.build(), cut.target.box, cut.names, slopes, offsets, cut.columns[:, cut.used], stated)
 

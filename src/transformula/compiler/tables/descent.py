@@ -1,9 +1,9 @@
 r"""Levenberg-Marquardt steps of many tables of one size together.
 
 No orthogonal factor is ever formed.  With A the weights, b the targets and J the derivatives, the triangle of
-[A b] holds the values and their cost, and that of [A J b] holds in its lower right what is left of J and of b
-off the span of A.  Many starts take their steps together, each as it would alone: small matrices cost what the
-interpreter costs.
+[A b] holds the values and their cost, and that of [A J b] holds in its lower right the parts of J and of b
+off the span of A.  Many starts take their steps together, each as it would alone: for small matrices the
+interpreter is the cost.
 """
 
 from __future__ import annotations
@@ -11,32 +11,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from transformula.budget import checkpoint, left
+from transformula.compiler import policy
 from transformula.compiler.tables.softmax_table import Array
 from transformula.kernel.work import spend
 
-FLOPS = 4e3  # floating-point operations in a microsecond, about: what a budget of them is of a budget of time
 LEAST = 5e8  # floating-point operations that a fit may take, however little is left
-MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
-OVERHEAD = 2e5  # operations that a step of one table takes at least: the interpreter's time for a small one
-CALL, EACH = 150.0, 30.0  # microseconds that the interpreter takes for a stack of tables, and for each of them
-RATE, QUICK, MOST = 4e3, 30, 2.0  # operations in a microsecond; from so many tokens on more, up to so many times
-LEAST_WEIGHT = 1e-6  # a token is priced as if it had this weight somewhere: bounds |y|
+CALL_MICROSECONDS = 150.0  # time of the interpreter for a stack of tables
+TABLE_MICROSECONDS = 30.0  # time of the interpreter for each table of a stack
+TRIALS = 8  # trials of a step, each damped four times as much as the one before
 TINY = 1e-250  # keeps columns of tokens that are nowhere visible from dividing by zero
-TRIALS = 8  # of a step, each damped four times as much as the one before
-STALL, STALLED = 10, 0.98  # so many steps that leave this much of the cost are the last
 
 
 @dataclass
-class Problem:
+class FitProblem:
     """Samples of functions in normalised coordinates, and the price of large values.
 
     ``target`` has shape (points, functions).  ``price`` is the modelled rounding per unit of w_j |y_j|, times
-    sqrt(number of points) so that it competes with a sum of squares; ``work`` counts the arithmetic spent.
+    sqrt(number of points) so that it competes with a sum of squares.  Next to a ``singular`` point each token's step
+    is limited on its own.  ``work`` counts the arithmetic spent.
     """
 
     points: Array
@@ -48,38 +45,22 @@ class Problem:
 
     def step(self, size: int) -> float:
         """About the arithmetic of one step of a table of ``size`` tokens."""
-        return float(22 * self.target.size * size**2 + 2 * OVERHEAD)
+        return float(22 * self.target.size * size**2 + 2 * policy.STEP_OVERHEAD)
 
-    def spend(self, count: int, size: int, operations: float) -> None:
-        """Count arithmetic, here as operations for each of some tables, and as the time it takes for the search."""
-        self.work += count * (operations + OVERHEAD)
-        rate = RATE * (min(max(size / QUICK, 1.0), MOST) if self.target.shape[1] == 1 else 1.0)
-        spend(CALL + count * (EACH + operations / rate))
+    def spend(self, count: int, operations: float) -> None:
+        """Count floating-point operations for each of ``count`` tables, for the fit and for the search's budget."""
+        self.work += count * (operations + policy.STEP_OVERHEAD)
+        each = TABLE_MICROSECONDS + operations / policy.OPERATIONS_PER_MICROSECOND
+        spend(CALL_MICROSECONDS + count * each)
 
 
 def operations_left(part: float) -> float:
-    """Floating-point operations: a part of what is left to the search, but never next to nothing."""
-    return max(LEAST, part * left() * FLOPS)
-
-
-class Start(Protocol):
-    """Scores of shape (tokens,), and the price of large values."""
-
-    @property
-    def slopes(self) -> Array:
-        """By token."""
-
-    @property
-    def offsets(self) -> Array:
-        """By token."""
-
-    @property
-    def price(self) -> float:
-        """As in `Problem`."""
+    """Floating-point operations of a fraction of the remaining budget, but never next to nothing."""
+    return max(LEAST, part * left() * policy.OPERATIONS_PER_MICROSECOND)
 
 
 class Fresh(NamedTuple):
-    """A start for which nothing was solved yet."""
+    """A start whose values are not solved yet."""
 
     slopes: Array
     offsets: Array
@@ -87,7 +68,7 @@ class Fresh(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
+class FitState:
     """Scores, the values solved for them, and the error at each point, the largest over the functions."""
 
     slopes: Array
@@ -105,10 +86,14 @@ class State:
         return float(self.errors.max())
 
 
+#: Scores of shape (tokens,), and the price of large values.
+Start = Fresh | FitState
+
+
 class _Solved(NamedTuple):
     """A stack of scores. ``matrix`` is the transpose of [A b], with a column for each price; ``triangle`` is its R.
 
-    Below its diagonal the triangle holds what LAPACK left there.
+    Below its diagonal the triangle holds LAPACK's reflectors.
     """
 
     slopes: Array
@@ -120,7 +105,7 @@ class _Solved(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """A stack of linear models: ``triangle`` · (step · norms) is to meet ``right``; where tokens sit."""
+    """A stack of linear models, least squares of ``triangle`` · (step · norms) − ``right``; centres of the tokens."""
 
     triangle: Array
     right: Array
@@ -132,7 +117,7 @@ class _Model(NamedTuple):
 class Descent:
     """Steps from several starts of one size. Arrays are (stack, columns, points): long rows are quick."""
 
-    def __init__(self, problem: Problem, starts: Sequence[Start], roots: Array | None) -> None:
+    def __init__(self, problem: FitProblem, starts: Sequence[Start], roots: Array | None) -> None:
         self.problem, self.roots = problem, roots
         self.prices = np.array([[s.price] for s in starts])
         slopes, offsets = np.array([s.slopes for s in starts]), np.array([s.offsets for s in starts])
@@ -146,8 +131,8 @@ class Descent:
         self.upper, self.square = np.tri(self.width).T, np.tri(2 * self.size).T
         self.at = self.solve(slopes, offsets, slice(None))
 
-    def run(self, steps: int) -> list[State]:
-        """The states after at most so many steps from each start."""
+    def run(self, steps: int) -> list[FitState]:
+        """The states after at most ``steps`` steps from each start."""
         at, history = self.at, [[cost] for cost in self.at.cost.tolist()]
         live = [k for k, past in enumerate(history) if math.isfinite(past[0])] if steps else []
         damping, rejected = [1e-2] * self.count, [0] * self.count
@@ -164,7 +149,7 @@ class Descent:
                     past.append(cost)
                     damping[k], rejected[k] = max(damping[k] / 3, 1e-13), 0
                     won.append(i)
-                    if len(past) <= steps and not (len(past) > STALL and cost > STALLED * past[-STALL - 1]):
+                    if len(past) <= steps and not _stalled(past):
                         going.append(i)
                 else:
                     damping[k], rejected[k] = damping[k] * 4, rejected[k] + 1
@@ -190,7 +175,7 @@ class Descent:
         matrix[:] = self.frame
         matrix[:, : self.size, : self.n] = softmax
         largest = np.abs(matrix[:, : self.width, : self.n]).max(axis=2)
-        matrix[:, self.columns, self.n + self.columns] = self.prices[here] * np.maximum(largest, LEAST_WEIGHT)
+        matrix[:, self.columns, self.n + self.columns] = self.prices[here] * np.maximum(largest, policy.LEAST_WEIGHT)
         if self.roots is not None:
             matrix[:, :, : self.n] *= self.roots[here]
         triangle = _triangle(matrix)
@@ -198,7 +183,7 @@ class Descent:
         left = np.triu(left) if self.functions > 1 else left
         cost = np.einsum("kij,kij->k", left, left)
         solvable = np.isfinite(cost) & (triangle[:, self.columns, self.columns] != 0).all(axis=1)
-        self.problem.spend(len(slopes), self.size, 2.0 * (self.n + self.width) * self.width**2)
+        self.problem.spend(len(slopes), 2.0 * (self.n + self.width) * self.width**2)
         return _Solved(slopes, offsets, softmax, matrix, triangle, np.where(solvable, cost, np.inf))
 
     def values(self, solved: _Solved) -> Array:
@@ -210,7 +195,7 @@ class Descent:
             upper, right = np.where(good, upper, np.eye(self.width)), np.where(good, right, 0.0)
         return np.asarray(np.linalg.solve(upper, right))  # LU leaves a triangle as it is
 
-    def states(self) -> list[State]:
+    def states(self) -> list[FitState]:
         """The stack, one by one."""
         values, target = self.values(self.at), self.problem.target.T
         misfit = target - np.swapaxes(values, 1, 2) @ np.concatenate(
@@ -220,7 +205,7 @@ class Descent:
         carried = values[:, self.size] if self.problem.linear else np.zeros((self.count, self.functions))
         errors = np.abs(misfit).max(axis=1)
         return [
-            State(
+            FitState(
                 self.at.slopes[k], self.at.offsets[k], float(self.prices[k, 0]), values[k, : self.size], carried[k],
                 self.at.softmax[k].T, errors[k], float(self.at.cost[k]),
             )
@@ -228,11 +213,11 @@ class Descent:
         ]  # fmt: skip
 
     def stepped(self, at: _Solved, model: _Model, damping: Sequence[float]) -> tuple[Array, Array, list[bool]]:
-        """Scores after the best steps for the models with a price on their sizes, and which of them are usable."""
+        """Scores after the best damped steps of the models, and which of them are usable."""
         size = 2 * self.size
         matrix = np.zeros((len(damping), size + 1, 2 * size))
         matrix[:, :size, :size], matrix[:, size, :size] = np.swapaxes(model.triangle, 1, 2), model.right
-        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None] * self.worth(at, model)
+        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None]
         triangle = _triangle(matrix)
         upper, right = triangle[:, :size, :size] * self.square, triangle[:, :size, size:]
         usable = np.asarray(np.isfinite(right).all(axis=(1, 2)))
@@ -244,31 +229,20 @@ class Descent:
         usable = np.asarray(np.isfinite(reach).all(axis=1))
         if not self.problem.singular:
             reach = reach.max(axis=1, keepdims=True)
-        factor = np.where(usable[:, None], np.minimum(1.0, MAX_STEP / (reach + TINY)), 0.0)
+        factor = np.where(usable[:, None], np.minimum(1.0, policy.MAX_STEP / (reach + TINY)), 0.0)
         if not usable.all():
             tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
         return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
 
-    def worth(self, at: _Solved, model: _Model) -> Array:
-        """What a change of a score within its token's neighbourhood is charged, in units of its effect.
-
-        By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
-        are some, and steps so long get nowhere: there each is charged at least as if it moved all that is left.
-        """
-        if not self.problem.singular:
-            return np.ones_like(model.norms)
-        reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
-        return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
-
     def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
-        """What is left of the derivatives and of the targets off the span of the weights."""
+        """The parts of the derivatives and of the targets off the span of the weights."""
         size, n, width, count = self.size, self.n, self.width, len(solved.cost)
         centre, spread = token_centres(self.problem.points, solved.softmax)
         values = np.swapaxes(self.values(solved), 1, 2)
         looked_up = values[:, :, :size] @ solved.softmax
         weighted = solved.softmax if self.roots is None else solved.softmax * self.roots[here]
         arm = self.problem.points - centre[:, :, None]
-        self.problem.spend(count, size, 20.0 * self.functions * (n + width) * size**2)
+        self.problem.spend(count, 20.0 * self.functions * (n + width) * size**2)
         if self.functions == 1:
             matrix = np.zeros((count, width + 2 * size + 1, n + width))
             matrix[:, :width], matrix[:, -1] = solved.matrix[:, :width], solved.matrix[:, -1]
@@ -291,6 +265,11 @@ class Descent:
         return _Model(*_from_gram(flat, residual.reshape(count, -1, 1)), norms, centre, spread)
 
 
+def _stalled(costs: Sequence[float]) -> bool:
+    """Whether the last steps together gained next to nothing."""
+    return len(costs) > policy.STALL and costs[-1] > policy.STALLED * costs[-policy.STALL - 1]
+
+
 _Stack = TypeVar("_Stack", _Solved, _Model)
 
 
@@ -308,7 +287,7 @@ def _merged(stack: _Stack, where: list[int], new: _Stack, which: list[int]) -> _
 
 
 def _triangle(matrices: Array) -> Array:
-    """R of each transposed matrix of a stack, with junk below its diagonal; not a number where there is none."""
+    """R of each transposed matrix of a stack, with reflectors below its diagonal; NaN where there is none."""
     try:
         raw = np.linalg.qr(np.swapaxes(matrices, 1, 2), mode="raw")[0]
     except np.linalg.LinAlgError:
@@ -331,7 +310,7 @@ def _column_norms(matrix: Array, axis: int) -> Array:
 
 
 def _from_gram(turned: Array, residual: Array) -> tuple[Array, Array]:
-    """A square root of JᵀJ, and what Jᵀr is in it: many functions make J so long that its QR is dear."""
+    """A square root of JᵀJ, and Jᵀr in its terms: many functions make J so long that its QR is expensive."""
     gram, gradient = turned @ np.swapaxes(turned, 1, 2), turned @ residual
     usable = np.asarray(np.isfinite(gram).all(axis=(1, 2)))[:, None, None]
     curvature, directions = np.linalg.eigh(np.where(usable, gram, np.eye(gram.shape[1])))

@@ -1,4 +1,4 @@
-r"""Minimax sums of exponentials: the tables of functions that are singular at one end of their interval.
+r"""Minimax sums of exponentials: tables of functions with one singular end.
 
 Next to a root or a logarithm the best tables found have one token that holds the weight, and rare ones: then
 
@@ -8,9 +8,9 @@ up to the weight of the rare tokens, which may be as small as one likes. The bes
 that is equally large, with alternating signs, at 2n + 3 points. These are 2n + 3 equations for as many numbers: s, c
 and the error itself. Remez' way to meet them: Newton's method at points that are given, then the points where the error
 is largest, and so on. The rates s_j, and the points, change smoothly with n (like the root of n), so that each n starts
-from those before it. The equations are solved in more digits than a float has, since exponentials are much alike.
+from those before it. The equations are solved in more digits than a float has, since exponentials are nearly dependent.
 
-Where a function has no such sum, or the steps lose their way, nothing is returned, and the general search goes on.
+Where a function has no such sum, or Newton's method does not converge, the caller falls back to the general search.
 """
 
 from __future__ import annotations
@@ -25,38 +25,22 @@ from flint import arb_mat
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.tables.descent import FLOPS, TINY
-from transformula.compiler.tables.fit_task import TOTAL_SHARE, Task
-from transformula.compiler.tables.least_squares import least_squares
-from transformula.compiler.tables.softmax_table import Array, Function, Table, to_dtype
+from transformula.compiler import policy
+from transformula.compiler.tables.descent import TINY
+from transformula.compiler.tables.fit_task import FitTask
+from transformula.compiler.tables.minimax import least_squares
+from transformula.compiler.tables.softmax_table import Array, FittedTable, Function, to_dtype
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.work import spend
 
 Indices = NDArray[np.int64]
 
-FIRST = 3  # exponentials of the first sum, whose rates spread over so many powers of e
-SPREADS = (4.0, 7.0, 12.0, 20.0, 35.0)
-BITS = 128  # of the linear equations
-PER_RATE, LEAST = 30, 100  # points of the grid on which errors are looked at
-BELOW = 0.03  # of the error: less than f changes between the end and the first point of the grid
-SMALLEST = 1e-290  # distance from the end, as part of the interval
-NEXT = 0.3  # of an error: what that of the next sum is not below
-LEVEL, EXCHANGES = 1.02, 10  # largest over smallest error that is level enough; rounds of new points
-MAX_STEP, CLOSE, NEWTON = 0.7, 1e-5, 12  # of the logarithms of rates
-SLOWER = 0.5  # of the step before: what is longer has met the last digits
-FIRST_STEPS, DAMPING = 60, 8.0
-WORSE = 1.5  # factor on the largest error that a step may cost
-RARE = 0.02  # of eps: what the weights of rare tokens may change
-SELDOM = 1e-3  # the largest of these weights
-MANY = 40  # exponentials: other tables hardly come closer than so many
-STEEP = (
-    7.0  # about what the rounding of the steepest score, rounded once more, is proven to cost, over slope and values
-)
-NOISY = 4  # sums that come close enough, and are spoiled by rounding: more terms will not help
+MAX_STEP = 0.7  # largest change of the logarithm of a rate in one step
+LEVEL = 1.02  # largest over smallest error of a sum whose errors count as level
 
 
 @dataclass(frozen=True)
-class Sum:
+class ExponentialSum:
     """c_0 + c_1 d + Σ c_j exp(−exp(l_j) d), its largest error, and the points where errors are level."""
 
     logs: Array
@@ -70,38 +54,40 @@ class Sum:
         return np.sqrt(-np.log(self.points[1:]))
 
 
-def exponential_table(task: Task, most: int) -> Table | None:
-    """The smallest sum of exponentials that will do, as a table; None if there is none of that size.
+def exponential_table(task: FitTask, most: int) -> FittedTable | None:
+    """The smallest sum of exponentials that meets the tolerance, as a table; None if there is none of that size.
 
-    Where many exponentials are not enough, or no more may be tried, the last sum: nothing else would come closer.
+    Where many exponentials are not enough, or the budget is spent, the last sum: no other table would come closer.
     """
     edges, end = task.leaves.edges, task.leaves.finest
     if not (task.leaves.graded and end in (edges[0], edges[-1])):
         return None
     span = float(edges[-1] - edges[0]) * (1 if end == edges[0] else -1)
     reach = float(np.abs(edges).max() * np.abs(task.dense_values).max() / abs(span))
-    spoiled, last, budget = 0, None, task.work + task.most.growing
+    goal, budget = policy.TOTAL_SHARE * task.eps, task.work + task.most.growing
+    spoiled, last = 0, None
     for last in sums(lambda d: task.f(end + span * d), lambda d: (end + span * d - end) / span, most - 1, task.linear):
         task.work += last.work
         if task.work > budget:
             return _as_table(task, last, end, span)
         steepest = math.exp(min(float(last.logs[-1]), 600.0)) * reach
-        if STEEP * task.unit**2 * steepest > max(last.error, TOTAL_SHARE * task.eps):
+        if policy.STEEP_ROUNDING * task.unit**2 * steepest > max(last.error, goal):
             break
-        if last.error > TOTAL_SHARE * task.eps:
+        if last.error > goal:
             continue
         table = _as_table(task, last, end, span)
-        if table.total_error < (np.inf if task.best is None else task.best.total_error):
+        if task.best is None or table.total_error < task.best.total_error:
             task.best = table
-        if table.total_error <= TOTAL_SHARE * task.eps:
+        if table.total_error <= goal:
             return table
         spoiled += 1
-        if spoiled == NOISY:
+        if spoiled == policy.MAX_NOISY_SUMS:
             return None
-    return None if last is None or len(last.logs) < MANY else _as_table(task, last, end, span)
+    many = last is not None and len(last.logs) >= policy.MANY_EXPONENTIALS
+    return _as_table(task, last, end, span) if last is not None and many else None
 
 
-def _as_table(task: Task, found: Sum, end: float, span: float) -> Table:
+def _as_table(task: FitTask, found: ExponentialSum, end: float, span: float) -> FittedTable:
     """A flat token with value c_0, and rare ones that have the weight w_j at the end and the value b_j + c_j/w_j.
 
     With e_j the exponentials and D = 1 + Σ w_j e_j, T differs from the sum S by Σ (b_j − S) w_j e_j / D. With b_j = S
@@ -113,7 +99,7 @@ def _as_table(task: Task, found: Sum, end: float, span: float) -> Table:
     sums = _basis(at, found.logs, low)[:, low:] @ factors + found.factors[0]
     bases, sums, decaying = sums[: len(rates)], sums[len(rates) :], np.exp(-rates * at[len(rates) :, None])
     away = np.max(np.abs(bases - sums[:, None]) * decaying, axis=0)
-    weights = np.minimum(RARE * task.eps / len(rates) / np.maximum(away, TINY), SELDOM)
+    weights = np.minimum(policy.RARE_SHARE * task.eps / len(rates) / np.maximum(away, TINY), 1e-3)
     slopes = to_dtype(-rates / span, task.dtype)
     offsets = to_dtype(np.log(weights) - slopes * end, task.dtype)
     levels = [Fraction(b) + Fraction(a) * Fraction(end) for a, b in zip(slopes.tolist(), offsets.tolist(), strict=True)]
@@ -121,29 +107,26 @@ def _as_table(task: Task, found: Sum, end: float, span: float) -> Table:
         values = bases + factors * np.exp(-np.array(levels, dtype=float))  # as the stored numbers have it
         values = to_dtype(np.append(found.factors[0], values) - carried / span * end, task.dtype)
     linear = float(to_dtype(np.array(carried / span), task.dtype))
-    table = Table(np.append(0.0, slopes), np.append(0.0, offsets), values, linear, 0.0, 0.0, task.dtype)
-    return task.measure(table)
+    scores = (np.append(0.0, slopes),), (np.append(0.0, offsets),)
+    return task.measure(FittedTable(*scores, values, linear, dtype=task.dtype))
 
 
-def sums(f: Function, snapped: Function, most: int, linear: bool = True) -> Iterator[Sum]:
+def sums(f: Function, snapped: Function, most: int, linear: bool = True) -> Iterator[ExponentialSum]:
     """Best sums of ever more exponentials on 0..1, as long as they are found; c_1 is 0 if they are not ``linear``.
 
     ``snapped`` moves distances to where f is known: floats are further apart next to an end that is not zero.
     """
-    before: list[Sum] = []
-    for n in range(FIRST, most + 1):
+    before: list[ExponentialSum] = []
+    for n in range(policy.FIRST_EXPONENTIALS, most + 1):
         checkpoint()
-        grid = np.unique(snapped(_grid(f, n, NEXT * before[-1].error if before else 0.0)))
+        next_error = 0.3 * before[-1].error if before else 0.0  # no sum gains more by one term
+        grid = np.unique(snapped(_grid(f, n, next_error)))
         values = f(grid)
-        best: Sum | None = None
-        for logs, factors in (
-            _first(grid, values, n, 1 + linear) if len(before) < 2 else [_predicted(before, f, snapped, n)]
-        ):
-            found = _exchanged(grid, values, logs, factors)
-            if found is not None and (best is None or found.error < best.error):
-                best = found
+        starts = _first(grid, values, n, 1 + linear) if len(before) < 2 else [_predicted(before, f, snapped, n)]
+        found = [one for start in starts if (one := _exchanged(grid, values, *start)) is not None]
+        best = min(found, key=lambda one: one.error, default=None)
         operations = 60.0 * len(grid) * n + 150.0 * (2 * n) ** 3
-        spend(operations / FLOPS)
+        spend(operations / policy.OPERATIONS_PER_MICROSECOND)
         if best is None or (before and not best.error < before[-1].error):
             return
         yield replace(best, work=operations)
@@ -152,11 +135,11 @@ def sums(f: Function, snapped: Function, most: int, linear: bool = True) -> Iter
 
 def _grid(f: Function, n: int, error: float) -> Array:
     """Points from where f hardly differs from its value at 0, evenly in log d but closer to each other next to 1."""
-    far = np.geomspace(1.0, SMALLEST, 600)
+    far = np.geomspace(1.0, 1e-290, 600)
     away = np.abs(f(far) - f(np.zeros(1)))
     error = error or float(away.max()) * 1e-2
-    lowest = far[min(int(np.flatnonzero(away > BELOW * error)[-1]) + 1, len(far) - 1)]
-    ranks = np.sin(0.5 * np.pi * np.linspace(0, 1, PER_RATE * n + LEAST))
+    lowest = far[min(int(np.flatnonzero(away > 0.03 * error)[-1]) + 1, len(far) - 1)]
+    ranks = np.sin(0.5 * np.pi * np.linspace(0, 1, 30 * n + 100))
     return np.concatenate([[0.0], np.exp(math.log(lowest) * (1 - ranks))])
 
 
@@ -173,11 +156,11 @@ def _slopes(basis: Array, points: Array, logs: Array, factors: Array) -> Array:
 
 
 def _first(grid: Array, values: Array, n: int, low: int) -> Iterator[tuple[Array, Array]]:
-    """Rates that least squares finds from several starts, and their factors."""
-    for spread in SPREADS:
+    """Rates found by least squares from several starts, and their factors."""
+    for spread in policy.RATE_SPREADS:
         logs, damping = np.linspace(0.0, spread, n), 1.0
         factors, misfit = _fitted(grid, values, logs, low)
-        for _ in range(FIRST_STEPS):
+        for _ in range(60):
             basis = _basis(grid, logs, low)
             left, slopes = np.linalg.qr(basis)[0], _slopes(basis, grid, logs, factors)
             slopes = slopes - left @ (left.T @ slopes)
@@ -186,21 +169,21 @@ def _first(grid: Array, values: Array, n: int, low: int) -> Iterator[tuple[Array
             moved = logs + np.clip(step, -MAX_STEP, MAX_STEP)
             others, after = _fitted(grid, values, moved, low)
             better = float(after @ after) < float(misfit @ misfit)
-            damping *= 1 / DAMPING if better else DAMPING
+            damping *= 1 / 8 if better else 8
             if better:
                 logs, factors, misfit = moved, others, after
         yield np.sort(logs), _fitted(grid, values, np.sort(logs), low)[0]
 
 
 def _fitted(points: Array, values: Array, logs: Array, low: int) -> tuple[Array, Array]:
-    """Factors by least squares, and what they leave."""
+    """Factors by least squares, and the residual."""
     basis = _basis(points, logs, low)
     factors = least_squares(basis, values, 1e-16)
     return factors, values - basis @ factors
 
 
-def _predicted(before: list[Sum], f: Function, snapped: Function, n: int) -> tuple[Array, Array]:
-    """Rates and factors whose errors are level at the points that the sums before it lead to expect."""
+def _predicted(before: list[ExponentialSum], f: Function, snapped: Function, n: int) -> tuple[Array, Array]:
+    """Rates and factors whose errors are level at the points extrapolated from the two sums before."""
     first, last = before
     roots = [math.sqrt(len(known.logs)) for known in before]
     by = (math.sqrt(n) - roots[1]) / (roots[1] - roots[0])
@@ -222,9 +205,9 @@ def _extrapolated(first: Array, last: Array, count: int, by: float) -> Array:
 def _levelled(points: Array, values: Array, logs: Array, factors: Array) -> tuple[Array, Array]:
     """Rates and factors whose errors at the points are of one size and of alternating signs, if steps lead there."""
     level, before = 0.0, math.inf
-    for _ in range(NEWTON):
+    for _ in range(12):
         logs, factors, level, moved = _stepped(points, values, logs, factors, level)
-        if moved < CLOSE or MAX_STEP > moved > SLOWER * before:
+        if moved < 1e-5 or MAX_STEP > moved > 0.5 * before:  # converged, or down to the last digits
             break
         before = moved
     return logs, factors
@@ -246,35 +229,35 @@ def _stepped(
 
 
 def _solved(matrix: Array, right: Array) -> Array:
-    """The solution of linear equations, found in more digits; not a number where there is none."""
+    """The solution of linear equations, in more digits than a float has; NaN where there is none."""
     try:
-        with precision(BITS):
+        with precision(128):
             found = arb_mat(matrix.tolist()).solve(arb_mat([[v] for v in right.tolist()]), algorithm="approx")
         return np.array([float(v.mid()) for v in found.entries()])
     except (ZeroDivisionError, ValueError):
         return np.full(len(right), math.nan)
 
 
-def _exchanged(grid: Array, values: Array, logs: Array, factors: Array) -> Sum | None:
-    """The sum with the least error that is met while points give way to those where the error is larger."""
-    best: Sum | None = None
+def _exchanged(grid: Array, values: Array, logs: Array, factors: Array) -> ExponentialSum | None:
+    """The sum with the least error met while points are exchanged for those where the error is larger."""
+    best: ExponentialSum | None = None
     wanted = len(logs) + len(factors) + 1
-    for _ in range(EXCHANGES):
+    for _ in range(10):
         errors = _basis(grid, logs, len(factors) - len(logs)) @ factors - values
         found = _alternating(errors, wanted) if np.isfinite(errors).all() else None
         if found is None:
             break
         sizes, largest = np.abs(errors[found]), float(np.abs(errors).max())
         if best is None or largest < best.error:
-            best = Sum(logs, factors, largest, grid[found])
-        if largest < LEVEL * sizes.min() or largest > WORSE * best.error:
+            best = ExponentialSum(logs, factors, largest, grid[found])
+        if largest < LEVEL * sizes.min() or largest > 1.5 * best.error:
             break
         logs, factors = _levelled(grid[found], values[found], logs, factors)
     return best
 
 
 def _alternating(errors: Array, wanted: int) -> Indices | None:
-    """Where errors of alternating signs are largest; None if they alternate too seldom."""
+    """Indices where errors of alternating signs are largest; None if there are fewer than wanted."""
     turns = np.flatnonzero(np.diff(np.sign(errors)) != 0) + 1
     found = [int(run[np.argmax(np.abs(errors[run]))]) for run in np.split(np.arange(len(errors)), turns)]
     while len(found) > wanted:

@@ -20,19 +20,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.tables.descent import LEAST_WEIGHT, Fresh, Problem, State, operations_left
-from transformula.compiler.tables.fit_task import APPROXIMATION_SHARE, TOTAL_SHARE, CannotFit
-from transformula.compiler.tables.least_squares import least_squares
-from transformula.compiler.tables.minimax import improve, solve_values
+from transformula.compiler import policy
+from transformula.compiler.tables.descent import FitProblem, FitState, Fresh, operations_left
+from transformula.compiler.tables.fit_task import CannotFit, acceptable
+from transformula.compiler.tables.minimax import improve, least_squares, solve_values
 from transformula.compiler.tables.sample_points import Leaves, resolve, sample
 from transformula.compiler.tables.softmax_table import (
     UNIT_ROUNDOFF,
     Array,
+    FittedTable,
+    multiply_axes,
     score_roundoff,
     softmax_weights,
     to_dtype,
@@ -41,62 +44,24 @@ from transformula.compiler.tables.start_scores import Scores, split, starts, wor
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
-SECTIONS = {1: 1, 2: 41, 3: 13, 4: 8}  # sections pass through so many points of each other axis
-FIT_POINTS = {1: 400, 2: 160, 3: 44, 4: 20}  # points per axis of the value solve, by dimension
-MAX_SECTIONS = {2: 12, 3: 20, 4: 24}  # singular vectors kept, by dimension
-MAX_AXIS_TOKENS = 64
-MAX_GRID = 20_000  # tokens
-CAUTIONS = (1.0, 30.0, 1000.0)  # how much dearer large values are while the scores are chosen
-FAR_OFF = 100.0  # times the tolerance: more caution gains less
-NO_BETTER = 3  # smaller goals in a row that make no better grid are the last
-PRICES = (1.0, 10.0, 100.0, 1000.0)  # of large values: raised while rounding is the larger error
-STALL, STALLED = 6, 0.9  # so many tokens more that leave so much of an axis' error are the last
-UNRESOLVED = 0.25  # factor on the work where sampling met a jump or noise
-PART = 0.4  # the part of what is left to the search that one axis may take
-AXIS_WORK = 2e10  # floating-point operations spent on one axis, about eight seconds
-MAX_POINTS = 20_000_000  # of a mesh: its values are held several times over
+MAX_POINTS = 20_000_000  # points of a mesh: its values are held several times over
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Weights of a tensor-grid table; ``values`` has one dimension an axis."""
+class _GridSearch(NamedTuple):
+    """The cheapest grid, or the best failure; whether it meets the tolerance; and the largest |f|."""
 
-    slopes: tuple[Array, ...]
-    offsets: tuple[Array, ...]
-    values: NDArray[np.float64]
-    error_estimate: float
-    rounding_estimate: float
-    dtype: str = "float64"
-    largest: float = 0.0  # |f|
+    grid: FittedTable
+    enough: bool
+    largest: float
 
-    @property
-    def size(self) -> int:
-        """Number of memory tokens, the product of the axis sizes."""
-        return int(self.values.size)
-
-    @property
-    def total_error(self) -> float:
-        """Measured approximation error plus modelled rounding."""
-        return self.error_estimate + self.rounding_estimate
-
-    def may_reach(self, eps: float) -> bool:
-        """Whether more caution may do: it is not far off, and so many tokens alone do not round by more than that."""
+    def may_improve(self, eps: float) -> bool:
+        """Whether smaller values may help: rounding is the larger error, not far off, and not that of any values."""
+        grid = self.grid
         least = (
-            UNIT_ROUNDOFF[self.dtype] * (sum(self.values.shape) + 6) * self.largest
+            UNIT_ROUNDOFF[grid.dtype] * (sum(grid.values.shape) + 6) * self.largest
         )  # half the model, without scores
-        return self.total_error <= FAR_OFF * eps and least <= eps
-
-    def on_mesh(self, axes: Sequence[Array]) -> NDArray[np.float64]:
-        """T on the tensor product of the given coordinates."""
-        factors = [softmax_weights(x, a, b) for x, a, b in zip(axes, self.slopes, self.offsets, strict=True)]
-        return multiply_axes(self.values, factors)
-
-
-def multiply_axes(tensor: NDArray[np.float64], factors: Sequence[Array]) -> NDArray[np.float64]:
-    """Apply the k-th matrix along the k-th axis."""
-    for k, matrix in enumerate(factors):
-        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, k)), 0, k)
-    return tensor
+        close = grid.total_error <= 100 * eps and least <= eps
+        return close and grid.rounding_estimate >= grid.error_estimate
 
 
 def fit_grid(
@@ -106,14 +71,14 @@ def fit_grid(
     eps: float,
     dtype: str = "float64",
     *,
-    max_tokens: int = MAX_GRID,
-) -> Grid:
+    max_tokens: int,
+) -> FittedTable:
     """Find a small tensor grid with ``|T - f| + rounding <= eps`` on the box.
 
     Parameters
     ----------
     f : callable of d broadcastable float64 arrays
-    lowers, uppers : the box, d = 1 to 4 axes
+    lowers, uppers : the box, d = 2 to 4 axes
     eps : total tolerance
     dtype : {"float64", "float32"}
     max_tokens : int
@@ -124,32 +89,32 @@ def fit_grid(
     CannotFit
         When no grid within ``max_tokens`` meets the tolerance.
     """
-    best: Grid | None = None
-    for caution in CAUTIONS:
-        with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
-            axes = [_Axis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
-            grid, enough = _search(f, axes, eps, dtype, max_tokens)
-        if enough:
-            return grid
-        best = grid if best is None or grid.total_error < best.total_error else best
-        if grid.rounding_estimate < grid.error_estimate or not grid.may_reach(eps):  # smaller values would not help
+    best: FittedTable | None = None
+    for caution in policy.GRID_CAUTIONS:
+        with np.errstate(over="ignore", invalid="ignore"):  # candidates that diverge are dropped by their cost
+            axes = [_GridAxis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
+            found = _search(f, axes, eps, dtype, max_tokens)
+        if found.enough:
+            return found.grid
+        best = found.grid if best is None or found.grid.total_error < best.total_error else best
+        if not found.may_improve(eps):
             break
     assert best is not None
     if best.total_error <= eps:
-        return best  # without headroom: whether it is enough is for the proof to say
+        return best  # without headroom: the proof decides
     message = f"no grid of at most {max_tokens} tokens met eps = {eps:g}; best total: {best.total_error:.3g}"
     raise CannotFit(message, best)
 
 
-def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_tokens: int) -> tuple[Grid, bool]:
-    """The cheapest grid on these axes, or the best failure; and which of the two it is."""
-    mesh = _mesh(axes, FIT_POINTS[len(axes)])
-    target = on_mesh(f, mesh)
-    check = _mesh(axes, 2 * FIT_POINTS[len(axes)] + 1)
-    truth = on_mesh(f, check)
-    share = goal = APPROXIMATION_SHARE * eps
-    best: Grid | None = None
-    in_vain = 0
+def _search(f: GridFunction, axes: Sequence[_GridAxis], eps: float, dtype: str, max_tokens: int) -> _GridSearch:
+    """The cheapest grid on these axes, or the best failure."""
+    points = policy.GRID_POINTS[len(axes)]
+    mesh, check = _mesh(axes, points), _mesh(axes, 2 * points + 1)
+    target, truth = on_mesh(f, mesh), on_mesh(f, check)
+    largest = float(np.abs(target).max())
+    share = goal = policy.APPROXIMATION_SHARE * eps
+    best: FittedTable | None = None
+    worse = 0  # smaller goals in a row that made no better grid
     for _ in range(8):
         sizes = _cheapest_sizes(axes, goal, max_tokens)
         hopeless = sizes is None
@@ -157,15 +122,15 @@ def _search(f: GridFunction, axes: Sequence[_Axis], eps: float, dtype: str, max_
             sizes = _largest_sizes(axes, max_tokens)
         states = [axis.curve[size] for axis, size in zip(axes, sizes, strict=True)]
         grid = _solve_grid(axes, states, mesh, target, check, truth, eps, dtype)
+        if acceptable(grid, eps):
+            return _GridSearch(grid, True, largest)
         better = best is None or grid.total_error < best.total_error
-        best, in_vain = (grid, 0) if better else (best, in_vain + 1)
-        if grid.error_estimate <= share and grid.total_error <= TOTAL_SHARE * eps:
-            return grid, True
-        if hopeless or in_vain == NO_BETTER:
+        best, worse = (grid, 0) if better else (best, worse + 1)
+        if hopeless or worse == 3:
             break
         goal *= min(0.8, share / max(grid.error_estimate, 1e-300))
     assert best is not None
-    return best, False
+    return _GridSearch(best, False, largest)
 
 
 def on_mesh(f: GridFunction, axes: Sequence[Array]) -> NDArray[np.float64]:
@@ -182,7 +147,7 @@ def on_mesh(f: GridFunction, axes: Sequence[Array]) -> NDArray[np.float64]:
 
 
 @dataclass
-class _Axis:
+class _GridAxis:
     """One axis: its leaves, its compressed sections, and the best state found for each size."""
 
     leaves: Leaves
@@ -191,7 +156,7 @@ class _Axis:
     half: float
     unit: float
     caution: float
-    curve: dict[int, State]
+    curve: dict[int, FitState]
     errors: dict[int, float]
     work: float = 0.0
 
@@ -199,9 +164,11 @@ class _Axis:
     def make(
         cls, f: GridFunction, lowers: Sequence[float], uppers: Sequence[float], axis: int,
         eps: float, dtype: str, caution: float = 1.0,
-    ) -> _Axis:  # fmt: skip
+    ) -> _GridAxis:  # fmt: skip
         dimension = len(lowers)
-        others = [_chebyshev(low, high, SECTIONS[dimension]) for low, high in zip(lowers, uppers, strict=True)]
+        others = [
+            _chebyshev(low, high, policy.GRID_SECTIONS[dimension]) for low, high in zip(lowers, uppers, strict=True)
+        ]
 
         def rows(x: Array) -> Array:
             coordinates = [*others[:axis], x, *others[axis + 1 :]]
@@ -212,7 +179,7 @@ class _Axis:
         _, sigma, right = np.linalg.svd(rows(x), full_matrices=False)
         # a direction far below eps in its largest entry cannot matter in the sup-norm
         weight = sigma / np.sqrt(len(x)) * np.abs(right).max(axis=1)
-        kept = right[weight > 0.03 * eps][: MAX_SECTIONS.get(dimension, 1)]
+        kept = right[weight > 0.03 * eps][: policy.GRID_RANKS[dimension]]
         lift = np.abs(kept).max(axis=1) if len(kept) else np.ones(0)
         mix = kept.T * lift if len(kept) else np.zeros((right.shape[1], 1))
         origin, half = leaves.finest, 0.5 * (uppers[axis] - lowers[axis])
@@ -227,21 +194,21 @@ class _Axis:
 
     @property
     def budget(self) -> float:
-        """What may be spent on this axis: less where sampling met a jump or noise."""
-        wanted = AXIS_WORK if self.leaves.resolved else UNRESOLVED * AXIS_WORK
-        return min(wanted, operations_left(PART))
+        """Work that may be spent on this axis: less where sampling met a jump or noise."""
+        wanted = policy.AXIS_WORK * (1.0 if self.leaves.resolved else 0.25)
+        return min(wanted, operations_left(policy.GROWING_PART))
 
     def stalled(self, size: int) -> bool:
         """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""
-        before = [error for earlier, error in self.errors.items() if earlier <= size - STALL]
-        return bool(before) and min(self.errors[k] for k in range(1, size + 1)) > STALLED * min(before)
+        before = [error for earlier, error in self.errors.items() if earlier <= size - 6]
+        return bool(before) and min(self.errors[k] for k in range(1, size + 1)) > 0.9 * min(before)
 
     def _fit(self, size: int, eps: float) -> None:
         checkpoint()
         x = sample(self.leaves, 8 * size + 20)
         target = self.sections(x)
         price = max(self.unit * self.caution * (size + 10), 1e-3 * eps / (np.abs(target).max() + 1e-300))
-        problem = Problem((x - self.origin) / self.half, target, price * len(x) ** 0.5, False)
+        problem = FitProblem((x - self.origin) / self.half, target, price * len(x) ** 0.5, False)
         edges = (self.leaves.edges - self.origin) / self.half
         candidates = list(starts(replace(self.leaves, edges=edges), size))
         candidates = self._grown(problem, size) + candidates
@@ -251,7 +218,7 @@ class _Axis:
         self.curve[size], self.errors[size] = state, self._error(problem, state)
         self.work += problem.work
 
-    def _grown(self, problem: Problem, size: int) -> list[Scores]:
+    def _grown(self, problem: FitProblem, size: int) -> list[Scores]:
         smaller = self.curve.get(size - 1)
         if smaller is None:
             return []
@@ -259,14 +226,14 @@ class _Axis:
         total = np.abs(state.values).sum(axis=1)
         tokens = worst_tokens(state.errors, state.softmax, total, 2)
         scores = state.slopes, state.offsets
-        return [split(scores, problem.points, state.softmax, [token]) for token in tokens]
+        return [split(scores, problem.points, state.softmax, [token], policy.TURNS[0]) for token in tokens]
 
-    def _error(self, problem: Problem, state: State) -> float:
+    def _error(self, problem: FitProblem, state: FitState) -> float:
         """Bound on the sup-norm over all sections: the compressed errors add up at worst."""
         rows = problem.target - state.softmax @ state.values
         return float(np.sqrt((rows**2).sum(axis=1)).max())
 
-    def scores(self, state: State, dtype: str) -> Scores:
+    def scores(self, state: FitState, dtype: str) -> Scores:
         """Scores in the coordinate x, flat at the token that keeps them smallest, rounded."""
         slopes = state.slopes / self.half
         offsets = state.offsets - slopes * self.origin
@@ -287,16 +254,16 @@ def _chebyshev(lower: float, upper: float, count: int) -> Array:
     return np.asarray(0.5 * (lower + upper) + 0.5 * (upper - lower) * nodes)
 
 
-def _mesh(axes: Sequence[_Axis], count: int) -> list[Array]:
+def _mesh(axes: Sequence[_GridAxis], count: int) -> list[Array]:
     return [sample(axis.leaves, count) for axis in axes]
 
 
-def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int, ...] | None:
+def _cheapest_sizes(axes: Sequence[_GridAxis], goal: float, limit: int) -> tuple[int, ...] | None:
     """Sizes with the smallest product whose errors add up to at most ``goal``."""
     ladders: list[list[tuple[int, float]]] = [[] for _ in axes]
     least = [1] * len(axes)  # what an axis takes, as far as is known
     growing = set(range(len(axes)))
-    for size in range(1, min(MAX_AXIS_TOKENS, limit) + 1):
+    for size in range(1, min(policy.MAX_AXIS_TOKENS, limit) + 1):
         for k in sorted(growing):
             axis, ladder = axes[k], ladders[k]
             if size * math.prod(least[:k] + least[k + 1 :]) > limit:
@@ -319,7 +286,7 @@ def _cheapest_sizes(axes: Sequence[_Axis], goal: float, limit: int) -> tuple[int
     return None if best is None else best[1]
 
 
-def _largest_sizes(axes: Sequence[_Axis], limit: int) -> tuple[int, ...]:
+def _largest_sizes(axes: Sequence[_GridAxis], limit: int) -> tuple[int, ...]:
     """The most accurate size of every axis, cut back evenly to at most ``limit`` tokens."""
     cap = max(1, int(limit ** (1 / len(axes))))
     return tuple(
@@ -328,28 +295,28 @@ def _largest_sizes(axes: Sequence[_Axis], limit: int) -> tuple[int, ...]:
 
 
 def _solve_grid(
-    axes: Sequence[_Axis], states: Sequence[State], mesh: Sequence[Array],
+    axes: Sequence[_GridAxis], states: Sequence[FitState], mesh: Sequence[Array],
     target: NDArray[np.float64], check: Sequence[Array], truth: NDArray[np.float64], eps: float,
     dtype: str,
-) -> Grid:  # fmt: skip
+) -> FittedTable:  # fmt: skip
     """Values by one regularised pseudo-inverse an axis, then rounding and measuring."""
     scores = [axis.scores(state, dtype) for axis, state in zip(axes, states, strict=True)]
     cheap = 1e-4 * eps / (np.abs(target).max() + eps)  # far below eps, yet it bounds the values
-    least = LEAST_WEIGHT ** (1 / len(axes))  # weights multiply over the axes, and so do values
+    least = policy.LEAST_WEIGHT ** (1 / len(axes))  # weights multiply over the axes, and so do values
     slopes, offsets = tuple(s[0] for s in scores), tuple(s[1] for s in scores)
-    best: Grid | None = None
-    for dearer in PRICES:
+    best: FittedTable | None = None
+    for factor in policy.GRID_PRICES:
         inverses = [
-            _regularised_inverse(softmax_weights(x, *pair), dearer * max(axis.unit * (len(pair[0]) + 10), cheap), least)
+            _regularised_inverse(softmax_weights(x, *pair), factor * max(axis.unit * (len(pair[0]) + 10), cheap), least)
             for axis, x, pair in zip(axes, mesh, scores, strict=True)
         ]
         values = to_dtype(multiply_axes(target, inverses), dtype)
-        grid = Grid(slopes, offsets, values, 0.0, 0.0, dtype, float(np.abs(target).max()))
+        grid = FittedTable(slopes, offsets, values, dtype=dtype)
         error = float(np.abs(grid.on_mesh(check) - truth).max())
         rounding = _rounding(grid, mesh, axes[0].unit)
         grid = replace(grid, error_estimate=error, rounding_estimate=rounding)
         best = grid if best is None or grid.total_error < best.total_error else best
-        if rounding < max(error, 0.1 * eps):  # dearer values would only fit worse
+        if rounding < max(error, 0.1 * eps):  # a higher price would only fit worse
             break
     assert best is not None
     return best
@@ -365,7 +332,7 @@ def _regularised_inverse(weights: Array, price_of_values: float, least: float) -
     return least_squares(matrix, identity, 1e-16)
 
 
-def _rounding(grid: Grid, mesh: Sequence[Array], unit: float) -> float:
+def _rounding(grid: FittedTable, mesh: Sequence[Array], unit: float) -> float:
     """The one-dimensional model with score errors added over the axes."""
     factors = [softmax_weights(x, a, b) for x, a, b in zip(mesh, grid.slopes, grid.offsets, strict=True)]
     magnitude = np.abs(grid.values)

@@ -22,23 +22,38 @@ The steps are taken in :mod:`descent`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from transformula.compiler.tables.descent import STALLED, TINY, Descent, Fresh, Problem, Start, State
+from transformula.compiler import policy
+from transformula.compiler.tables.descent import TINY, Descent, FitProblem, FitState, Fresh, Start
 from transformula.compiler.tables.softmax_table import Array
 
-ROUNDS = 5  # so many rounds of equalising that leave all but 2 % of the error are the last
-TOGETHER = 400_000  # numbers in the matrices of states that are improved together: they stay in the cache
+ROUNDS = 5  # rounds of reweighting over which the error must fall
+STACK_NUMBERS = 400_000  # numbers in the matrices of one stack: they stay in the processor's cache
 
 
-def solve_values(problem: Problem, slopes: Array, offsets: Array) -> State:
+def least_squares(matrix: Array, right: Array, cutoff: float | None = None) -> Array:
+    """The solution of smallest norm; `OverflowError` for numbers that are not finite, about which LAPACK only complains
+    on standard error. Singular values below ``cutoff``, as a fraction of the largest, count as zero.
+
+    Examples
+    --------
+    >>> least_squares(np.array([[1.0], [1.0]]), np.array([1.0, 3.0])).round(12)
+    array([2.])
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
+        raise OverflowError("the numbers of a fit are beyond floats")
+    return np.asarray(np.linalg.lstsq(matrix, right, rcond=cutoff)[0], dtype=np.float64)
+
+
+def solve_values(problem: FitProblem, slopes: Array, offsets: Array) -> FitState:
     """Solve the regularised linear least squares for y and alpha."""
     return improve(problem, [Fresh(slopes, offsets, problem.price)], 0)[0]
 
 
-def improve(problem: Problem, starts: Sequence[Start], steps: int, roots: Array | None = None) -> list[State]:
+def improve(problem: FitProblem, starts: Sequence[Start], steps: int, roots: Array | None = None) -> list[FitState]:
     """Levenberg-Marquardt on the scores of every start; the cost never grows.
 
     Each token's parameters are its slope about its own centre of mass and its level there, which
@@ -51,21 +66,19 @@ def improve(problem: Problem, starts: Sequence[Start], steps: int, roots: Array 
     roots : array of shape (starts, points), optional
         Roots of the points' weights.
     """
-    found: list[State] = []
-    for some in _stacks(problem, starts):
+    tokens = len(starts[0].slopes) if starts else 1
+    numbers = (len(problem.points) + tokens) * 3 * tokens * problem.target.shape[1]
+    count = max(1, STACK_NUMBERS // numbers)
+    found: list[FitState] = []
+    for first in range(0, len(starts), count):
+        some = slice(first, first + count)
         found += Descent(problem, starts[some], None if roots is None else roots[some, None]).run(steps)
     return found
 
 
-def _stacks(problem: Problem, starts: Sequence[Start]) -> Iterator[slice]:
-    tokens = len(starts[0].slopes) if starts else 1
-    numbers = (len(problem.points) + tokens) * 3 * tokens * problem.target.shape[1]
-    count = max(1, TOGETHER // numbers)
-    for first in range(0, len(starts), count):
-        yield slice(first, first + count)
-
-
-def equalise(problem: Problem, states: Sequence[State], goal: float, rounds: int, steps: int = 2) -> list[State]:
+def equalise(
+    problem: FitProblem, states: Sequence[FitState], goal: float, rounds: int, steps: int = 2
+) -> list[FitState]:
     """Lawson's iteration: raise row weights where the error is large; the best state met from each.
 
     Each stops once its sup-norm is below ``goal``, or no longer falls.
@@ -91,4 +104,4 @@ def equalise(problem: Problem, states: Sequence[State], goal: float, rounds: int
 
 def _stuck(sups: Sequence[float], goal: float) -> bool:
     """Whether the last rounds gained next to nothing, well above the goal."""
-    return len(sups) > ROUNDS and sups[-1] > max(2 * goal, STALLED * sups[-ROUNDS - 1])
+    return len(sups) > ROUNDS and sups[-1] > max(2 * goal, policy.STALLED * sups[-ROUNDS - 1])

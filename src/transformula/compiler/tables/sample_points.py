@@ -9,20 +9,16 @@ discrete sup-norm is close to the true one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from transformula.budget import checkpoint
+from transformula.compiler import policy
 from transformula.compiler.tables.softmax_table import Array, Function
 from transformula.formula.evaluation import increasing
 
-DEGREE = 8
-MAX_LEAVES = 1500  # a jump needs ~50 levels; more leaves than this means f is not resolvable
-BLOCK = 64  # leaves that are looked at together
-FINE, TINY = 1e-3, 1e-6  # of the range: leaves as fine as this mark a hard place, and a singularity
-FIRST_CUTS = (0.0, 0.37, 0.71, 1.0)  # unequal pieces, so that a periodic f cannot alias
+DEGREE = 8  # of the interpolants on the leaves
 
 _NODES = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 _PROBES = -np.cos(np.pi * (np.arange(2 * DEGREE) + 0.5) / (2 * DEGREE))
@@ -41,55 +37,45 @@ class Leaves:
 
     @property
     def graded(self) -> bool:
-        """Whether leaves shrink and shrink: f is singular there, or almost. One alone is a rounded edge."""
+        """Whether leaves shrink towards a singularity of f, or nearly one. A single tiny leaf is a rounded edge."""
         widths = np.sort(np.diff(self.edges))
-        return bool(widths[min(1, len(widths) - 1)] <= TINY * (self.edges[-1] - self.edges[0]))
+        return bool(widths[min(1, len(widths) - 1)] <= policy.SINGULAR_LEAF * (self.edges[-1] - self.edges[0]))
 
     @property
     def finest(self) -> float:
         """The edge at the finest leaf when it is far finer than the range, else the midpoint."""
         widths = np.diff(self.edges)
         k = int(np.argmin(widths))
-        if widths[k] > FINE * (self.edges[-1] - self.edges[0]):
+        if widths[k] > policy.FINE_LEAF * (self.edges[-1] - self.edges[0]):
             return float(0.5 * (self.edges[0] + self.edges[-1]))
-        left = widths[k - 1] if k > 0 else -1.0
-        right = widths[k + 1] if k + 1 < len(widths) else -1.0
-        return float(
-            self.edges[k]
-            if 0 <= left <= right or right < 0 <= left
-            else self.edges[k + 1]
-            if left >= 0
-            else self.edges[k]
-        )
+        inside = 0 < k < len(widths) - 1
+        return float(self.edges[k + 1] if inside and widths[k + 1] < widths[k - 1] else self.edges[k])
 
 
-def resolve(f: Function, lower: float, upper: float, tolerance: float, singular: Sequence[float] = ()) -> Leaves:
+def resolve(f: Function, lower: float, upper: float, tolerance: float) -> Leaves:
     """Bisect [lower, upper] until f is resolved to ``tolerance`` on every leaf."""
-    cuts = {lower + (upper - lower) * c for c in FIRST_CUTS} - {lower, upper}
-    inside = {float(s) for s in singular if lower < s < upper}
-    edges = sorted({lower, upper} | inside | (cuts if not inside else set()))
+    edges = sorted({lower, upper} | {lower + (upper - lower) * cut for cut in policy.FIRST_CUTS})
     left, right = np.array(edges[:-1]), np.array(edges[1:])
     smallest = 4 * np.finfo(float).eps * max(abs(lower), abs(upper), upper - lower) * 4
     done: list[float] = [lower]
     resolved = True
-    while len(left):  # all that are to be halved
+    while len(left):  # leaves that are not resolved yet
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
-        misfit = np.concatenate(
-            [_misfit(f, middle[k : k + BLOCK], half[k : k + BLOCK]) for k in range(0, len(left), BLOCK)]
-        )
+        blocks = [slice(k, k + policy.LEAF_BLOCK) for k in range(0, len(left), policy.LEAF_BLOCK)]
+        misfit = np.concatenate([_misfit(f, middle[block], half[block]) for block in blocks])
         narrow = half <= np.maximum(np.where((left > 0) | (right < 0), smallest, 0.0), 1e-30)
         ready = (misfit <= tolerance) | narrow
         resolved &= bool((misfit[ready] <= tolerance).all())
         done += right[ready].tolist()
         left, middle, right = left[~ready], middle[~ready], right[~ready]
-        if len(done) + 2 * len(left) > MAX_LEAVES:
+        if len(done) + 2 * len(left) > policy.MAX_LEAVES:
             return Leaves(np.array(sorted([*done, *right.tolist()])), resolved=False, crowded=True)
         left, right = np.stack([left, middle], axis=1).ravel(), np.stack([middle, right], axis=1).ravel()
     return Leaves(np.array(sorted(done)), resolved)
 
 
 def _misfit(f: Function, middle: Array, half: Array) -> Array:
-    """How far f is from its interpolant on each of a few leaves; its values may have a second axis."""
+    """Largest distance between f and its interpolant on each leaf of a block; f may have several columns."""
     checkpoint()
     values = f((middle[:, None] + half[:, None] * _POINTS).ravel())
     values = values.reshape(len(middle), len(_POINTS), -1)

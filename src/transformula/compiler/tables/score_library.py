@@ -1,10 +1,9 @@
-"""Scores of tables that were found once and for all (benchmarks/library.py): common functions on common ranges.
+"""Warm starts from stored scores (library.json, made by benchmarks/library.py): common functions on common ranges.
 
-Nothing here depends on a function's name. Scores span a space of functions, Σ y_j w_j, whatever the values y. What is
-stored is judged by the distance of the function that is to be fitted from these spaces, on a few points, and the
-closest are where the search for a table starts. If the function is much like the one that they were found for, it is
-met within a few steps, and about as closely: that tells how many tokens to begin with. What comes of it is fitted,
-measured and proven like any other table.
+Nothing here depends on a function's name. Scores span a space of functions, Σ y_j w_j, whatever the values y. Stored
+scores are judged by the distance between these spaces and the function to fit, on a few points, and the closest are
+starts of the search. A function similar to the one that they were found for is fitted within a few steps, and about as
+closely: that tells how many tokens to begin with. Tables found this way are measured and proven like any other.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformula.compiler.tables.softmax_table import Array
+from transformula.compiler import policy
+from transformula.compiler.tables.descent import FitState, Fresh
+from transformula.compiler.tables.fit_task import PROFILE_NODES, FitTask
+from transformula.compiler.tables.minimax import improve
+from transformula.compiler.tables.one_size import attempt, pruned_from
+from transformula.compiler.tables.softmax_table import Array, FittedTable
+from transformula.compiler.tables.start_scores import FEW, Scores
 
 PATH = Path(__file__).with_name("library.json")
-KIN = 60.0  # a function that stored scores miss by so many times the error of their own is like it
-BETTER = 4.0  # and one that they meet so many times closer is not: steps and exponentials are in many spaces
-ALIKE, LESS_ALIKE = 1.2, 1.5  # goals that the error of a stored function may be, where it is the same, and where not
-NODES = -np.cos(np.pi * (np.arange(64) + 0.5) / 64)
+SMALLEST_SIZES = (1, 2)  # tokens of constants, exponentials and steps, which look like anything on a few points
 
 
 class Spans(NamedTuple):
@@ -39,36 +41,46 @@ class Spans(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """The closest stored scores, how close the first of them comes, and how close its own function was met."""
+    """The closest stored scores, the distance of the first from the function, and the error of its own function."""
 
-    scores: list[tuple[Array, Array]]
+    scores: list[Scores]
     distance: float
     likely: float
 
     @property
-    def kin(self) -> bool:
-        """Whether the function is so much like a stored one that it will be met about as closely."""
-        return self.likely / BETTER <= self.distance <= KIN * self.likely
+    def similar(self) -> bool:
+        """Whether the function is so similar to a stored one that its table will be about as close.
+
+        One that the scores fit much closer than their own is not: steps and exponentials are in many spaces.
+        """
+        return self.likely / 4 <= self.distance <= policy.SIMILAR * self.likely
 
     def promises(self, goal: float) -> bool:
-        """Whether these scores are likely to lead to an error of no more than ``goal``."""
+        """Whether these scores are likely to lead to an error of at most ``goal``."""
         far = math.log(max(self.distance / self.likely, 1.0))
-        return self.kin and self.likely <= goal * (ALIKE + LESS_ALIKE * far)
+        return self.similar and self.likely <= goal * (1.2 + 1.5 * far)
+
+
+class StoredGrowth(NamedTuple):
+    """The first accepted table, if there is one, with its state, and the sizes that failed, with theirs."""
+
+    table: FittedTable | None
+    state: FitState | None
+    failures: list[tuple[int, FitState]]
 
 
 @cache
 def sizes() -> tuple[int, ...]:
-    """Numbers of tokens of which there is something, smallest first."""
+    """Numbers of tokens of which scores are stored, smallest first."""
     return tuple(sorted(_stored()))
 
 
 @cache
 def spans(size: int) -> Spans:
-    """All that is stored of a size, and its mirror images."""
-    parts = [np.array(part) for part in zip(*_stored()[size], strict=True)]
-    slopes, offsets, errors = parts
+    """All stored scores of a size, and their mirror images."""
+    slopes, offsets, errors = (np.array(part) for part in zip(*_stored()[size], strict=True))
     slopes, offsets = np.concatenate([slopes, -slopes]), np.concatenate([offsets, offsets])
-    scores = slopes[:, None] * NODES[:, None] + offsets[:, None]
+    scores = slopes[:, None] * PROFILE_NODES[:, None] + offsets[:, None]
     scores -= scores.max(axis=2, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=2, keepdims=True)
@@ -80,12 +92,74 @@ def _stored() -> dict[int, list[tuple[list[float], list[float], float]]]:
     return {int(size): rows for size, rows in json.loads(PATH.read_text()).items()}
 
 
-def closest(values: Array, size: int, count: int) -> Neighbours:
+def closest(values: Array, size: int) -> Neighbours:
     """The stored scores of ``size`` tokens that come closest to the values at the nodes."""
     stored = spans(size)
     parts = np.einsum("knm,n->km", stored.basis, values)
     distances = np.abs(values - np.einsum("knm,km->kn", stored.basis, parts)).max(axis=1)
-    order = np.argsort(distances, kind="stable")[:count]
+    order = np.argsort(distances, kind="stable")[: policy.NEIGHBOURS]
     likely = stored.errors[order[0]] * np.ptp(values)
     scores = [(stored.slopes[k], stored.offsets[k]) for k in order]
     return Neighbours(scores, float(distances[order[0]]), max(float(likely), math.ulp(0.0)))
+
+
+def grow_stored(task: FitTask, limit: int) -> StoredGrowth:
+    """A table from stored scores, from the smallest promising size upwards; the smallest sizes come first."""
+    budget = task.work + min(policy.GROWING_WORK, task.most.growing)
+    failures: list[tuple[int, FitState]] = []
+    promising = promising_sizes(task, limit)
+    for size in [*SMALLEST_SIZES, *promising] if promising else []:
+        if task.spoiled or task.work >= budget:  # other starts do not help where rounding alone is too much
+            break
+        cold = size in SMALLEST_SIZES
+        table, state = attempt(task, size, [] if cold else _starts(task, size), cold, reach=policy.HOPELESS)
+        if table is not None:
+            return StoredGrowth(table, state, failures)
+        if state is not None:
+            failures.append((size, state))
+    return StoredGrowth(None, None, failures)
+
+
+def shrink_stored(task: FitTask, table: FittedTable, state: FitState) -> tuple[FittedTable, FitState]:
+    """Remove tokens from a table found from stored scores, down to a size that similar scores have ruled out."""
+    budget = task.work + min(policy.GROWING_WORK + policy.SHRINKING_WORK, task.most.shrinking)
+    while table.size > sizes()[0] and task.work < budget:
+        size = table.size - 1
+        if closest(task.profile, size).similar:
+            break
+        smaller, small_state = attempt(task, size, pruned_from(task, state, size))
+        if smaller is None or small_state is None:
+            break
+        table, state = smaller, small_state
+    return table, state
+
+
+def promising_sizes(task: FitTask, limit: int) -> list[int]:
+    """The smallest size of which stored scores are likely to lead to a table, and those above it."""
+    if task.leaves.graded or task.leaves.crowded:
+        return []
+    found = [size for size in sizes() if task.least_size() <= size <= limit]
+    similar = True
+    for first in found:
+        near, similar_before = closest(task.profile, first), similar
+        similar = near.similar
+        if near.promises(task.goal):
+            by_chance = first <= FEW or not similar_before
+            return [] if by_chance else [size for size in found if size >= first]
+    return []
+
+
+def rivals(task: FitTask, size: int) -> list[FitState]:
+    """The best states near stored scores: one of them may end closer than the first that was accepted."""
+    if not closest(task.profile, size).similar:
+        return []
+    problem = task.problem(size)
+    high = max(task.prices(problem, size))  # the smoother landscape
+    found = improve(problem, [Fresh(*scores, high) for scores in _starts(task, size)], policy.QUICK_STEPS)
+    task.work += problem.work
+    return sorted(found, key=lambda state: state.sup)[:3]
+
+
+def _starts(task: FitTask, size: int) -> list[Scores]:
+    """The closest stored scores in the coordinate t."""
+    return [(slopes, offsets + slopes * task.shift) for slopes, offsets in closest(task.profile, size).scores]

@@ -1,13 +1,12 @@
 r"""Fit the smallest table: search over the number of tokens, many starts, minimax refinement.
 
-What is like a function whose tables are stored starts from these, at the size that they tell
-(:mod:`neighbours`).  For anything else, and if that fails, every start of :mod:`placement` gets a few
+A function similar to one whose scores are stored starts from these, at the size that they suggest
+(:mod:`score_library`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
-the largest size that failed, and by removing single tokens from the table found.  Next to a singularity
-at an end of the interval the best sum of exponentials is taken (:mod:`exponentials`); where there is none
-a table grows and shrinks by stretching its scores (:func:`placement.stretched`), and other starts are for
-what that does not improve.  Budgets count arithmetic, not seconds, so results are deterministic.
+the largest size that failed, and by removing single tokens from the table found.  Next to a singular end
+the best sum of exponentials is taken (:mod:`exponentials`), and for oscillatory functions scores known from
+theory (:mod:`oscillations`).  Budgets count arithmetic, not seconds, so results are deterministic.
 
 Behaviour: for analytic f the error falls spectrally, with about three real parameters a token;
 for algebraic singularities it falls like exp(-c sqrt(M)).  Limits: nothing is proven here; the
@@ -20,50 +19,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from transformula.budget import left
-from transformula.compiler.tables.descent import FLOPS, State, operations_left
+from transformula.compiler import policy
+from transformula.compiler.tables.descent import FitState, operations_left
 from transformula.compiler.tables.exponentials import exponential_table
-from transformula.compiler.tables.fit_task import PLENTY, SMALL, Allowance, CannotFit, Task, prepare
-from transformula.compiler.tables.library_starts import grow_stored, rivals, shrink_stored
+from transformula.compiler.tables.fit_task import PLENTY, Allowance, CannotFit, FitTask, prepare
 from transformula.compiler.tables.minimax import equalise, improve
-from transformula.compiler.tables.one_size import (
-    LAST_RESORTS,
-    LIGHT,
-    STEADY,
-    THOROUGH,
-    Effort,
-    attempt,
-    grown_from,
-    pruned_from,
-    stretched_from,
-    within_reach,
-)
-from transformula.compiler.tables.oscillations import FEW_SWINGS, SWINGS, wave_table
-from transformula.compiler.tables.softmax_table import Function, Table
+from transformula.compiler.tables.one_size import attempt, grown_from, pruned_from, within_reach
+from transformula.compiler.tables.oscillations import wave_table
+from transformula.compiler.tables.score_library import grow_stored, rivals, shrink_stored
+from transformula.compiler.tables.softmax_table import FittedTable, Function
 
-__all__ = ["THOROUGH", "Allowance", "CannotFit", "Effort", "allowance", "fit_table"]
+__all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
-ALWAYS_COLD = 5  # up to this size all starts are tried; above, mostly grown ones, which do better
-COLD_RATIO = 1.4  # growth of the size after which all starts are tried again
-CHAIN = 16  # a table of M tokens grows by at most 1 + M / CHAIN tokens at once
-MAX_SHRINK = 80  # removing tokens from larger tables costs tens of seconds
-MAX_COLD = 34  # a larger table shrinks from itself only: other starts hardly ever do better
-LIGHT_RATIO = 1.2  # growth of the size in the last resort
-LITTLE_GAIN = 0.8  # what is left of the error then, if that is the end
-STALLED = 0.9  # what is left of the error after two sizes that were not worth it, next to a singularity
 OVERTIME = 1.6  # factor on the budget while the goal is close
-GRADED = 2.0  # the same next to a singularity, which takes many tokens
+GRADED = 2.0  # factor on the budget next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-BESIDE_WAVES = 1e9  # arithmetic for a table that is smaller than one with a token for every swing
-QUIET = 1e-3  # of eps: rounding that does not matter, whatever it is multiplied by later
+BESIDE_WAVES = 1e9  # work on a table that is smaller than one with a token for every oscillation
+QUIET = 1e-3  # rounding that does not matter, as a fraction of the tolerance
 LOUDER = 2.5  # factor on rounding that a closer table may cost
-FIRST = 0.4  # the part of what is left to a search that a table may take to grow
-LATER = 0.1  # the same after a table that was not found: then all is doubtful
-SHARPENING = 8e9  # arithmetic for the steps of the last table
-SHRINKING = 0.4  # and the part that it may take to shrink
 
 
 def fit_table(
@@ -72,13 +50,11 @@ def fit_table(
     upper: float,
     eps: float,
     dtype: str = "float64",
-    singular: Sequence[float] = (),
     *,
     linear: bool = True,
-    effort: Effort | None = None,
     max_tokens: int = 400,
     most: Allowance = PLENTY,
-) -> Table:
+) -> FittedTable:
     """Find a small table with ``|T - f| + rounding <= eps`` on [lower, upper].
 
     Parameters
@@ -90,20 +66,12 @@ def fit_table(
         Total tolerance; the measured approximation error is kept below 0.7 eps.
     dtype : {"float64", "float32"}
         The arithmetic the table will run in; the weights returned are representable in it.
-    singular : sequence of float
-        Points where f is not smooth, if known; others are found by adaptive sampling.
     linear : bool
         Whether ``alpha * x`` may be added to the head's output.
-    effort : Effort, optional
-        Budgets of the search.
     max_tokens : int
         Largest size tried.
     most : Allowance
-        Arithmetic after which the search gives up growing, in each of its two ways, and shrinking.
-
-    Returns
-    -------
-    Table
+        Arithmetic after which the search gives up growing and shrinking.
 
     Raises
     ------
@@ -115,52 +83,53 @@ def fit_table(
     >>> fit_table(np.tanh, -1.0, 1.0, 1e-9).size
     2
     """
-    effort = effort or Effort()
-    with np.errstate(over="ignore", invalid="ignore"):  # candidates that run away are dropped by their cost
-        task = prepare(f, lower, upper, eps, dtype, singular, linear, max(max_tokens, SWINGS))
+    with np.errstate(over="ignore", invalid="ignore"):  # candidates that diverge are dropped by their cost
+        task = prepare(f, lower, upper, eps, dtype, linear, max(max_tokens, policy.MANY_SWINGS))
         task.most = most
-        return _fitted(task, effort, max_tokens)
+        return _fitted(task, max_tokens)
 
 
 def allowance(doubtful: bool) -> Allowance:
-    """What the next table may take of what is left to the search; infinite where that is plenty."""
-    growing, shrinking = operations_left(LATER if doubtful else FIRST), SHRINKING * left() * FLOPS
+    """Arithmetic of the next table within the remaining budget; infinite where that is plenty."""
+    growing = operations_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
+    shrinking = policy.GROWING_PART * left() * policy.OPERATIONS_PER_MICROSECOND
     return Allowance(
-        growing if growing < Effort.growing else math.inf,
-        shrinking if shrinking < Effort.total - Effort.growing else math.inf,
+        growing if growing < policy.GROWING_WORK else math.inf,
+        shrinking if shrinking < policy.SHRINKING_WORK else math.inf,
     )
 
 
-def _fitted(task: Task, effort: Effort, max_tokens: int) -> Table:
-    near = grow_stored(task, effort, max_tokens)
+class Grown(NamedTuple):
+    """An accepted table, its state, and the largest size that failed before it."""
+
+    table: FittedTable
+    state: FitState
+    failed: int
+
+
+def _fitted(task: FitTask, max_tokens: int) -> FittedTable:
+    near = grow_stored(task, max_tokens)
     if near.table is not None and near.state is not None:
-        table, state = shrink_stored(task, effort, near.table, near.state)
-        return _sharpened(task, effort, table, [state, *rivals(task, effort, table.size)])
+        table, state = shrink_stored(task, near.table, near.state)
+        return _sharpened(task, table, [state, *rivals(task, table.size)])
     summed = exponential_table(task, max_tokens)
-    if summed is not None and summed.total_error <= task.eps:
-        return summed
     if summed is not None:
+        if summed.total_error <= task.eps:
+            return summed
         task.best = summed
         raise CannotFit(_complaint(task), summed)
-    found = _grow(task, effort, max_tokens, near.failures)
-    wave, closest = len(task.crossings) > FEW_SWINGS, task.closest
-    other = not (task.stuck or task.leaves.graded or wave) and closest is not None and within_reach(task, closest.sup)
-    if found is None and other:
-        task.searched.clear()
-        found = _grow(task, effort, max_tokens)  # another way: the price is that of the tolerance from the start
-    if found is None and not task.stuck:
-        found = _grow(task, STEADY if task.leaves.graded else LIGHT, max_tokens)
-    if found is None and task.closest is not None:
+    found = _grow(task, max_tokens, near.failures)
+    if found is not None:
+        table, state = _shrink(task, *found)
+        return _sharpened(task, table, [state])
+    if task.closest is not None:
         task.finish(task.closest)
-    if found is None and task.best is not None and task.best.total_error <= task.eps:
-        return task.best  # without headroom: whether it is enough is for the proof to say
-    if found is None:
-        raise CannotFit(_complaint(task), task.best)
-    table, state = _shrink(task, effort, *found)
-    return _sharpened(task, effort, table, [state])
+    if task.best is not None and task.best.total_error <= task.eps:
+        return task.best  # without headroom: the proof decides
+    raise CannotFit(_complaint(task), task.best)
 
 
-def _complaint(task: Task) -> str:
+def _complaint(task: FitTask) -> str:
     reached = task.best.total_error if task.best is not None else np.inf
     hint = "" if task.leaves.resolved else "; f looks discontinuous or noisy"
     return (
@@ -169,102 +138,84 @@ def _complaint(task: Task) -> str:
     )
 
 
-def _grow(
-    task: Task, effort: Effort, limit: int, failures: Sequence[tuple[int, State]] = ()
-) -> tuple[Table, State, int] | None:
-    """Increase the size until a table is accepted; also return the last size that failed.
+def _grow(task: FitTask, limit: int, failures: Sequence[tuple[int, FitState]]) -> Grown | None:
+    """Increase the size until a table is accepted.
 
-    ``failures`` are sizes that were tried before, and the states that came closest.
+    ``failures`` are sizes that were tried before, and their states with the smallest errors.
     """
-    failed, size = 0, task.least_size()
-    crossings = len(task.crossings)
-    if task.leaves.crowded or crossings > max(limit, SWINGS):
-        size = limit = 1  # its error is known soon, and hardly larger than that of any other
-    light = effort in LAST_RESORTS
-    wave = wave_table(task, limit) if FEW_SWINGS < crossings <= limit and not light else None
-    if wave is not None and crossings > SWINGS:
-        return wave
-    if wave is not None:  # what takes more tokens than that is of no use
-        limit = wave[0].size - 1
-    if light and task.closest is not None:
-        size = max(size, len(task.closest.slopes))
-    parent: State | None = None  # the best failure so far, whose tokens are split
-    history: list[tuple[int, float]] = []
-    for tokens, missed in failures:
-        failed, size = tokens, tokens + 1
-        parent = missed if parent is None or missed.sup < parent.sup else parent
-        history.append((tokens, missed.sup))
-    wanted = effort.growing if task.leaves.resolved else UNRESOLVED * effort.growing
-    wanted *= GRADED if task.leaves.graded and not light else 1.0
-    budget = task.work + min(wanted, task.most.growing, math.inf if wave is None else BESIDE_WAVES)
+    size, crossings = task.least_size(), len(task.crossings)
+    if task.leaves.crowded or crossings > max(limit, policy.MANY_SWINGS):
+        size = limit = 1  # the error of a constant is found at once, and hardly larger than that of any other table
+    wave = wave_table(task, limit) if policy.FEW_SWINGS < crossings <= limit else None
+    if wave is not None:
+        if crossings > policy.MANY_SWINGS:
+            return Grown(*wave)
+        limit = wave[0].size - 1  # only smaller tables are of interest
+    history = [(tokens, missed.sup) for tokens, missed in failures]
+    parent = min((missed for _, missed in failures), key=lambda missed: missed.sup, default=None)
+    if history:
+        size = history[-1][0] + 1
+    budget = task.work + min(_growing_work(task), math.inf if wave is None else BESIDE_WAVES)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
-        warm = [] if light else grown_from(task, parent, size, gently=worse)
-        due = size >= COLD_RATIO * max(task.searched, default=1) and not (task.leaves.graded and _far(task, history))
-        first = [] if light else stretched_from(task, parent, size)
-        cold = (not warm or size <= ALWAYS_COLD or due) and not (first and size > MAX_COLD)
-        table, sup, state = attempt(task, effort, size, warm, cold, first=first)
+        warm = grown_from(task, parent, size, gently=worse)
+        table, state = attempt(task, size, warm, not warm or _all_starts(task, size, history))
         if table is not None and state is not None:
-            return table, state, failed
-        failed = size
-        if not history or sup < min(entry[1] for entry in history):
+            return Grown(table, state, history[-1][0] if history else 0)
+        sup = np.inf if state is None else state.sup
+        if state is not None and (parent is None or sup < parent.sup):
             parent = state
         history.append((size, sup))
-        if light and _near(task, history) and _at_its_end(history):
-            break
-        if not light and task.leaves.graded and _stalled(history):
-            break  # steady starts do better
-        size = int(np.ceil(LIGHT_RATIO * size)) if light else _next_size(task, history)
-    return wave
+        size = _next_size(task, history)
+    return None if wave is None else Grown(*wave)
 
 
-def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
-    """Whether many more tokens were hardly better, close to the goal: so are yet more."""
-    return len(history) > 2 and history[-1][1] > LITTLE_GAIN * min(sup for _, sup in history[:-1])
+def _growing_work(task: FitTask) -> float:
+    """Work after which sizes stop growing."""
+    wanted = policy.GROWING_WORK * (1.0 if task.leaves.resolved else UNRESOLVED)
+    return min(wanted * (GRADED if task.leaves.graded else 1.0), task.most.growing)
 
 
-def _stalled(history: Sequence[tuple[int, float]]) -> bool:
-    """Whether the last two sizes were hardly better than the one before them, which was not a small one."""
-    return len(history) > 2 and history[-3][0] >= SMALL and history[-1][1] > STALLED * history[-3][1]
+def _all_starts(task: FitTask, size: int, history: Sequence[tuple[int, float]]) -> bool:
+    """Whether a size is tried from all starts, beside those grown from a smaller table."""
+    if size <= policy.ALL_STARTS:
+        return True
+    far = bool(history) and not _near(task, history)
+    due = size >= policy.ALL_STARTS_RATIO * max(task.searched, default=1)
+    return due and not (task.leaves.graded and far)
 
 
-def _near(task: Task, history: Sequence[tuple[int, float]]) -> bool:
+def _near(task: FitTask, history: Sequence[tuple[int, float]]) -> bool:
     """Whether the last size came close to the goal, so that more work is well spent."""
     return bool(history) and within_reach(task, history[-1][1])
 
 
-def _far(task: Task, history: Sequence[tuple[int, float]]) -> bool:
-    """Whether the last size was far too small."""
-    return bool(history) and not _near(task, history)
-
-
-def _next_size(task: Task, history: Sequence[tuple[int, float]]) -> int:
+def _next_size(task: FitTask, history: Sequence[tuple[int, float]]) -> int:
     """Extrapolate log(error) over the sizes tried, cautiously; jump while nothing is resolved."""
     size, sup = history[-1]
     if len(history) < 2 or size < 4:
         return size + 1
     if not sup < 0.02 * task.range:
-        return int(np.ceil(1.3 * size))
+        return math.ceil(1.3 * size)
     before, sup_before = history[-2]
     rate = np.log(sup_before / max(sup, 1e-300)) / (size - before)
     need = np.log(max(sup / task.goal, 1.0)) / max(rate, 0.1)
-    return size + int(np.clip(0.6 * need, 1, 1 + size // CHAIN))
+    return size + int(np.clip(0.6 * need, 1, 1 + size // 16))
 
 
-def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int) -> tuple[Table, State]:
+def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> tuple[FittedTable, FitState]:
     """Remove tokens while the tolerance holds.
 
     Sizes never tried are bisected; a size that failed before is tried again from the table now
-    known, less a token, and from the cold starts if it has not seen them yet.
+    known, less a token, and from all starts if it has not seen them yet.
     """
-    budget = max(effort.total, task.work + effort.total - effort.growing)
+    budget = max(policy.GROWING_WORK, task.work) + policy.SHRINKING_WORK
     budget = min(budget, task.work + task.most.shrinking)
-    while 1 < table.size <= MAX_SHRINK and task.work < budget:
+    while 1 < table.size <= policy.MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        warm, first = pruned_from(task, state, size), stretched_from(task, state, size)
-        cold = size not in task.searched and size <= MAX_COLD and not first
-        smaller, _, small_state = attempt(task, effort, size, warm, cold, first=first)
+        cold = size not in task.searched and size <= policy.MAX_ALL_STARTS
+        smaller, small_state = attempt(task, size, pruned_from(task, state, size), cold)
         if smaller is not None and small_state is not None:
             table, state, failed = smaller, small_state, min(failed, size - 1)
         elif untried:
@@ -274,16 +225,16 @@ def _shrink(task: Task, effort: Effort, table: Table, state: State, failed: int)
     return table, state
 
 
-def _sharpened(task: Task, effort: Effort, table: Table, states: Sequence[State]) -> Table:
-    """The last table again, closer than it has to be: what it does not use makes the proven bound smaller."""
-    if table.size > MAX_SHRINK or not task.most.shrinking:
+def _sharpened(task: FitTask, table: FittedTable, states: Sequence[FitState]) -> FittedTable:
+    """The last table refined below its goal: a smaller error makes the proven bound smaller."""
+    if table.size > policy.MAX_SHRINK or not task.most.shrinking:
         return table
     finely = not task.leaves.graded  # next to a singularity there are many points in any case
     quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
-    steps = int(min(SHARPENING / (len(tried) * problem.step(table.size)), 2 * effort.long_steps))
-    closer = equalise(problem, improve(problem, tried, steps), 0.0, min(effort.lawson_rounds, steps))
+    steps = int(min(policy.LAST_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
+    closer = equalise(problem, improve(problem, tried, steps), 0.0, min(policy.LAWSON_ROUNDS, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)
         if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:

@@ -1,4 +1,4 @@
-r"""A table: one softmax head over constant memory tokens, as a function of its scalar query.
+r"""A fitted table: one softmax head over constant memory tokens, as a function of its scalar query.
 
 .. math::  T(x) = \sum_j y_j w_j(x) + \alpha x, \qquad
            w_j(x) = \frac{e^{a_j x + b_j}}{\sum_k e^{a_k x + b_k}}
@@ -19,11 +19,13 @@ proof's bound (``kernel.softmax``), not a proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from transformula.kernel.tables.table_error import SoftmaxTable
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
@@ -33,16 +35,14 @@ UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}
 EXP_ROUNDOFF = 8.0  # relative error of an exponential, in units of u
 
 
-@dataclass(frozen=True)
-class Table:
-    """Weights of a one-dimensional softmax table, exactly representable in ``dtype``.
+@dataclass(frozen=True, eq=False)
+class FittedTable(SoftmaxTable):
+    """A softmax table of one or more axes whose weights are exactly representable in ``dtype``, and its estimates.
 
     Attributes
     ----------
-    slopes, offsets, values : float64 arrays of shape (M,)
-        The scores are ``slopes * x + offsets``; the looked-up values are ``values``.
     linear : float
-        Coefficient of x carried past the head by the residual connection (0 when unused).
+        Coefficient of x carried past the head by the residual connection (0 when unused, and for several axes).
     error_estimate : float
         Largest measured ``|T - f|`` on a dense sample, for these (already rounded) weights.
     rounding_estimate : float
@@ -51,28 +51,33 @@ class Table:
         "float64" or "float32".
     """
 
-    slopes: Array
-    offsets: Array
-    values: Array
-    linear: float
-    error_estimate: float
-    rounding_estimate: float
+    linear: float = 0.0
+    error_estimate: float = 0.0
+    rounding_estimate: float = 0.0
     dtype: str = "float64"
 
     @property
     def size(self) -> int:
-        """Number of memory tokens M."""
-        return len(self.slopes)
+        """Number of memory tokens."""
+        return int(self.values.size)
 
     @property
     def total_error(self) -> float:
         """Measured approximation error plus modelled rounding."""
         return self.error_estimate + self.rounding_estimate
 
-    def __call__(self, x: Array) -> Array:
-        """Evaluate T in float64 at every entry of the vector ``x``."""
-        x = np.asarray(x, dtype=np.float64)
-        return softmax_weights(x, self.slopes, self.offsets) @ self.values + self.linear * x
+    def on_mesh(self, axes: Sequence[Array]) -> Array:
+        """Evaluate T in float64 on the tensor product of the given coordinates."""
+        factors = [softmax_weights(x, a, b) for x, a, b in zip(axes, self.slopes, self.offsets, strict=True)]
+        looked_up = multiply_axes(self.values, factors)
+        return looked_up + self.linear * axes[0] if self.linear else looked_up
+
+
+def multiply_axes(tensor: Array, factors: Sequence[Array]) -> Array:
+    """Apply the k-th matrix along the k-th axis."""
+    for k, matrix in enumerate(factors):
+        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, k)), 0, k)
+    return tensor
 
 
 def softmax_weights(x: Array, slopes: Array, offsets: Array) -> Array:
@@ -98,15 +103,18 @@ def score_roundoff(x: Array, slopes: Array, offsets: Array) -> Array:
     return np.asarray(2 * np.abs(products) + np.abs(offsets) + (top - scores))
 
 
-def rounding_profile(x: Array, slopes: Array, offsets: Array, values: Array, linear: float, unit: float) -> Array:
-    """Modelled rounding error of T at every point of ``x`` (the module's formula)."""
+def rounding_profile(x: Array, table: FittedTable) -> Array:
+    """Modelled rounding error of a table of one axis at every point of ``x`` (the module's formula)."""
+    slopes, offsets, values = table.slopes[0], table.offsets[0], table.values
     weights = softmax_weights(x, slopes, offsets)
     looked_up = weights @ values
     per_weight = score_roundoff(x, slopes, offsets) + EXP_ROUNDOFF
     moved = np.einsum("ij,ij,ij->i", weights, np.abs(values - looked_up[:, None]), per_weight)
     summed = (len(slopes) + 2) * (weights @ np.abs(values)) + len(slopes) * np.abs(looked_up)
-    carried = np.abs(linear * x)
-    return np.asarray(unit * (moved + summed + 2 * (carried + np.abs(looked_up + linear * x))))
+    carried = table.linear * x
+    return np.asarray(
+        UNIT_ROUNDOFF[table.dtype] * (moved + summed + 2 * (np.abs(carried) + np.abs(looked_up + carried)))
+    )
 
 
 def anchor(x: Array, slopes: Array, offsets: Array, values: Array) -> tuple[Array, Array]:
@@ -124,5 +132,6 @@ def anchor(x: Array, slopes: Array, offsets: Array, values: Array) -> tuple[Arra
 
 
 def to_dtype(array: Array, dtype: str) -> Array:
-    """Round to ``dtype`` and return as float64."""
-    return np.asarray(array, dtype=dtype).astype(np.float64)
+    """Round to ``dtype``, within its range, and return as float64."""
+    most = float(np.finfo(dtype).max)
+    return np.clip(np.nan_to_num(array), -most, most).astype(dtype).astype(np.float64)

@@ -1,6 +1,6 @@
-"""Tables of the square that were found once and for all (benchmarks/squares.py): every circuit needs one.
+"""Stored tables of the square (squares.json, made by benchmarks/squares.py), which every circuit needs.
 
-They are candidates like any other: what they are good for is proven in each model anew.
+They are candidates like any other: their errors are proven in each model anew.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 
 from transformula.compiler.tables.fit_task import acceptable
-from transformula.compiler.tables.softmax_table import Table
+from transformula.compiler.tables.softmax_table import FittedTable
 
 PATH = Path(__file__).with_name("squares.json")
 
 
 @lru_cache(maxsize=1)
-def squares() -> dict[str, tuple[Table, ...]]:
+def squares() -> dict[str, tuple[FittedTable, ...]]:
     """By format, smallest first; a larger one comes closer."""
     rows = json.loads(PATH.read_text())
     return {dtype: tuple(_table(row, dtype) for row in tables) for dtype, tables in rows.items()}
 
 
-def _table(row: dict[str, Any], dtype: str) -> Table:
+def _table(row: dict[str, Any], dtype: str) -> FittedTable:
     slopes, offsets, values = (np.array(row[part]) for part in ("slopes", "offsets", "values"))
-    return Table(slopes, offsets, values, 0.0, row["error"], row["rounding"], dtype)
+    return FittedTable((slopes,), (offsets,), values, 0.0, row["error"], row["rounding"], dtype)
 
 
-def ready_square(eps: float, dtype: str) -> Table:
+def ready_square(eps: float, dtype: str) -> FittedTable:
     """The smallest stored table of u² on −1.001..1.001 within ``eps``, or the closest there is.
 
     Examples

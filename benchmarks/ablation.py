@@ -1,0 +1,178 @@
+"""Ablation of the compiler's policy: each constant halved and doubled, each heuristic off, against the baseline.
+
+``python benchmarks/ablation.py [--formulas 60] [--only NAME ...] [--json FILE]`` prints a Markdown table. The formulas are
+a seeded sample of the cases in both formats, of the cases at tolerances of 1e-9 to 1e-12, and of the campaign. Each variant
+runs in a process of its own with the disk cache of tables off. Work is the deterministic count of `transformula.budget`,
+so that the table is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+os.environ["TRANSFORMULA_CACHE"] = "off"
+sys.path.append(str(Path(__file__).parent))
+import transformula as tf
+from campaign import in_child
+from side_by_side import HERE, questions
+from transformula import budget
+from transformula.compiler import policy
+from transformula.errors import TransformulaError
+
+TIGHT = (1e-9, 1e-10, 1e-11, 1e-12)  # absolute tolerances of the cases in their third round
+CAMPAIGN = 100  # random formulas to draw from
+FORMULA_SECONDS = 60  # processor time of one formula
+TABLES = "transformula.compiler.tables."
+
+#: Heuristics that are functions: where they are called, and what is called in their place.
+SWITCHES: dict[str, tuple[str, str, Any]] = {
+    "oscillations": (TABLES + "smallest_table", "wave_table", lambda *_: None),
+    "exponential sums": (TABLES + "smallest_table", "exponential_table", lambda *_: None),
+    "equalised errors": (TABLES + "one_size", "equalise", lambda _problem, states, *_: list(states)),
+}
+
+
+def sample(count: int) -> list[dict[str, Any]]:
+    """A seeded sample of all formulas, in a fixed order."""
+    found = questions(CAMPAIGN, None)
+    with (HERE / "formulas.csv").open(newline="") as file:
+        for case in csv.DictReader(file):
+            for eps in TIGHT:
+                asked = {"formula": case["formula"], "on": case["on"], "options": {"eps": eps}}
+                found.append({"name": f"{case['name']} {eps:g}", **asked})
+    chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))
+    return [found[k] for k in sorted(chosen)]
+
+
+def compiled(asked: dict[str, Any]) -> dict[str, Any]:
+    """Tokens, proven bound and work of one formula; no tokens where it was refused."""
+    signal.setitimer(signal.ITIMER_PROF, FORMULA_SECONDS)
+    found: dict[str, Any] = {"name": asked["name"], "tokens": None, "bound": None}
+    with budget.limited(math.inf) as limit:
+        try:
+            model = tf.compile(asked["formula"], on=asked["on"], **asked["options"])
+            found |= {"tokens": model.memory_tokens, "bound": model.certificate.bound}
+        except (TransformulaError, TimeoutError) as error:
+            found |= {"bound": getattr(error, "best_bound", None)}
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return found | {"work": limit.spent}
+
+
+def scaled(value: Any, factor: float) -> Any:
+    """A constant times a factor, entry by entry; whole numbers stay whole and positive."""
+    if isinstance(value, dict):
+        return {key: scaled(entry, factor) for key, entry in value.items()}
+    if isinstance(value, tuple):
+        entries = [scaled(entry, factor) for entry in value]
+        return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
+    if isinstance(value, int):
+        return max(1, round(value * factor)) if value > 0 else value
+    return value * factor if isinstance(value, float) else value
+
+
+def constants() -> dict[str, Any]:
+    """The public constants of the policy by name."""
+    return {name: value for name, value in vars(policy).items() if name.isupper() and not name.startswith("_")}
+
+
+def variants(only: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A label for each variant, and the change that makes it, in the order of the policy."""
+    for name, value in constants().items():
+        if only and name not in only:
+            continue
+        changed = {"off": not value} if isinstance(value, bool) else {"½": scaled(value, 0.5), "2": scaled(value, 2)}
+        if isinstance(value, tuple) and not hasattr(value, "_fields") and len(value) > 1:
+            changed["first only"] = value[:1]
+        for label, other in changed.items():
+            if other != value:
+                yield f"{name} × {label}", lambda name=name, other=other: setattr(policy, name, other)
+    for name, (module, function, other) in SWITCHES.items():
+        if not only or name in only:
+            yield f"{name} off", lambda m=module, f=function, o=other: setattr(import_module(m), f, o)
+
+
+def measured(change: Callable[[], None], asked: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """All formulas in one child process with a change of the policy; None if it crashed."""
+
+    def job() -> list[dict[str, Any]]:
+        signal.signal(signal.SIGPROF, _timeout)
+        change()
+        return [compiled(one) for one in asked]
+
+    status, value, *_ = in_child(job, FORMULA_SECONDS * len(asked))
+    if status != "ok":
+        print(value, file=sys.stderr)
+        return None
+    found: list[dict[str, Any]] = value
+    return found
+
+
+def _timeout(*_: object) -> None:
+    raise TimeoutError
+
+
+def compared(base: list[dict[str, Any]], found: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """A variant against the baseline: ratios over the formulas that both prove, and the proofs lost and gained."""
+    if found is None:
+        return {"crashed": True}
+    pairs = list(zip(base, found, strict=True))
+    both = [(a, b) for a, b in pairs if a["tokens"] is not None and b["tokens"] is not None]
+    bounds = [b["bound"] / a["bound"] for a, b in both if a["bound"]]
+    return {
+        "tokens": sum(b["tokens"] for _, b in both) / max(1, sum(a["tokens"] for a, _ in both)),
+        "more tokens": sum(b["tokens"] > a["tokens"] for a, b in both),
+        "fewer tokens": sum(b["tokens"] < a["tokens"] for a, b in both),
+        "bound": math.exp(sum(map(math.log, bounds)) / max(1, len(bounds))),
+        "worst bound": max(bounds, default=1.0),
+        "work": sum(b["work"] for _, b in pairs) / max(1e-9, sum(a["work"] for a, _ in pairs)),
+        "lost": [a["name"] for a, b in pairs if a["tokens"] is not None and b["tokens"] is None],
+        "gained": [a["name"] for a, b in pairs if a["tokens"] is None and b["tokens"] is not None],
+    }
+
+
+def row(label: str, found: dict[str, Any]) -> str:
+    """One line of the Markdown table."""
+    if "crashed" in found:
+        return f"| {label} | crashed | | | | | | |"
+    changes = [f"{100 * (found[key] - 1):+.1f} %" for key in ("tokens", "bound", "work")]
+    counts = [f"{found['more tokens']} / {found['fewer tokens']}", f"{found['worst bound']:.2f}"]
+    proofs = [str(len(found["lost"])), str(len(found["gained"]))]
+    return "| " + " | ".join([label, changes[0], counts[0], changes[1], counts[1], changes[2], *proofs]) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--formulas", type=int, default=60)
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    asked = sample(given.formulas)
+    base = measured(lambda: None, asked)
+    assert base is not None
+    proven = [one for one in base if one["tokens"] is not None]
+    print(f"Baseline: {len(proven)} of {len(base)} formulas proven, {sum(one['tokens'] for one in proven)} tokens, "
+          f"{sum(one['work'] for one in base):.1f} s of work.\n")  # fmt: skip
+    print("| changed | tokens | more / fewer | bound | worst bound | work | lost | gained |")
+    print("| --- |" + " ---: |" * 7, flush=True)
+    rows = {}
+    for label, change in variants(given.only):
+        rows[label] = compared(base, measured(change, asked))
+        print(row(label, rows[label]), flush=True)
+        if given.json is not None:
+            given.json.write_text(json.dumps({"baseline": base, "variants": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
