@@ -26,6 +26,7 @@ from transformula.compiler.circuit_tables import (
     share_of,
     share_out,
 )
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.evidence.flow_parts import cut_parts
 from transformula.compiler.evidence.planned_ranges import BoxRanges, WireRanges, function_cells, inside_domain
@@ -117,7 +118,8 @@ class Analysis:
                 meanings[number[k]] = wire.meaning, Fraction(1)
         functions = {number[k]: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
         singular = frozenset(number[k] for k in nodes if not math.isfinite(self.nodes[k].slope))
-        return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
+        wires = WireSearch(meanings, functions, self.search)
+        return Built(weights, data, Finder(wires, singular, trees=signs, terms=self.flow.terms))
 
     def least_error(self, dtype: str) -> float:
         """About what the outputs are off by if every table is as accurate as the format allows."""
@@ -244,6 +246,7 @@ class _Flow:
     def __init__(self, circuit: Circuit, box: Box) -> None:
         places = {k: [0, k, 0] for k in range(len(circuit.wires))}
         self.circuit = stored.CircuitReader(circuit.variables).read(store_circuit(circuit, places))
+        self.terms = costs.terms_of(self.circuit)
         self.number = numbering(circuit)
         self.lower, self.upper = np.array(box.floats()).T
 
@@ -262,7 +265,7 @@ class _Flow:
             def carried(a: Floats, b: Floats, output: stored.LinearForm = output) -> Floats:
                 return flow.on(a, b, output).carry(unit, none)
 
-            paths = flow.on(*cut_parts(carried, self.lower, self.upper), output)
+            paths = flow.on(*cut_parts(carried, self.lower, self.upper, self.terms), output)
             for k, node in nodes.items():
                 if self.number[k] in paths.value:
                     amplitude = float(np.max(paths.value[self.number[k]]))
