@@ -16,8 +16,8 @@ from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.tables.grid_error import ORDERS
 from transformula.kernel.tables.table_error import SoftmaxTable
 
-#: Nodes that a Bessel function, the slowest of Arb's functions, counts for.
-_BESSEL = 30
+#: Nodes that Bessel functions and elliptic integrals, the slowest of Arb's functions, count for.
+_SLOW = 30
 #: Work for each node of an expression whose normal form is computed and factored, in microseconds.
 _SIGN = 60.0
 #: Tokens that contribute to a table on one of its pieces, at most.
@@ -27,7 +27,7 @@ _NEAR = 12
 @lru_cache(maxsize=4096)
 def size(expr: Expr) -> int:
     """Number of distinct nodes; those that are slow to evaluate count more than once."""
-    return sum(_BESSEL if node.op.startswith("bessel") else 1 for node in walk(expr))
+    return sum(_SLOW if node.op.startswith(("bessel", "ellip")) else 1 for node in walk(expr))
 
 
 def interval(expr: Expr) -> float:
@@ -66,7 +66,7 @@ def grid(table: SoftmaxTable, function: Expr, boxes: int) -> float:
     """The error of a table of several axes on boxes."""
     d = len(table.slopes)
     order = ORDERS[d]
-    own = 0.03 * (2 * order) ** d + 0.01 * order * table.values.size
+    own = 0.03 * (2.0 * order) ** d + 0.01 * order * float(table.values.size)
     return boxes * own + models(function, boxes, order)
 
 

@@ -32,7 +32,6 @@ from transformula.kernel.structures.network_wires import ONE, Term, WireForm
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Numbers in one chunk of parts of the box, some 50 ms of work.
 _TOGETHER = 300_000
@@ -110,7 +109,6 @@ class Carrier:
         """A linear form of the weights against the one that is meant."""
         slots, norms = self.circuit.written_out(linear)
         meant = dict(slots.terms)
-        spend(20 * (len(meant) + len(form.terms)))
         terms = {self.index[i]: term for i, term in form.terms.items()}
         made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
         error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))
@@ -162,7 +160,6 @@ class Carrier:
     def check_overflow(self, forms: Iterable[WireForm], factor: int = 1) -> None:
         """Refuse forms that might be infinite in floats times a factor, now that all wires are bounded."""
         for form in forms:
-            spend(2 * len(form.terms))
             sizes = (arb(t.size) * self.reach(self.index[i]) for i, t in form.terms.items())
             check_size(self.form, 2 * factor * sum(sizes, arb(0)))
 
@@ -201,7 +198,6 @@ class Carrier:
     def _flow(self, linear: LinearForm) -> Callable[[Floats, Floats], tuple[Floats, Floats]]:
         """On each of many parts of the box, what reaches a linear form of the errors, and of the roundings."""
         needed = self.circuit.needed(linear)
-        spend(20 * len(needed))
         values = {k: self.values[k] for k in needed if k in self.values}
         made, rounded = ({k: getattr(v, part) for k, v in values.items()} for part in ("made", "rounded"))
         for k in needed:

@@ -45,7 +45,6 @@ from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice
 from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
-from transformula.kernel.work import spend
 
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format.
 SILENT = 760.0
@@ -75,7 +74,6 @@ def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> Leak:
     far = np.asarray(reach, dtype=np.float64)
     if not np.isfinite(far).all():
         raise NotProvenError("the argument of a table could not be bounded")
-    spend(50 + 0.05 * (head.slopes.size + head.foreign_slopes.size))
     own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
     other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
     own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())

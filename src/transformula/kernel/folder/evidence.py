@@ -19,7 +19,6 @@ from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.structures.stored_circuit import LinearForm
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import MAX_WORK
 
 Tree = Sequence[int]
 Bound = Callable[[Floats, Floats], Floats]
@@ -43,9 +42,6 @@ class Meant(NamedTuple):
 
 class Evidence:
     """The contents of evidence.json."""
-
-    #: How much a proof with it may do; a search is not limited.
-    most_work = MAX_WORK
 
     def __init__(self, data: Any) -> None:
         if not isinstance(data, dict):

@@ -26,7 +26,6 @@ from flint import arb, fmpq
 
 from transformula.kernel.exceptions import InputError, RefutedError
 from transformula.kernel.folder.weights import Weights, named_matrices, to_rational
-from transformula.kernel.work import spend
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
@@ -123,8 +122,6 @@ def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
         if matrix.exact is None:
             continue
         for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
-            bits = exact.height_bits()
-            spend(4 + bits / 60 + (bits / 1600) ** 2)
             gap = abs(to_rational(stored) - exact)
             allowed = slack * abs(exact) + (tiny if name in may_underflow else 0)
             if gap != 0 and (form.holds(exact) or not gap <= allowed):

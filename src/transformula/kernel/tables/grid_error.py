@@ -32,7 +32,6 @@ from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_axis import TableAxis, axis_models
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 Ints = NDArray[np.intp]
 
@@ -69,7 +68,6 @@ def bounds_on(table: SoftmaxTable, function: Expr, names: Sequence[str], lower: 
     """Bounds of abs(T - function) on boxes, shape (d, boxes), wherever the function is defined."""
     order, parts = ORDERS[len(names)], _PARTS[len(names)]
     sheets = Sheets(table, lower, upper, order)
-    spend(lower.shape[1] * (0.03 * (parts * order) ** len(names) + 0.01 * order * table.values.size))
     chunks = []
     for part in sheets.chunks(parts):
         model = model_of(function, names, *boxes_of(lower[:, part], upper[:, part]), order)
@@ -110,7 +108,6 @@ class Sheets:
             held += len(intervals) * order * len(a)
             if held > _MOST_HELD:
                 raise RefutedError(f"{len(intervals)} intervals of an axis of {len(a)} tokens are too many")
-            spend(0.005 * len(intervals) * order * len(a))
             terms, rest = axis_models(TableAxis(a, b), *boxes_of(intervals.real, intervals.imag), order, cut)
             self.terms.append(terms)
             self.rests.append(rest[:, None, :])
