@@ -19,7 +19,6 @@ import numpy as np
 from flint import arb, fmpq
 
 from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.circuit.wire_ranges import WireRanges
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
@@ -27,7 +26,7 @@ from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.rounding.formats import FloatFormat
+from transformula.kernel.rounding.formats import FloatFormat, check_size
 from transformula.kernel.structures.network_wires import ONE, Term, WireForm
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
 from transformula.kernel.syntax import expression as ex

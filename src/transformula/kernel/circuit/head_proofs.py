@@ -38,7 +38,7 @@ from transformula.kernel.enclosures.balls import float_above, float_below, from_
 from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
-from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.structures.stored_circuit import SQUARE
@@ -54,12 +54,6 @@ MAX_AXES = 30
 _FLAT = 0.02
 
 Interval = tuple[float, float]
-
-
-def check_size(form: FloatFormat, size: arb) -> None:
-    """Refuse what might overflow."""
-    if not size < form.largest:
-        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
 
 
 class Leak(NamedTuple):

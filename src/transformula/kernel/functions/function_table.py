@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from transformula.kernel.syntax.expression import Expr
 
 
-
 def function_of(name: str) -> Function:
     """The entry of a function; refuses one that is not known."""
     found = find(name)

@@ -27,14 +27,13 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.memorize_rule import all_tokens, read_samples, smallest_gap
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.structures.memory_overflow import check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, NetworkWire, WireForm

@@ -30,18 +30,19 @@ from typing import Any
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.derivations.polynomials import MAX_NUMBERS
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Head, Matrix, Weights, named_matrices
-from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_size
 from transformula.kernel.rules.polynomial_rule import identity_error
 from transformula.kernel.syntax.boxes import Box, Formula
 
 #: Rounding is a small difference of bounds.
 BITS = 128
+#: Products of terms in all polynomials of one layer.
+MAX_PRODUCTS = 1_000_000
 #: The inputs of a monomial, in order; and numbers by slot, those that are 0 left out.
 Monomial = tuple[int, ...]
 Slots = dict[int, Any]
@@ -64,10 +65,16 @@ def prove_linear_attention(weights: Weights, formula: Formula) -> Proof:
 class _PolynomialRing:
     """Polynomials as {inputs of a monomial, in order: coefficient}."""
 
+    def __init__(self) -> None:
+        self.products = 0
+
     def weight(self, value: fmpq) -> Mapping[Monomial, fmpq]:
         return {(): value}
 
     def times(self, left: Mapping[Monomial, fmpq], right: Mapping[Monomial, fmpq]) -> Mapping[Monomial, fmpq]:
+        self.products += len(left) * len(right)
+        if self.products > MAX_PRODUCTS:
+            raise RefutedError(f"the polynomials that the heads compute take over {MAX_PRODUCTS} products")
         return _collected((tuple(sorted(a + b)), v * w) for a, v in left.items() for b, w in right.items())
 
     def total(self, terms: Sequence[Mapping[Monomial, fmpq]]) -> Mapping[Monomial, fmpq]:

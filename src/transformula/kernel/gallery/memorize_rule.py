@@ -24,18 +24,19 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.structures.memory_overflow import check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import HeadTable, wire_form
 
 _CHUNK = 2_000_000
+#: Samples times tokens.
+MAX_SCORES = 250_000_000
 
 
 class Memory(NamedTuple):
@@ -137,6 +138,8 @@ def smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb
     offsets, sizes = memory.offsets.sum(axis=1), np.abs(memory.offsets).sum(axis=1)
     smallest, size = np.inf, 0.0
     owner = np.empty(len(x), dtype=np.intp)
+    if len(x) * tokens > MAX_SCORES:
+        raise RefutedError(f"the samples have over {MAX_SCORES} scores: they are too many")
     step = max(1, _CHUNK // tokens)
     for start in range(0, len(x), step):
         part = x[start : start + step]

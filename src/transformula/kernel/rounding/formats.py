@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.exceptions import InputError, RefutedError
+from transformula.kernel.exceptions import InputError, NotProvenError, RefutedError
 from transformula.kernel.folder.weights import Weights, named_matrices, to_rational
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
@@ -102,6 +102,12 @@ def describe(dtype: str) -> dict[str, object]:
         "exp_ulps": EXP_ULPS,
         "inputs": "rounded once to the dtype",
     }
+
+
+def check_size(form: FloatFormat, size: arb) -> None:
+    """Refuse values that might overflow."""
+    if not size < form.largest:
+        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
 
 
 def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:

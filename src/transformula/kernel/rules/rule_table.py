@@ -1,33 +1,25 @@
-"""One rule for each construction: what it takes from model.json, and the theorem that it checks.
+"""One rule for each construction: its module, and what it takes from model.json.
 
 A rule proves what the weights achieve or raises `NotProvenError`. `description.STATES` says which keys a
-construction has in model.json, so a rule finds here what it reads.
+construction has in model.json. A rule's module is imported when the rule is asked for, so that a proof runs the code of
+its own construction and none of the others'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.gallery.compact_rule import prove_compact
-from transformula.kernel.gallery.in_context_rule import prove_in_context
-from transformula.kernel.gallery.linear_attention_rule import prove_linear_attention
-from transformula.kernel.gallery.local_rule import prove_local
-from transformula.kernel.gallery.memorize_rule import prove_memorize
-from transformula.kernel.gallery.prompt_tasks import PromptTask
-from transformula.kernel.gallery.yun_rule import prove_yun
-from transformula.kernel.rounding.formats import FORMATS, check_stored
-from transformula.kernel.rules.corollary_rule import prove_corollary
-from transformula.kernel.rules.polynomial_rule import prove_polynomial
-from transformula.kernel.rules.softmax_rule import prove_softmax
+from transformula.kernel.rounding.formats import FORMATS, check_size, check_stored
 from transformula.kernel.syntax.boxes import Formula
 
-Rule = Callable[[Weights, Description, Evidence], Proof]
 #: Matrices of a polynomial model that multiply bounded numbers; its rules count what underflow costs there.
 _BOUNDED = ("readout", "bias")
 
@@ -78,17 +70,43 @@ def _stored(weights: Weights) -> Weights:
     return weights
 
 
+class Rule(NamedTuple):
+    """The module of a rule within this package, and the call of its function."""
+
+    module: str
+    call: Callable[[Any, Weights, Description, Evidence], Proof]
+
+    def load(self) -> ModuleType:
+        """Import the module."""
+        return import_module(f"transformula.kernel.{self.module}")
+
+    def prove(self, weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+        """Prove what these weights achieve."""
+        return self.call(self.load(), weights, stated, evidence)
+
+
+_POLYNOMIAL, _COROLLARY, _SOFTMAX = "rules.polynomial_rule", "rules.corollary_rule", "rules.softmax_rule"
 RULES: dict[str, Rule] = {
-    "polynomial": lambda w, s, e: prove_polynomial(w, _formula(w, s, _BOUNDED)),
-    "corollary": lambda w, s, e: prove_corollary(w, _formula(w, s, _BOUNDED), s.circuit or {}, e),
-    "lookup": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e),
-    "circuit": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e),
-    "partition": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e, sharp=True),
-    "attention-only": lambda w, s, e: prove_softmax(w, _tables(w, s, feed_forward=False), s.circuit, e, sharp=True),
-    "local-polynomials": lambda w, s, e: prove_local(w, _tables(w, s, feed_forward=False), s.circuit, e),
-    "yun": lambda w, s, e: prove_yun(w, _formula(w, s), s.circuit or {}, e),
-    "memorize": lambda w, s, e: prove_memorize(_stored(w), s.samples or {}),
-    "compact": lambda w, s, e: prove_compact(_stored(w), s.samples or {}),
-    "in-context": lambda w, s, e: prove_in_context(_stored(w), PromptTask.of(s.task or {})),
-    "linear-attention": lambda w, s, e: prove_linear_attention(w, _formula(w, s)),
+    "polynomial": Rule(_POLYNOMIAL, lambda m, w, s, e: m.prove_polynomial(w, _formula(w, s, _BOUNDED))),
+    "corollary": Rule(
+        _COROLLARY, lambda m, w, s, e: m.prove_corollary(w, _formula(w, s, _BOUNDED), s.circuit or {}, e)
+    ),
+    "lookup": Rule(_SOFTMAX, lambda m, w, s, e: m.prove_softmax(w, _tables(w, s), s.circuit, e)),
+    "circuit": Rule(_SOFTMAX, lambda m, w, s, e: m.prove_softmax(w, _tables(w, s), s.circuit, e)),
+    "partition": Rule(_SOFTMAX, lambda m, w, s, e: m.prove_softmax(w, _tables(w, s), s.circuit, e, sharp=True)),
+    "attention-only": Rule(
+        _SOFTMAX, lambda m, w, s, e: m.prove_softmax(w, _tables(w, s, feed_forward=False), s.circuit, e, sharp=True)
+    ),
+    "local-polynomials": Rule(
+        "gallery.local_rule", lambda m, w, s, e: m.prove_local(w, _tables(w, s, feed_forward=False), s.circuit, e)
+    ),
+    "yun": Rule("gallery.yun_rule", lambda m, w, s, e: m.prove_yun(w, _formula(w, s), s.circuit or {}, e)),
+    "memorize": Rule("gallery.memorize_rule", lambda m, w, s, e: m.prove_memorize(_stored(w), s.samples or {})),
+    "compact": Rule("gallery.compact_rule", lambda m, w, s, e: m.prove_compact(_stored(w), s.samples or {})),
+    "in-context": Rule(
+        "gallery.in_context_rule", lambda m, w, s, e: m.prove_in_context(_stored(w), m.PromptTask.of(s.task or {}))
+    ),
+    "linear-attention": Rule(
+        "gallery.linear_attention_rule", lambda m, w, s, e: m.prove_linear_attention(w, _formula(w, s))
+    ),
 }

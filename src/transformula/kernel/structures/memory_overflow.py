@@ -15,9 +15,8 @@ from __future__ import annotations
 import numpy as np
 from flint import arb
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.folder.weights import Matrix, Weights
-from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
+from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, check_size
 
 
 def check_memory(weights: Weights) -> None:
