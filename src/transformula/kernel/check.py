@@ -116,4 +116,4 @@ def _reason(error: Exception) -> str:
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
     with precision(BITS):
-        return RULES[description.construction].prove(weights, description, evidence)
+        return RULES[description.construction](weights, description, evidence)

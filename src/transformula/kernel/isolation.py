@@ -21,7 +21,6 @@ from typing import IO, NoReturn
 from transformula.kernel.check import OUT_OF_RESOURCES, Verification, verify_files
 from transformula.kernel.folder.certificate import Mean
 from transformula.kernel.folder.model_files import Packed
-from transformula.kernel.rules.rule_table import RULES
 
 #: Limits of one check. Honest folders stay below a fifth of them (tests/kernel/test_isolation.py).
 CPU_SECONDS = 10
@@ -119,8 +118,6 @@ def receive(stream: IO[bytes]) -> tuple[Packed, str] | None:
 
 def serve() -> None:
     """Check the contents that arrive on stdin, one request after the other, and write each result to stdout."""
-    for rule in RULES.values():
-        rule.load()  # once, not in every fork
     while (request := receive(sys.stdin.buffer)) is not None:
         sys.stdout.buffer.write(to_json(verify_isolated(*request)))
         sys.stdout.buffer.flush()
