@@ -10,8 +10,8 @@ from flint import arb
 from support.nets import Layer, Net, forge, linear
 from support.watching import ends
 from transformula.errors import TransformulaError
-from transformula.kernel.derivations import effort
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations import algebra as effort
+from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.coverings import check_defined

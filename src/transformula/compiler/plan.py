@@ -33,8 +33,7 @@ from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
-from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.boxes import Box, Formula, formula_of_a_position
 from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.printing import short_text
 

@@ -14,9 +14,7 @@ from transformula.compiler.lower.conjugates import conjugated
 from transformula.compiler.lower.derivation_hints import Sign, extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.derivations.derivation_steps import parsed, split_quotient
-from transformula.kernel.derivations.facts import Facts
-from transformula.kernel.derivations.node_signs import NodeSigns
+from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, parsed, split_quotient
 from transformula.kernel.enclosures.expression_ranges import open_nodes
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler.evidence import costs
-from transformula.kernel.enclosures.regions import halfway
+from transformula.kernel.enclosures.coverings import halfway
 
 Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.derivation_steps import check_equal, defined_nodes
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.derivation_steps import Facts, check_equal, defined_nodes
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence

@@ -19,7 +19,7 @@ from transformula.kernel.enclosures.balls import from_float
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import NotProvenError, RefutedError
-from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
+from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
 

@@ -21,8 +21,7 @@ from transformula.kernel.arithmetic import coefficients, head, series_length
 from transformula.kernel.enclosures.balls import Operations, enclose, to_fmpq
 from transformula.kernel.enclosures.taylor_models import whole_power
 from transformula.kernel.exceptions import SingularError
-from transformula.kernel.functions.elementary_ranges import Ends
-from transformula.kernel.functions.elementary_series import absolute, inverse, positive
+from transformula.kernel.functions.elementary_functions import Ends, absolute, inverse, positive
 from transformula.kernel.syntax.expression import Expr, walk
 
 __all__ = ["SeriesOf", "SingularError", "lowest_part"]

@@ -26,7 +26,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.enclosures.expression_series import lowest_part
 from transformula.kernel.exceptions import NotProvenError, SingularError
-from transformula.kernel.functions.elementary_ranges import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
+from transformula.kernel.functions.elementary_functions import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
 from transformula.kernel.functions.function_table import FUNCTIONS, Domain, domain_of, function_of
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text

@@ -30,9 +30,16 @@ from flint import arb, arb_series, fmpq
 from transformula.kernel.arithmetic import coefficients, precision
 from transformula.kernel.enclosures.taylor_models import TINY, UP, TaylorModel, U, choose, compose, constant_model
 from transformula.kernel.exceptions import SingularError
-from transformula.kernel.functions.elementary_ranges import Ends, OnEnds, dyadic_above, dyadic_below
-from transformula.kernel.functions.elementary_ranges import monotone as by_end_values
-from transformula.kernel.functions.elementary_series import OnSeries, Taylor, of_series
+from transformula.kernel.functions.elementary_functions import (
+    Ends,
+    OnEnds,
+    OnSeries,
+    Taylor,
+    dyadic_above,
+    dyadic_below,
+    of_series,
+)
+from transformula.kernel.functions.elementary_functions import monotone as by_end_values
 
 Ball = Callable[[arb], arb]
 

@@ -31,8 +31,8 @@ from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel.arithmetic import head, precision
 from transformula.kernel.exceptions import RefutedError, SingularError
-from transformula.kernel.functions import elementary_series as series
-from transformula.kernel.functions.elementary_series import Taylor, of_series
+from transformula.kernel.functions import elementary_functions as elementary
+from transformula.kernel.functions.elementary_functions import Taylor, of_series
 from transformula.kernel.functions.smooth_functions import Ball, Function, finite, from_taylor, on_series, primitive
 from transformula.kernel.functions.taylor_rests import rest_taylor
 
@@ -157,7 +157,9 @@ SPECIAL: tuple[Function, ...] = (
         "cbrt",
         _cube_root,
         of_series(
-            lambda u: (series.positive(u).log() / 3).exp() if head(u) > 0 else -(series.positive(-u).log() / 3).exp()
+            lambda u: (
+                (elementary.positive(u).log() / 3).exp() if head(u) > 0 else -(elementary.positive(-u).log() / 3).exp()
+            )
         ),
         monotone=True,
         odd=True,
@@ -173,7 +175,7 @@ SPECIAL: tuple[Function, ...] = (
     from_taylor(
         "acosh",
         arb.acosh,
-        primitive(arb.acosh, lambda u: series.positive(u * u - 1).rsqrt()),
+        primitive(arb.acosh, lambda u: elementary.positive(u * u - 1).rsqrt()),
         monotone=True,
         low=_ONE,
         sign=1,
@@ -181,7 +183,7 @@ SPECIAL: tuple[Function, ...] = (
     from_taylor(
         "atanh",
         arb.atanh,
-        primitive(arb.atanh, lambda u: series.inverse(1 - u * u)),
+        primitive(arb.atanh, lambda u: elementary.inverse(1 - u * u)),
         low=-_ONE,
         high=_ONE,
         open=True,
@@ -198,10 +200,14 @@ SPECIAL: tuple[Function, ...] = (
     from_taylor("airyai", arb.airy_ai, of_series(arb_series.airy_ai), analytic=True),
     from_taylor("airybi", arb.airy_bi, of_series(arb_series.airy_bi), analytic=True),
     from_taylor("Si", arb.si, primitive(arb.si, sinc_series), analytic=True, odd=True),
-    from_taylor("Ci", arb.ci, primitive(arb.ci, lambda u: u.cos() * series.inverse(u)), **_ABOVE),
-    from_taylor("Ei", arb.ei, primitive(arb.ei, lambda u: u.exp() * series.inverse(u)), poles=True),
+    from_taylor("Ci", arb.ci, primitive(arb.ci, lambda u: u.cos() * elementary.inverse(u)), **_ABOVE),
+    from_taylor("Ei", arb.ei, primitive(arb.ei, lambda u: u.exp() * elementary.inverse(u)), poles=True),
     from_taylor(
-        "li", arb.li, primitive(arb.li, lambda u: series.inverse(series.positive(u).log())), poles=True, **_ABOVE
+        "li",
+        arb.li,
+        primitive(arb.li, lambda u: elementary.inverse(elementary.positive(u).log())),
+        poles=True,
+        **_ABOVE,
     ),
     from_taylor("fresnels", arb.fresnel_s, primitive(arb.fresnel_s, _wave(arb_series.sin)), analytic=True, odd=True),
     from_taylor("fresnelc", arb.fresnel_c, primitive(arb.fresnel_c, _wave(arb_series.cos)), analytic=True, odd=True),

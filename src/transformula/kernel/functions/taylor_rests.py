@@ -25,7 +25,7 @@ from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel.arithmetic import coefficients, precision, series_length
 from transformula.kernel.exceptions import SingularError
-from transformula.kernel.functions.elementary_series import Taylor, of_series
+from transformula.kernel.functions.elementary_functions import Taylor, of_series
 from transformula.kernel.functions.smooth_functions import Function, from_taylor
 
 _NAME = re.compile(r"(?P<base>[A-Za-z]\w*?)_rest(?P<order>[1-4])(?:_at(?P<at>[1-9]))?(?P<index>:.*)?", re.ASCII)

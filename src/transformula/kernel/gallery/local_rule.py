@@ -51,10 +51,9 @@ from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
-from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
+from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_memory
 from transformula.kernel.rules.softmax_rule import BITS, Walk
-from transformula.kernel.structures.memory_overflow import check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, WireForm, wire_form
 from transformula.kernel.structures.stored_circuit import CircuitReader

@@ -29,8 +29,7 @@ from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
-from transformula.kernel.structures.memory_overflow import check_memory
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_memory, check_size
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import HeadTable, wire_form
 

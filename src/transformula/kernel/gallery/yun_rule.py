@@ -27,7 +27,7 @@ import numpy as np
 from flint import fmpq
 from numpy.typing import NDArray
 
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.enclosures.balls import float_above, from_float
 from transformula.kernel.enclosures.coverings import products
 from transformula.kernel.enclosures.expression_models import enclose_ranges

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.enclosures.balls import enclose, to_fraction
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, NotProvenError, RefutedError

@@ -31,13 +31,11 @@ from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat
-from transformula.kernel.structures.memory_overflow import check_memory
+from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import Network, NetworkWire, wire_form
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, Wire
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 
 BITS = 128
 

@@ -26,7 +26,7 @@ from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.syntax.expression import Expr, fold
-from transformula.kernel.syntax.pieces import where
+from transformula.kernel.syntax.jumps import where
 
 MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
 #: Decimal exponents beyond this are outside every float format anyway.

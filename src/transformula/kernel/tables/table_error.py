@@ -41,7 +41,7 @@ from transformula.kernel.enclosures.expression_series import SeriesOf
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError, SingularError
-from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
+from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr, add, number, variable
 from transformula.kernel.tables.table_axis import TableAxis, leading
 
