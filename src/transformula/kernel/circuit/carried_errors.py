@@ -89,7 +89,10 @@ class Carrier:
     """The wires bounded so far; inputs are exact and rounded once."""
 
     def __init__(self, form: FloatFormat, circuit: Circuit, meanings: Meanings, evidence: Evidence) -> None:
-        self.form, self.circuit, self.meanings, self.evidence = form, circuit, meanings, evidence
+        self.form = form
+        self.circuit = circuit
+        self.meanings = meanings
+        self.evidence = evidence
         self.ranges = WireRanges(circuit, meanings, evidence)
         self.values: dict[int, Value] = {}
         self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
@@ -99,7 +102,9 @@ class Carrier:
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
-            fuzz, sign, once = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0), Relative(1, self.flush)
+            fuzz = Fuzz(0.0, round_up(wrong))
+            sign = bool(ends[0] >= 0)
+            once = Relative(1, self.flush)
             self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, NO_FUZZ, fuzz, None, None, sign, once)
         #: wire of the weights → wire of the circuit
         self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
@@ -202,7 +207,9 @@ class Carrier:
         for k in needed:
             if self.circuit.wires[k].is_norm:
                 made[k], rounded[k] = self.norm(k)
-        ends, whole, whole_rounding = {}, {}, {}
+        ends = {}
+        whole = {}
+        whole_rounding = {}
         for k, value in values.items():
             low, high = value.ends[0] - value.rounding, value.ends[1] + value.rounding
             ends[k] = -round_up(-low), round_up(high)

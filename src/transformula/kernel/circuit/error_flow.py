@@ -105,7 +105,11 @@ class ErrorFlow:
         ends: Mapping[int, tuple[float, float]],
         reach: Mapping[int, tuple[float, float]],
     ) -> None:
-        self.circuit, self.cells, self.fuzz, self.ends, self.reach = circuit, cells, fuzz, ends, reach
+        self.circuit = circuit
+        self.cells = cells
+        self.fuzz = fuzz
+        self.ends = ends
+        self.reach = reach
         self._forms: dict[LinearForm, FormEnds] = {}
 
     def on(self, lower: Floats, upper: Floats, output: LinearForm) -> Paths:

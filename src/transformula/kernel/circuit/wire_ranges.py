@@ -34,7 +34,9 @@ class WireRanges:
     """``values`` has a range for every wire, ``arguments`` for every table of one axis and every ReLU."""
 
     def __init__(self, circuit: Circuit, meanings: Meanings, evidence: Evidence) -> None:
-        self.circuit, self.meanings, self.evidence = circuit, meanings, evidence
+        self.circuit = circuit
+        self.meanings = meanings
+        self.evidence = evidence
         self.values: dict[int, Interval] = {}
         self.arguments: dict[int, Interval] = {}
         #: How large the lengths are that folds measure, by their sides.

@@ -33,7 +33,9 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx, fmpz
 
 from transformula.kernel.exceptions import RefutedError
 
-MAX_TERMS, MAX_DEGREE, MAX_BITS = 20_000, 1_000, 40_000
+MAX_TERMS = 20_000
+MAX_DEGREE = 1_000
+MAX_BITS = 40_000
 #: Terms times bits of a polynomial: 12 MB. Terms times atoms: as tuples of exponents, some 400 MB.
 MAX_SIZE, MAX_NUMBERS = 10**8, 8 * 10**6
 #: Products of coefficients in all products, common divisors and factorisations of one ring together.
@@ -112,7 +114,10 @@ class QuotientForm:
     __slots__ = ("_key", "den", "num", "ring")
 
     def __init__(self, ring: Ring, num: fmpq_mpoly, den: fmpq_mpoly | None = None) -> None:
-        self.ring, self.num, self.den, self._key = ring, num, ring.one if den is None else den, ""
+        self.ring = ring
+        self.num = num
+        self.den = ring.one if den is None else den
+        self._key = ""
 
     @property
     def key(self) -> str:
@@ -234,7 +239,9 @@ class Ring(Effort):
                 times, left = divmod(int(m[k]), power) if power else (0, min(int(m[k]), 1))  # H**k = H
                 part, key = parts.setdefault(times, {}), (*m[:k], left, *m[k + 1 :])
                 part[key] = part.get(key, 0) + c
-            p, have, now = 0 * self.one, 0, self.one
+            p = 0 * self.one
+            have = 0
+            now = self.one
             for times, part in sorted(parts.items()):
                 while have < times:
                     g = self.lift(g)

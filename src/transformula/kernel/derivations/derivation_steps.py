@@ -180,7 +180,9 @@ def is_analytic(expr: Expr) -> bool:
     """Whether an expression with variables is real-analytic for all real values of them."""
     good: dict[Expr, bool] = {}
     for node in walk(expr):
-        op, inside, constant = node.op, all(good[a] for a in node.args), not variables_of(node)
+        op = node.op
+        inside = all(good[a] for a in node.args)
+        constant = not variables_of(node)
         if constant:
             good[node] = bool(_constant(node).is_finite())
         elif op == "pow":

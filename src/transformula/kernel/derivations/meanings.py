@@ -28,7 +28,9 @@ class Meanings:
 
     def __init__(self, formula: Formula, circuit: Circuit, data: Any, evidence: Evidence) -> None:
         self.facts = Facts(formula, data, evidence)
-        self.formula, self.region, self.known = self.facts.formula, self.facts.region, self.facts.known
+        self.formula = self.facts.formula
+        self.region = self.facts.region
+        self.known = self.facts.known
         self.algebra, self.circuit = self.facts.algebra, circuit
         self.names: dict[str, QuotientForm] = {}
         self.wires: dict[int, QuotientForm] = {}

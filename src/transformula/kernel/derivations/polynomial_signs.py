@@ -50,7 +50,9 @@ class SignedRing(Ring):
         found = [(self.gens[k], int(degrees[k])) for k in self.used(monomial)]
         c, used = primitive(rest), self.used(rest)
         top = sorted(map(int, rest.degrees()), reverse=True)
-        high, area, words = sum(top), sum(top[:1]) * sum(top[1:2]), 1 + self.bits(rest) // 256
+        high = sum(top)
+        area = sum(top[:1]) * sum(top[1:2])
+        words = 1 + self.bits(rest) // 256
         difficulty = len(rest) * len(used) * high * words
         difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or area > MAX_AREA or difficulty > MAX_DIFFICULTY
         if rest.is_constant() or difficult:
@@ -120,7 +122,9 @@ class SignedRing(Ring):
 
     def _conclude(self, c: fmpq, found: list[tuple[fmpq_mpoly, int]], sign: int) -> None:
         """Signs of factors from the sign of c * product of f**e."""
-        strict, rest, missing = abs(sign) == 2, [], []
+        strict = abs(sign) == 2
+        rest = []
+        missing = []
         for f, e in found:
             known = self.sign_of(f)
             if strict and known:

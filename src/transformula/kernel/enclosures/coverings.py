@@ -69,7 +69,9 @@ def leaves(lower: Floats, upper: Floats, trees: Any, most: int) -> tuple[Floats,
         raise RefutedError("there is not one tree for each box")
     if sum(map(len, trees)) > 2 * most - boxes:  # n leaves in a tree are 2 n - 1 nodes
         raise RefutedError(f"the trees have more than {most} leaves")
-    lows, highs, origin = [], [], []
+    lows = []
+    highs = []
+    origin = []
     for box, tree in enumerate(trees):
         stack = [(lower[:, box].tolist(), upper[:, box].tolist())]
         for axis in tree:

@@ -75,7 +75,9 @@ _MODELS: Operations[TaylorModel] = Operations(
 
 def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Floats, order: int) -> TaylorModel:
     """Models on boxes (d, boxes); ``rest`` is infinite where the expression may be unbounded."""
-    shape, axes, boxes = layout(len(variables), order), {n: k for k, n in enumerate(variables)}, centre.shape[1]
+    shape = layout(len(variables), order)
+    axes = {n: k for k, n in enumerate(variables)}
+    boxes = centre.shape[1]
 
     def model(node: Expr, args: list[TaylorModel]) -> TaylorModel:
         if node.op == "variable":

@@ -36,7 +36,9 @@ OnEnds = Callable[[fmpq, fmpq], Ends]
 
 #: Ends beyond 2**+-this are called unbounded, or rounded outward: an exact number must fit into memory.
 MAX_EXPONENT = 16_384
-_TINIEST, _ZERO, _ONE = fmpq(1, fmpz(2) ** MAX_EXPONENT), fmpq(0), fmpq(1)
+_TINIEST = fmpq(1, fmpz(2) ** MAX_EXPONENT)
+_ZERO = fmpq(0)
+_ONE = fmpq(1)
 
 
 def dyadic_below(ball: arb) -> fmpq:
@@ -64,7 +66,9 @@ def _dyadic(exact: arb, tiny: fmpq, minus_tiny: fmpq) -> fmpq:
 
 def root_ends(low: fmpq, high: fmpq, by: Fraction) -> Ends:
     """Range of u**by, by > 0 a fraction, on an interval of u >= 0."""
-    bottom, top, exponent = _exact_root(low, by), _exact_root(high, by), arb(fmpq(by.numerator, by.denominator))
+    bottom = _exact_root(low, by)
+    top = _exact_root(high, by)
+    exponent = arb(fmpq(by.numerator, by.denominator))
     if bottom is None:
         bottom = dyadic_below(arb(low).lower() ** exponent)
     return bottom, dyadic_above(arb(high).upper() ** exponent) if top is None else top

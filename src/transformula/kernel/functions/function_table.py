@@ -102,7 +102,9 @@ def _entry(
     return name, Function(name, lambda b: own(b) if b.is_finite() else arb.nan(), ends, on_series, model, **more)
 
 
-_ZERO, _ONE, _UNIT = fmpq(0), fmpq(1), {"low": Fraction(-1), "high": Fraction(1)}
+_ZERO = fmpq(0)
+_ONE = fmpq(1)
+_UNIT = {"low": Fraction(-1), "high": Fraction(1)}
 _ELEMENTARY = dict(
     (
         _entry("sin", sin_ends, arb_series.sin, model=elementary.sin, analytic=True),

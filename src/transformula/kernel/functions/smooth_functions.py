@@ -129,7 +129,9 @@ def sharp(taylor: Taylor, steady: int | None) -> Taylor:
     def coefficients(at: arb, length: int) -> list[arb]:
         if at.is_exact():
             return taylor(at, length)
-        middle, h, thin = at.mid(), arb(0, at.rad()), at.rad() < _THIN
+        middle = at.mid()
+        h = arb(0, at.rad())
+        thin = at.rad() < _THIN
         if steady is not None:
             most = max(length, steady + 1)
             ends = zip(taylor(at.lower(), most), taylor(at.upper(), most), strict=True)

@@ -37,7 +37,9 @@ from transformula.kernel.functions.smooth_functions import Ball, Function, finit
 from transformula.kernel.functions.taylor_rests import rest_taylor
 
 MAX_ORDER = 50
-_THIN, _MOST_BITS, _LARGE = 2.0**-30, 1000, 2.0**40
+_THIN = 2.0**-30
+_MOST_BITS = 1000
+_LARGE = 2.0**40
 _ZERO, _ONE = Fraction(0), Fraction(1)
 
 

@@ -140,7 +140,9 @@ class Runner:
         middle = real = computed = size = np.zeros(())
         count = np.zeros((), np.int64)
         for one in found:
-            middle, real, computed = middle + one.middle, real + one.real, computed + one.computed
+            middle = middle + one.middle
+            real = real + one.real
+            computed = computed + one.computed
             size, count = size + one.size, count + (one.size != 0)
         self._check(size)
         lost = np.where(count > 1, _lost(terms) * size + TINY, 0.0)

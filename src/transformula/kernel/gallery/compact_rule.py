@@ -104,7 +104,9 @@ class _Points:
     """The wires at all samples, as far as they are known."""
 
     def __init__(self, form: FloatFormat, inputs: list[SampleValues], count: int) -> None:
-        self.form, self.wires, self.count = form, inputs, count
+        self.form = form
+        self.wires = inputs
+        self.count = count
         self.one = SampleValues(np.ones(count), arb(0), True)
 
     def _of(self, wire: int) -> SampleValues:

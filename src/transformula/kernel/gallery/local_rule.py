@@ -170,7 +170,9 @@ class _Cells:
     """The widened cells, and what the head's columns are off by in floats (``wrong``)."""
 
     def __init__(self, columns: _Columns, box: Box, bits: int, form: FloatFormat) -> None:
-        head, self.box, self.axes = columns.tables[0], box, columns.axes
+        head = columns.tables[0]
+        self.box = box
+        self.axes = columns.axes
         self.names = [box.variables[k] for k in columns.axes]
         self.ends: list[Ends] = [(enclose(box.lower[k]), enclose(box.upper[k])) for k in columns.axes]
         tokens = len(head.values)

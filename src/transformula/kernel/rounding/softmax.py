@@ -175,7 +175,9 @@ def _axis_factors(
     axis: TableAxis, edges: Floats, sheets: Sheets, k: int, arithmetic: Arithmetic, wrong: float
 ) -> _Factors:
     """Steps 1 to 3 on the intervals of axis k; the argument is off by ``wrong``."""
-    low, high, d = edges[:-1], edges[1:], len(sheets.terms)
+    low = edges[:-1]
+    high = edges[1:]
+    d = len(sheets.terms)
     terms, rest, norms = (of[k] for of in (sheets.terms, sheets.rests, sheets.norms))
     flat = bernstein.matrix(sheets.order, 2).reshape(-1, sheets.order)
     used = norms[:, 0] != 0  # the models of most tokens are zero

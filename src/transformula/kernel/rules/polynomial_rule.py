@@ -198,7 +198,9 @@ class _Blocks:
         """|computed − real| at the readout: a dot product of stored weights and slots, plus b."""
         u, tiny = self.u, self.tiny
         bias = abs(arb(self.ridge.bias[output]))
-        size, spread, count = bias * (1 + 2 * u) + tiny, 2 * u * bias + tiny, 1
+        size = bias * (1 + 2 * u) + tiny
+        spread = 2 * u * bias + tiny
+        count = 1
         for token, powers in self.ridge.by_output[output].items():
             for power, exact in powers.items():
                 slot = self.slots[power][token]

@@ -167,7 +167,9 @@ class Walk(Carrier):
         function, meant = wire.function, self.ranges.arguments[k]
         question, argument, rounding, shift, wide, lost = self._reading(k)
         found = self.heads.answer(question)
-        inside, cells, reach = found.inside, found.cells, question.reach
+        inside = found.inside
+        cells = found.cells
+        reach = question.reach
         change = cells.modulus(max(wide[0], inside[0]), min(wide[1], inside[1]), shift)
         values = self.ranges.found(k, cells.values(np.array([meant[0]]), np.array([meant[1]])))
         if not (math.isfinite(change) and math.isfinite(values[1] - values[0])):

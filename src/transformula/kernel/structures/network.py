@@ -181,7 +181,9 @@ class _NetworkReader:
                 self.stored += len(own) * (len(columns) + 2)
                 _require(self.stored <= MAX_CONSTANTS, "it is too large")
                 scores = self.constants[:, columns]
-                slopes, offsets, values = scores[:, 0::2], scores[:, 1::2], self.constants[:, source]
+                slopes = scores[:, 0::2]
+                offsets = scores[:, 1::2]
+                values = self.constants[:, source]
                 tables[source] = HeadTable(
                     slopes[own], offsets[own], values[own], slopes[~own], offsets[~own], values[~own], gates[~own]
                 )

@@ -107,7 +107,9 @@ def _check_interval(name: object, low: Expr, high: Expr) -> None:
 
 def split_commas(text: str) -> list[str]:
     """Split at the commas outside parentheses; empty text gives no parts."""
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for position, char in enumerate(text):
         depth += (char == "(") - (char == ")")
         if char == "," and depth == 0:
@@ -143,7 +145,9 @@ def _expand_names(text: str) -> list[str]:
     ends = _NUMBERED.fullmatch(first.strip()), _NUMBERED.fullmatch(last.strip())
     if not ends[0] or not ends[1] or ends[0][1] != ends[1][1]:
         raise BoxError(f"cannot read the names {text[:60]!r}: a range of names looks like x1..x9")
-    start, stop, digits = int(ends[0][2]), int(ends[1][2]), len(ends[0][2])
+    start = int(ends[0][2])
+    stop = int(ends[1][2])
+    digits = len(ends[0][2])
     if digits > len(str(start)) and digits != len(ends[1][2]):
         raise BoxError(f"cannot read the names {text[:60]!r}: write both ends with as many digits")
     if not 0 <= stop - start < MAX_VARIABLES:

@@ -85,7 +85,9 @@ def _seam(difference: Expr) -> tuple[str, Expr, bool]:
 
 def check_meeting(place: str, a: Expr, b: Expr) -> None:
     """Refuse two values at a place that are not seen to be equal."""
-    jump, algebra, size = ex.add(a, ex.neg(b)), Algebra(sorted(a.names | b.names)), arb.nan()
+    jump = ex.add(a, ex.neg(b))
+    algebra = Algebra(sorted(a.names | b.names))
+    size = arb.nan()
     try:
         size = size if jump.names else enclose(jump)
         apart = size.is_finite() and not size.contains(0)

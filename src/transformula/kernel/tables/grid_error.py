@@ -120,7 +120,9 @@ class Sheets:
 
     def chunks(self, parts: int = 1) -> list[slice]:
         """Parts of the boxes that fit into memory at once."""
-        d, shape, boxes = self.values.ndim, self.values.shape, len(self.index[0])
+        d = self.values.ndim
+        shape = self.values.shape
+        boxes = len(self.index[0])
         inner = self.order * self.values.size // min(shape) + self.order ** (d - 1) * max(shape)
         step = max(1, min(4096, _CHUNK // max(inner, (parts * self.order) ** d)))
         return [slice(k, k + step) for k in range(0, boxes, step)]
@@ -147,7 +149,9 @@ class Sheets:
         others = [k for k in range(len(index)) if k != axis]
         if not others:
             return np.asarray((rho * np.abs(self.values)).sum(axis=1) * self.up)
-        moved, where, boxes = np.moveaxis(self.values, axis, -1), [index[k] for k in others], len(rho)
+        moved = np.moveaxis(self.values, axis, -1)
+        where = [index[k] for k in others]
+        boxes = len(rho)
         main = _contract(moved, [self.terms[k] for k in others], where)
         inner = np.abs(main).reshape(boxes, -1, rho.shape[1]).sum(axis=1)
         size, full = np.abs(moved), {k: self.norms[k] + self.rests[k] for k in others}

@@ -130,7 +130,10 @@ class TablePieces:
     def __init__(
         self, table: SoftmaxTable, function: Expr, name: str, first: fmpq, last: fmpq, defined: Container[Expr] = ()
     ) -> None:
-        self.name, self.first, self.last, self.defined = name, first, last, defined
+        self.name = name
+        self.first = first
+        self.last = last
+        self.defined = defined
         self.axis = TableAxis(table.slopes[0], table.offsets[0])
         self.values = [arb(y) for y in table.values.tolist()]
         with precision(_BITS):
@@ -195,7 +198,9 @@ class TablePieces:
 
 def _split(function: Expr, name: str) -> tuple[Expr, arb, arb]:
     """f = curved + slope u + constant, with exact numbers that are terms of the sum f."""
-    curved, slope, constant = [], fmpq(0), fmpq(0)
+    curved = []
+    slope = fmpq(0)
+    constant = fmpq(0)
     for term in function.args if function.op == "add" else (function,):
         factors = term.args if term.op == "mul" and len(term.args) == 2 else (number(1), term)
         if term.number is not None:
