@@ -10,7 +10,7 @@ from typing import Any
 
 from fuzz.cases import Case, fuzzer
 from fuzz.values import SLACK, Unknown, Value, between, formula, put
-from transformula.kernel.derivations.node_signs import NodeSigns
+from transformula.kernel.derivations.derivation_steps import NodeSigns
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.exceptions import TransformulaError
 from transformula.kernel.syntax.expression import Expr

@@ -17,7 +17,7 @@ from fuzz.values import SLACK, Unknown, between, finite, in_ball, rational, real
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.taylor_models import layout, variable_model
 from transformula.kernel.exceptions import SingularError, TransformulaError
-from transformula.kernel.functions.elementary_series import of_series
+from transformula.kernel.functions.elementary_functions import of_series
 from transformula.kernel.functions.function_table import FUNCTIONS, find
 from transformula.kernel.functions.smooth_functions import Function
 from transformula.kernel.functions.taylor_rests import rest_named

@@ -32,9 +32,8 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.structures.ridge_blocks import Ridge
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.structures.stored_circuit import Circuit, CircuitReader
-from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.boxes import Box, Formula, formula_of_a_position
 from transformula.optional import require
 from transformula.runtime import reference
 from transformula.runtime.exact import run_exact

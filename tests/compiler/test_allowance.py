@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformula.blas_threads import one_thread
-from transformula.budget import left, limited
+from transformula.budget import left, limited, spend
 from transformula.compiler import policy
 from transformula.compiler.tables import grid_fit as grids
 from transformula.compiler.tables import smallest_table as fitting
@@ -14,7 +14,6 @@ from transformula.compiler.tables.descent import LEAST
 from transformula.compiler.tables.fit_task import PLENTY, CannotFit
 from transformula.compiler.tables.smallest_table import Allowance, allowance
 from transformula.compiler.tables.softmax_table import FittedTable
-from transformula.kernel.work import spend
 
 
 def test_a_table_that_was_not_found_limits_those_that_follow():

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from support.prover import random_formula
 from transformula.formula.notations import at_every_position
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 
 
 def _of_first(formula):

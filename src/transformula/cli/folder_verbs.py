@@ -4,46 +4,63 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
-from transformula.cli.arguments import Folder, Jobs, Json, Scheduler, lent_workers, loaded
+from transformula.cli.arguments import Folder, Json, loaded
 from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.cli.point_evaluation import evaluate_csv, evaluate_point
 from transformula.errors import InputError
 from transformula.export.onnx_files import onnx_differences
 from transformula.files import STDOUT, write_file
+from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.model_files import read_text
 from transformula.learn.columns import read_columns
 from transformula.proven import stated, verify_folder
 from transformula.show.architecture import circuit_svg
 from transformula.show.describe import describe
+from transformula.trusted_code import trusted_modules
 
 
 def verify_command(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their lines.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
     output = Output(json)
-    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
+    with progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # without a proof the graph of the weights is worth nothing
         reasons = onnx_differences(folder, onnx)
         result = replace(result, verified=not reasons, reasons=reasons)
-    facts = {
+    facts: dict[str, Any] = {
         "verified": result.verified,
         **stated(result),
         "onnx": onnx,
         "reasons": list(result.reasons),
         "seconds": output.seconds,
     }
+    modules = _trusted(folder) if verbose and result.verified else {}
+    if modules:
+        facts["trusted_lines"] = sum(modules.values())
+    if modules and json:
+        facts["trusted_modules"] = modules
     output.facts(facts, title="verified" if result.verified else "does NOT verify")
+    if modules and not json:
+        output.table(["trusted module", "lines"], [[name, str(lines)] for name, lines in modules.items()])
     if not result.verified:
         raise typer.Exit(1)
+
+
+def _trusted(folder: Path) -> dict[str, int]:
+    """The kernel's modules that a verified folder's certificate rests on, with their lines."""
+    return trusted_modules(Certificate.from_json(read_text(folder, CERTIFICATE_FILE)).construction)
 
 
 def eval_command(

@@ -30,7 +30,7 @@ from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.prepare import Prepared
 from transformula.errors import RefutedError
 from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
+from transformula.kernel.syntax.boxes import formula_of_a_position
 from transformula.kernel.syntax.expression import Expr
 
 #: Tried in turn until one is proven: cheap squares first, then accurate ones.

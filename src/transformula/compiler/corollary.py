@@ -18,7 +18,7 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
-from transformula.budget import SECOND, checkpoint
+from transformula.budget import SECOND, checkpoint, counted, spend
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, Built, Task
 from transformula.compiler.constructions import COROLLARY
@@ -33,7 +33,6 @@ from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import Weights, to_rational
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import counted, spend
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]

@@ -17,7 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from transformula.budget import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
+from transformula.budget import (
+    SECOND,
+    Limit,
+    OutOfTime,
+    OutOfWork,
+    checkpoint,
+    counted,
+    left,
+    limited,
+    part_of_the_rest,
+)
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, Task
 from transformula.compiler.certify import claimed, package
@@ -51,7 +61,6 @@ from transformula.formula.hints import ADVICE, hint
 from transformula.formula.notations import as_texts
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.work import counted
 from transformula.model import Model
 
 #: Exceptions of fits and searches whose numbers leave the range of floats: the attempt has failed.

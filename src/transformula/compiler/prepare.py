@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
@@ -14,9 +16,7 @@ from transformula.compiler.lower.conjugates import conjugated
 from transformula.compiler.lower.derivation_hints import Sign, extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.derivations.derivation_steps import parsed, split_quotient
-from transformula.kernel.derivations.facts import Facts
-from transformula.kernel.derivations.node_signs import NodeSigns
+from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, parsed, split_quotient
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.expression_ranges import open_nodes
 from transformula.kernel.enclosures.regions import Region
@@ -50,6 +50,8 @@ class SignSearch(Facts):
         text = to_text(expr)
         if text in self.found or self.tried.get(text, ()) is None:
             return
+        checkpoint()
+        spend(costs.sign(expr, None))
         try:
             if abs(self.algebra.sign(self.algebra.of(expr))) == _STRICT:
                 return

@@ -66,7 +66,10 @@ class NotProvenError(TransformulaError):
         reason: object = None,
     ) -> None:
         super().__init__(message, reason)
-        self.best_bound, self.place, self.measured, self.rounding = best_bound, place, measured, rounding
+        self.best_bound = best_bound
+        self.place = place
+        self.measured = measured
+        self.rounding = rounding
 
 
 class RefutedError(NotProvenError):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from transformula.kernel.derivations.derivation_steps import check_equal, defined_nodes, extended, is_analytic
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.derivation_steps import Facts, check_equal, defined_nodes, extended, is_analytic
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError

@@ -13,8 +13,8 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.expression_models import model_of
 from transformula.kernel.enclosures.taylor_models import boxes_of
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.functions import elementary_ranges as function_ends
-from transformula.kernel.functions.elementary_ranges import SingularError, dyadic_above, dyadic_below, root_ends
+from transformula.kernel.functions import elementary_functions as function_ends
+from transformula.kernel.functions.elementary_functions import SingularError, dyadic_above, dyadic_below, root_ends
 from transformula.kernel.functions.function_table import FUNCTIONS, RESERVED, domain_of, function_of
 from transformula.kernel.syntax.expression import call, number, power, variable
 

@@ -19,7 +19,7 @@ from transformula.kernel.enclosures.expression_models import model_of
 from transformula.kernel.enclosures.taylor_models import boxes_of
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.functions import special_functions as special
-from transformula.kernel.functions.elementary_ranges import dyadic_below
+from transformula.kernel.functions.elementary_functions import dyadic_below
 from transformula.kernel.functions.function_table import FUNCTIONS, domain_of, find, function_of, is_open
 from transformula.kernel.functions.smooth_functions import from_taylor, of_series
 from transformula.kernel.syntax.expression import call, variable

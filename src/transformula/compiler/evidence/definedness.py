@@ -13,11 +13,13 @@ from operator import itemgetter
 
 from flint import fmpq
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
+from transformula.kernel.enclosures.coverings import halfway
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
-from transformula.kernel.enclosures.regions import Region, halfway
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
@@ -132,6 +134,7 @@ def _at_a_corner(
 
 
 def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container[Expr]) -> UndefinedError | None:
+    spend(sum(map(costs.interval, nodes)))
     try:
         for node in nodes:
             range_of(node, values, defined)

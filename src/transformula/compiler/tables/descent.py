@@ -15,10 +15,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from transformula.budget import checkpoint, left
+from transformula.budget import checkpoint, left, spend
 from transformula.compiler import policy
 from transformula.compiler.tables.softmax_table import Array
-from transformula.kernel.work import spend
 
 LEAST = 5e8  # floating-point operations that a fit may take, however little is left
 CALL_MICROSECONDS = 150.0  # time of the interpreter for a stack of tables

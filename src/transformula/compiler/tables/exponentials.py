@@ -24,14 +24,13 @@ import numpy as np
 from flint import arb_mat
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.tables.descent import TINY
 from transformula.compiler.tables.fit_task import FitTask
 from transformula.compiler.tables.minimax import least_squares
 from transformula.compiler.tables.softmax_table import Array, FittedTable, Function, to_dtype
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.work import spend
 
 Indices = NDArray[np.int64]
 

@@ -19,7 +19,6 @@ import numpy as np
 from flint import arb, fmpq
 
 from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.circuit.wire_ranges import WireRanges
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
@@ -27,12 +26,11 @@ from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.rounding.formats import FloatFormat
+from transformula.kernel.rounding.formats import FloatFormat, check_size
 from transformula.kernel.structures.network_wires import ONE, Term, WireForm
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Numbers in one chunk of parts of the box, some 50 ms of work.
 _TOGETHER = 300_000
@@ -91,7 +89,10 @@ class Carrier:
     """The wires bounded so far; inputs are exact and rounded once."""
 
     def __init__(self, form: FloatFormat, circuit: Circuit, meanings: Meanings, evidence: Evidence) -> None:
-        self.form, self.circuit, self.meanings, self.evidence = form, circuit, meanings, evidence
+        self.form = form
+        self.circuit = circuit
+        self.meanings = meanings
+        self.evidence = evidence
         self.ranges = WireRanges(circuit, meanings, evidence)
         self.values: dict[int, Value] = {}
         self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
@@ -101,7 +102,9 @@ class Carrier:
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
-            fuzz, sign, once = Fuzz(0.0, round_up(wrong)), bool(ends[0] >= 0), Relative(1, self.flush)
+            fuzz = Fuzz(0.0, round_up(wrong))
+            sign = bool(ends[0] >= 0)
+            once = Relative(1, self.flush)
             self.values[k] = Value(box.magnitude(k), arb(0), wrong, ends, NO_FUZZ, fuzz, None, None, sign, once)
         #: wire of the weights → wire of the circuit
         self.index = {ONE: ONE} | {k: k for k in range(box.dimension)}
@@ -110,7 +113,6 @@ class Carrier:
         """A linear form of the weights against the one that is meant."""
         slots, norms = self.circuit.written_out(linear)
         meant = dict(slots.terms)
-        spend(20 * (len(meant) + len(form.terms)))
         terms = {self.index[i]: term for i, term in form.terms.items()}
         made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
         error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))
@@ -162,7 +164,6 @@ class Carrier:
     def check_overflow(self, forms: Iterable[WireForm], factor: int = 1) -> None:
         """Refuse forms that might be infinite in floats times a factor, now that all wires are bounded."""
         for form in forms:
-            spend(2 * len(form.terms))
             sizes = (arb(t.size) * self.reach(self.index[i]) for i, t in form.terms.items())
             check_size(self.form, 2 * factor * sum(sizes, arb(0)))
 
@@ -201,13 +202,14 @@ class Carrier:
     def _flow(self, linear: LinearForm) -> Callable[[Floats, Floats], tuple[Floats, Floats]]:
         """On each of many parts of the box, what reaches a linear form of the errors, and of the roundings."""
         needed = self.circuit.needed(linear)
-        spend(20 * len(needed))
         values = {k: self.values[k] for k in needed if k in self.values}
         made, rounded = ({k: getattr(v, part) for k, v in values.items()} for part in ("made", "rounded"))
         for k in needed:
             if self.circuit.wires[k].is_norm:
                 made[k], rounded[k] = self.norm(k)
-        ends, whole, whole_rounding = {}, {}, {}
+        ends = {}
+        whole = {}
+        whole_rounding = {}
         for k, value in values.items():
             low, high = value.ends[0] - value.rounding, value.ends[1] + value.rounding
             ends[k] = -round_up(-low), round_up(high)

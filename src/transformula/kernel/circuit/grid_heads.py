@@ -39,7 +39,9 @@ LINE = ex.variable("u")
 
 def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Sequence[Argument]) -> Value:
     """What a table of several axes, or a sharp one, is known to hold."""
-    function, head, form = wire.function, found.table, walk.form
+    function = wire.function
+    head = found.table
+    form = walk.form
     assert function is not None and head is not None
     if not walk.sharp and any(not argument.error <= 0 for argument in arguments):
         raise RefutedError("a table of several axes does not read exact linear forms of the inputs")

@@ -38,14 +38,13 @@ from transformula.kernel.enclosures.balls import float_above, float_below, from_
 from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
-from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice
 from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
-from transformula.kernel.work import spend
 
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format.
 SILENT = 760.0
@@ -55,12 +54,6 @@ MAX_AXES = 30
 _FLAT = 0.02
 
 Interval = tuple[float, float]
-
-
-def check_size(form: FloatFormat, size: arb) -> None:
-    """Refuse what might overflow."""
-    if not size < form.largest:
-        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
 
 
 class Leak(NamedTuple):
@@ -75,7 +68,6 @@ def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> Leak:
     far = np.asarray(reach, dtype=np.float64)
     if not np.isfinite(far).all():
         raise NotProvenError("the argument of a table could not be bounded")
-    spend(50 + 0.05 * (head.slopes.size + head.foreign_slopes.size))
     own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
     other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
     own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())

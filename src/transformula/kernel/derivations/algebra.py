@@ -16,19 +16,92 @@ expressions have forms with N1 D2 - N2 D1 = 0, they are equal wherever both are 
 Nothing is assumed about the independence of atoms, and no step needs the ring modulo the relations to be free
 of zero divisors: each holds point by point. What a size limit leaves out (a gcd, a factorisation) makes forms
 longer, not wrong. FLINT's gcd is checked by dividing.
+
+How large the polynomials of one ring of forms may be: sizes are bounded before FLINT is called.
+
+A compiler computes normal forms in its own process, and FLINT cannot be interrupted there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import compress, product
+from math import comb, prod
 from typing import Any
 
-from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
+from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx, fmpz
 
-from transformula.kernel.derivations.effort import Effort
 from transformula.kernel.exceptions import Reason, RefutedError
-from transformula.kernel.work import spend
+
+MAX_TERMS = 20_000
+MAX_DEGREE = 1_000
+MAX_BITS = 40_000
+#: Terms times bits of a polynomial: 12 MB. Terms times atoms: as tuples of exponents, some 400 MB.
+MAX_SIZE, MAX_NUMBERS = 10**8, 8 * 10**6
+#: Products of coefficients in all products, common divisors and factorisations of one ring together.
+MAX_PRODUCTS = 2 * 10**7
+
+
+def _too_long(size: str) -> RefutedError:
+    return RefutedError(f"a normal form is too long: {size}", reason=Reason.UNCOMPARED)
+
+
+@dataclass
+class Effort:
+    """Products of coefficients so far; ``gens`` are the places for atoms."""
+
+    products: int = 0
+    gens: tuple[Any, ...] = field(default=(), init=False)
+
+    def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
+        """The polynomial, unless it is too large."""
+        bits = self.bits(p)
+        if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
+            raise _too_long(f"{len(p)} terms, {bits} bits")
+        return p
+
+    def bits(self, p: fmpq_mpoly) -> int:
+        """The size of the largest coefficient as FLINT holds it, over one denominator; to look at each takes a gcd."""
+        coefficients, common = p.coeffs(), fmpz(1)
+        for c in coefficients:
+            common = common.lcm(c.q)
+            if common.bit_length() > MAX_BITS:
+                break
+        return int(common.bit_length()) - 1 + max((int(c.height_bits()) for c in coefficients), default=0)
+
+    def count(self, products: int) -> None:
+        """Count products of coefficients before they are computed."""
+        self.products += products
+        if self.products > MAX_PRODUCTS:
+            raise _too_long(f"it takes over {MAX_PRODUCTS} products")
+
+    def count_product(self, a: fmpq_mpoly, b: fmpq_mpoly) -> None:
+        """Count the product of two polynomials before it is computed."""
+        if len(a) * len(b) > 20 * MAX_TERMS:
+            raise _too_long(f"a product of {len(a)} by {len(b)} terms")
+        self.count(len(a) * len(b) * (1 + (self.bits(a) + self.bits(b) + len(self.gens)) // 64))
+
+    def may_divide(self, p: fmpq_mpoly, other: fmpq_mpoly) -> bool:
+        """Whether p without what it has in common with another polynomial is short: (x**9 - 1)/(x - 1) is not.
+
+        A quotient of degrees d_k has at most Π (1 + d_k) terms, and in n atoms with total degree t at most C(n + t, n).
+        If the divisor has atoms V only, those terms of p that are alike in all others are divided on their own: each
+        such part has at most Π_V (1 + d_k) terms, and there are no more parts than terms. A single term adds none.
+        """
+        if len(other) < 2 or len(p) < 2:
+            return True
+        degrees = [int(d) for d in p.degrees()]
+        shared = (d for d, e in zip(degrees, other.degrees(), strict=True) if e)
+        atoms, total = sum(d > 0 for d in degrees), int(p.total_degree())
+        parts = len(p) * prod(1 + d for d in shared)
+        most = min(prod(1 + d for d in degrees), comb(atoms + total, atoms), parts)
+        return most <= 20 * MAX_TERMS
+
+    def check_exponents(self, p: fmpq_mpoly) -> None:
+        """Refuse to take a polynomial apart that has too many exponents: one for each term and each atom there is."""
+        if len(p) * len(self.gens) > MAX_NUMBERS:
+            raise _too_long(f"{len(p)} terms beside {len(self.gens)} atoms")
+
 
 MAX_ATOMS = 4_000
 #: Beyond this many products of terms, times variables, or this sum of degrees, only monomials are cancelled.
@@ -45,12 +118,15 @@ class QuotientForm:
     __slots__ = ("_key", "den", "num", "ring")
 
     def __init__(self, ring: Ring, num: fmpq_mpoly, den: fmpq_mpoly | None = None) -> None:
-        self.ring, self.num, self.den, self._key = ring, num, ring.one if den is None else den, ""
+        self.ring = ring
+        self.num = num
+        self.den = ring.one if den is None else den
+        self._key = ""
 
     @property
     def key(self) -> str:
         """Its text; names of atoms never change, nor does their order."""
-        self._key = self._key or f"({self.ring.written(self.num)})/({self.ring.written(self.den)})"
+        self._key = self._key or f"({self.num})/({self.den})"
         return str(self._key)
 
     @property
@@ -108,8 +184,7 @@ class Ring(Effort):
 
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large; a term takes a byte or two for each atom there is."""
-        spend(5 + len(p))
-        self.convert(p)
+        self.check_exponents(p)
         return super().checked(p)
 
     def judge(self, atom: Atom) -> None:
@@ -136,7 +211,7 @@ class Ring(Effort):
         """The polynomial in today's context, which may have more atoms than the one it was made in."""
         if p.context() is self.ctx:
             return p
-        self.convert(p)
+        self.check_exponents(p)
         pad = (0,) * (len(self.gens) - p.context().nvars())
         return self.ctx.from_dict({(*m, *pad): c for m, c in p.to_dict().items()})
 
@@ -152,32 +227,32 @@ class Ring(Effort):
     def times(self, a: fmpq_mpoly, b: fmpq_mpoly) -> fmpq_mpoly:
         """The product, reduced."""
         a, b = self.lift(a), self.lift(b)
-        spend(5 + 0.5 * (len(a) + len(b)))
-        self.spend(a, b)
+        self.count_product(a, b)
         return self.reduced(self.checked(a * b))
 
     def reduced(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """Every power a**q of an atom with a**q = g replaced, the newest atom first: g has older ones only."""
-        self.charge(len(self._bound) // 16)
         degrees = p.degrees() if self._bound else ()
         for k in reversed(self._bound):
             if degrees[k] < 2 or degrees[k] < self.atoms[k].power:
                 continue
             power, g = self.atoms[k].power, self.atoms[k].equals
-            self.convert(p)
+            self.check_exponents(p)
             parts: dict[int, dict[tuple[int, ...], fmpq]] = {}
             for m, c in p.to_dict().items():
                 times, left = divmod(int(m[k]), power) if power else (0, min(int(m[k]), 1))  # H**k = H
                 part, key = parts.setdefault(times, {}), (*m[:k], left, *m[k + 1 :])
                 part[key] = part.get(key, 0) + c
-            p, have, now = 0 * self.one, 0, self.one
+            p = 0 * self.one
+            have = 0
+            now = self.one
             for times, part in sorted(parts.items()):
                 while have < times:
                     g = self.lift(g)
-                    self.spend(now, g)
+                    self.count_product(now, g)
                     now, have = self.checked(now * g), have + 1
                 piece = self.ctx.from_dict(part)
-                self.spend(piece, now)
+                self.count_product(piece, now)
                 p = self.checked(p + piece * now)
             degrees = p.degrees()
         return p
@@ -198,10 +273,11 @@ class Ring(Effort):
             high = sum(max(int(a), int(b)) for a, b in zip(num.degrees(), den.degrees(), strict=True))
             variables = len({*self.used(num), *self.used(den)})
             short = len(num) * len(den) * variables <= MAX_CANCELLED and high <= MAX_DEGREES
-            self.spend(num, den)
-            words = (self.bits(num) + self.bits(den)) // 64 if short else 0
-            self.charge(high**3 // 8 + (len(num) + len(den)) * words**2 // 40 if short else 0)
-            short = short and self.may_divide(num, den) and self.may_divide(den, num)
+            self.count_product(num, den)
+            if short:
+                words = (self.bits(num) + self.bits(den)) // 64
+                self.count(high**3 // 8 + (len(num) + len(den)) * words**2 // 40)
+                short = self.may_divide(num, den) and self.may_divide(den, num)
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact
         lead = den.leading_coefficient()
@@ -224,7 +300,6 @@ class Ring(Effort):
 
     def used(self, p: fmpq_mpoly) -> list[int]:
         """Indices of the atoms in a polynomial, oldest first."""
-        self.charge(len(self.gens) * (8 + len(p)) // 64)
         return [] if p.is_constant() else list(compress(range(len(self.gens)), p.degrees()))
 
     def steps(self, form: QuotientForm) -> list[int]:
@@ -234,7 +309,5 @@ class Ring(Effort):
     def branches(self, p: fmpq_mpoly, steps: list[int]) -> list[tuple[tuple[int, ...], fmpq_mpoly]]:
         """The polynomial with every choice of 0 and 1 for the given H."""
         p = self.lift(p)
-        spend((100 + len(self.gens) // 4) << len(steps))
-        self.charge(len(p) << len(steps))
         return [(bits, p.subs({f"a{k}": b for k, b in zip(steps, bits, strict=True)}))
                 for bits in product((0, 1), repeat=len(steps))]  # fmt: skip

@@ -13,10 +13,24 @@
 
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
 whole box (`facts`); hence it is the old one, continuously extended to zeros of B.
+
+Signs of the nodes of an expression: from those of its arguments, and of normal forms where these do not tell.
+
+A sign is 2 (> 0), 1 (>= 0), -1, -2 or 0 (unknown), at every point of the box at which the node is defined: a
+divisor is not zero there, and what stands under a root is not negative. A sum of terms >= 0, one of them > 0, is
+> 0; signs of factors multiply; equal factors are a power. Normal forms multiply everything out and lose such
+signs, but know those that are proven, and all that follows from cancellation.
+
+What is proven of a formula on its box before anything else: signs, and that it is defined everywhere.
+
+Removable singularities are removed first (`steps`). Then signs are proven one after the other on given parts
+of the box and taken over by the normal forms. A node whose domain condition follows from them counts as defined;
+all others, and the numerators of removed quotients, are shown to be defined part by part.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -25,17 +39,69 @@ from flint import arb
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.node_signs import NodeSigns
 from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.derivations.polynomial_signs import direction, product
 from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
+from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
+from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.functions.function_table import domain_of, find, function_of
 from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.syntax.printing import short_text
-from transformula.kernel.work import spend
+
+
+class NodeSigns:
+    """Signs of nodes under what an algebra knows; ``names`` gives the forms of further variables."""
+
+    def __init__(self, algebra: Algebra, names: Mapping[str, QuotientForm] | None = None) -> None:
+        self.algebra, self.names = algebra, names
+        self.forms: dict[Expr, QuotientForm] = {}
+        self.known: dict[Expr, int] = {}
+
+    def of(self, expr: Expr) -> int:
+        """The sign of an expression."""
+        for node in walk(expr):
+            if node not in self.known:
+                sign = self._node(node, [self.known[a] for a in node.args])
+                self.known[node] = sign if abs(sign) == 2 else max(sign, self._form(node), key=abs)
+        return self.known[expr]
+
+    def _form(self, node: Expr) -> int:
+        try:
+            return self.algebra.sign(self.algebra.of(node, self.names, done=self.forms))
+        except RefutedError:  # too large
+            return 0
+
+    def _node(self, node: Expr, args: list[int]) -> int:
+        op = node.op
+        if node.number is not None:
+            return 2 * direction(node.number) or 1
+        if op == "add":
+            return max(args, key=abs) if min(args) > 0 or max(args) < 0 else 0
+        if op == "mul":
+            return product([(self.known[factor], count) for factor, count in Counter(node.args).items()])
+        if op == "div":
+            return product([(args[0], 1), (2 * direction(args[1]), 1)])
+        if op == "pow":
+            by = node.args[1].number
+            if by is None or by.denominator != 1:
+                return 2 if args[0] == 2 or (by is not None and by < 0) else 1
+            sign = product([(args[0], int(by))])
+            return sign if by > 0 else 2 * direction(sign)
+        if op in ("sqrt", "abs"):
+            return max(abs(args[0]), 1)
+        if op in ("min", "max"):
+            return min(args) if op == "min" else max(args)
+        function = find(op)
+        if function is None:
+            return 2 if op == "constant" else 0
+        return args[0] if function.odd else function.sign
+
 
 _BITS = 256
 
@@ -78,7 +144,6 @@ def extended(
         raise RefutedError("a step of a derivation has an of, an is and an at")
     old, new = (parsed(step[key], names) for key in ("of", "is"))
     nodes = {node for expr in outputs for node in walk(expr)}
-    spend(3 * len(nodes))
     if old not in nodes:
         raise RefutedError(f"the formula has no {short_text(old)} to be extended")
     above, below = split_quotient(old)
@@ -115,7 +180,9 @@ def is_analytic(expr: Expr) -> bool:
     """Whether an expression with variables is real-analytic for all real values of them."""
     good: dict[Expr, bool] = {}
     for node in walk(expr):
-        op, inside, constant = node.op, all(good[a] for a in node.args), not variables_of(node)
+        op = node.op
+        inside = all(good[a] for a in node.args)
+        constant = not variables_of(node)
         if constant:
             good[node] = bool(_constant(node).is_finite())
         elif op == "pow":
@@ -161,3 +228,45 @@ def _rational(text: Any) -> Fraction:
     if value is None:
         raise RefutedError("the point of a derivation is given by rational numbers")
     return value
+
+
+MAX_STEPS = 1_000
+
+
+class Facts:
+    """``formula`` extended, its ``region``, the ``algebra`` with all signs, and the nodes ``known`` to be defined."""
+
+    def __init__(self, formula: Formula, data: Any, evidence: Evidence) -> None:
+        self.region = Region.of_box(formula.box)
+        self.algebra = Algebra(formula.box.variables)
+        self.known: frozenset[Expr] = frozenset()
+        steps, signs = (data.get(key, []) for key in ("extends", "signs"))
+        if not isinstance(steps, list) or not isinstance(signs, list) or len(steps) + len(signs) > MAX_STEPS:
+            raise RefutedError("the derivation in model.json cannot be read")
+        outputs = formula.outputs
+        self.numerators: list[Expr] = []
+        for step in steps:
+            outputs, numerator = extended(outputs, step, self.region.names, self.algebra)
+            self.numerators.append(numerator)
+        self.formula = Formula(outputs, formula.box)
+        for index, text in enumerate(signs):
+            expr = parsed(text, self.region.names)
+            self.add_sign(expr, evidence.sign(index, expr, self.region, self.seen(expr)))
+        for output, expr in enumerate(outputs):
+            whole = expr if output else ex.add(expr, *self.numerators)
+            seen = self.seen(whole)
+            check_defined(whole, self.region, evidence.defined(output, whole, self.region, seen), seen)
+            self.known |= frozenset(walk(expr))
+
+    def add_sign(self, expr: Expr, tree: Any) -> None:
+        """Prove a sign, on the parts of a tree unless it follows from others, and take it over."""
+        seen = self.seen(expr)
+        sign = NodeSigns(self.algebra).of(expr)
+        if abs(sign) != 2 or open_nodes(expr, seen):
+            sign = sign_on(expr, self.region, tree, seen)
+        self.algebra.learn(self.algebra.of(expr), sign)
+        self.known |= seen
+
+    def seen(self, expr: Expr) -> frozenset[Expr]:
+        """The nodes known to be defined, with those of an expression whose condition follows from the signs."""
+        return self.known | defined_nodes(expr, self.algebra)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.derivation_steps import check_equal, defined_nodes
-from transformula.kernel.derivations.facts import Facts
+from transformula.kernel.derivations.derivation_steps import Facts, check_equal, defined_nodes
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
@@ -19,7 +18,6 @@ from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, Linea
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Wires that a product's factors and squares may read.
 MAX_READ = 1_000
@@ -30,7 +28,9 @@ class Meanings:
 
     def __init__(self, formula: Formula, circuit: Circuit, data: Any, evidence: Evidence) -> None:
         self.facts = Facts(formula, data, evidence)
-        self.formula, self.region, self.known = self.facts.formula, self.facts.region, self.facts.known
+        self.formula = self.facts.formula
+        self.region = self.facts.region
+        self.known = self.facts.known
         self.algebra, self.circuit = self.facts.algebra, circuit
         self.names: dict[str, QuotientForm] = {}
         self.wires: dict[int, QuotientForm] = {}
@@ -82,7 +82,6 @@ class Meanings:
         read = {i for form in (wire.total, *forms) for i, _ in form.terms} - set(factors)
         if len(read) > MAX_READ:
             raise RefutedError(f"wire {k} is a product that reads over {MAX_READ} wires")
-        spend(100 + 20 * len(read))
         algebra = Algebra([f"#w{i}" for i in sorted(read)])
 
         def form(linear: LinearForm, names: dict[int, QuotientForm]) -> QuotientForm:

@@ -136,7 +136,9 @@ class PowerRing(SignedRing):
         if form.num.is_zero():
             return form
         c, found = self.factored(form)
-        out, sign, period = self._number_root(abs(c), q), 1 if c > 0 else -1, 2 if q == 2 else 2 * q
+        out = self._number_root(abs(c), q)
+        sign = 1 if c > 0 else -1
+        period = 2 if q == 2 else 2 * q
         left: list[tuple[fmpq_mpoly, int, int]] = []
         for f, e in found:
             known = self.sign_of(f)

@@ -32,8 +32,7 @@ from transformula.kernel.enclosures.taylor_models import (
 )
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.functions.function_table import FUNCTIONS, root_model
-from transformula.kernel.syntax.expression import Expr, fold, walk, weight
-from transformula.kernel.work import spend
+from transformula.kernel.syntax.expression import Expr, fold, walk
 
 #: Boxes at a time, and coefficients (of all nodes together) held at a time.
 _MOST_BOXES, _MOST_COEFFICIENTS = 4096, 30_000_000
@@ -76,7 +75,9 @@ _MODELS: Operations[TaylorModel] = Operations(
 
 def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Floats, order: int) -> TaylorModel:
     """Models on boxes (d, boxes); ``rest`` is infinite where the expression may be unbounded."""
-    shape, axes, boxes = layout(len(variables), order), {n: k for k, n in enumerate(variables)}, centre.shape[1]
+    shape = layout(len(variables), order)
+    axes = {n: k for k, n in enumerate(variables)}
+    boxes = centre.shape[1]
 
     def model(node: Expr, args: list[TaylorModel]) -> TaylorModel:
         if node.op == "variable":
@@ -92,7 +93,6 @@ def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Float
             wrong = round_up(abs(ball - value))
         return _cleaned(constant_model(shape, np.full(boxes, value), np.full(boxes, wrong)))
 
-    spend(weight(walk(expr)) * (150 + 0.07 * boxes * shape.terms))
     with np.errstate(all="ignore"):
         return fold(expr, model)
 

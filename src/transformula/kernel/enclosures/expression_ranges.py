@@ -78,7 +78,9 @@ def check_defined(expr: Expr, region: Region, tree: Sequence[int], defined: Cont
 
 def open_nodes(expr: Expr, defined: Container[Expr] = ()) -> list[Expr]:
     """The outermost nodes of which it is not known that they are defined wherever their arguments are."""
-    found, stack, seen = [], [expr], set[Expr]()
+    found = []
+    stack = [expr]
+    seen = set[Expr]()
     while stack:
         node = stack.pop()
         if node in seen:

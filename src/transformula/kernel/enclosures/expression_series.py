@@ -21,10 +21,8 @@ from transformula.kernel.arithmetic import coefficients, head, series_length
 from transformula.kernel.enclosures.balls import Operations, enclose, to_fmpq
 from transformula.kernel.enclosures.taylor_models import whole_power
 from transformula.kernel.exceptions import SingularError
-from transformula.kernel.functions.elementary_ranges import Ends
-from transformula.kernel.functions.elementary_series import absolute, inverse, positive
-from transformula.kernel.syntax.expression import Expr, walk, weight
-from transformula.kernel.work import spend
+from transformula.kernel.functions.elementary_functions import Ends, absolute, inverse, positive
+from transformula.kernel.syntax.expression import Expr, walk
 
 __all__ = ["SeriesOf", "SingularError", "lowest_part"]
 
@@ -56,7 +54,9 @@ class SeriesOf:
     """An expression of one variable, ready to be expanded many times."""
 
     def __init__(self, expr: Expr, variable: str) -> None:
-        self.expr, self.variable, self.nodes = expr, variable, tuple(walk(expr))
+        self.expr = expr
+        self.variable = variable
+        self.nodes = tuple(walk(expr))
         self.constants = {node: enclose(node) for node in self.nodes if not node.names}
         self.defined = expr.names <= {variable} and all(value.is_finite() for value in self.constants.values())
 
@@ -85,7 +85,6 @@ def _evaluated(
     nodes: Sequence[Expr], variables: Mapping[str, list[arb]], constants: Mapping[Expr, arb], length: int
 ) -> list[arb]:
     known: dict[Expr, arb_series] = {}
-    spend(weight(nodes) * (2 + 3 * length))
     with series_length(length):
         for node in nodes:
             if node.op == "variable":
@@ -105,7 +104,9 @@ def lowest_part(expr: Expr, values: Mapping[str, Ends], sign: int) -> dict[str, 
 
     If a partial derivative keeps its sign on what is left of the box, the least value is at one end of its variable.
     """
-    left, nodes, names = dict(values), tuple(walk(expr)), sorted(expr.names)
+    left = dict(values)
+    nodes = tuple(walk(expr))
+    names = sorted(expr.names)
     for name in names + names if len(names) <= _MAX_VARIABLES else []:  # twice: fewer are left to vary
         balls = {n: [arb(left[n][0]).union(arb(left[n][1])), arb(n == name)] for n in names}
         slope = sign * _evaluated(nodes, balls, {}, 2)[1]

@@ -12,7 +12,9 @@ from transformula.kernel.exceptions import ModelFileError
 from transformula.kernel.folder.weights import DTYPES
 
 VERSION = 3
-WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE = "model.safetensors", "model.json", "evidence.json"
+WEIGHTS_FILE = "model.safetensors"
+MODEL_FILE = "model.json"
+EVIDENCE_FILE = "evidence.json"
 CERTIFICATE_FILE = "certificate.json"
 MAX_BYTES = {WEIGHTS_FILE: 1 << 27, MODEL_FILE: 32 << 20, EVIDENCE_FILE: 32 << 20, CERTIFICATE_FILE: 1 << 20}
 

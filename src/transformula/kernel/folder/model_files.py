@@ -33,7 +33,6 @@ from transformula.kernel.folder.description import (
     require,
 )
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.kernel.work import spend
 
 MAX_HEADER, MAX_TENSORS = 4 << 20, 20_000
 #: Characters of one rational: far more than any formula's own numbers may have.
@@ -84,7 +83,9 @@ def _entry(entry: object, size: int, name: str) -> tuple[int, int, np.dtype[Any]
     malformed = f"{WEIGHTS_FILE}: the array {name[:80]} is malformed"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise ModelFileError(malformed)
-    kind, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+    kind = entry["dtype"]
+    shape = entry["shape"]
+    place = entry["data_offsets"]
     require(isinstance(kind, str) and kind in _DTYPES, malformed)
     require(isinstance(shape, list) and len(shape) == 1 and is_count(shape[0], size), malformed)
     require(isinstance(place, list) and len(place) == 2 and all(is_count(p, size) for p in place), malformed)
@@ -133,7 +134,9 @@ class _Unpacker:
         malformed = f"{MODEL_FILE}: {prefix} is malformed"
         if not isinstance(outline, dict) or set(outline) != {"kind", "scale", "heads", "feed_forward"}:
             raise ModelFileError(malformed)
-        kind, scale, heads = outline["kind"], outline["scale"], outline["heads"]
+        kind = outline["kind"]
+        scale = outline["scale"]
+        heads = outline["heads"]
         require(kind in ("softmax", "hardmax", "linear") and isinstance(heads, list), malformed)
         require(type(scale) is float or is_count(scale, 1 << 53), malformed)
         require(type(outline["feed_forward"]) is bool and len(heads) <= MAX_TENSORS, malformed)
@@ -185,7 +188,6 @@ def _rationals(texts: object, count: int, name: str) -> tuple[fmpq, ...]:
     for text in texts:
         fits = isinstance(text, str) and len(text) <= MAX_RATIONAL and _RATIONAL.fullmatch(text)
         require(fits, f"{MODEL_FILE}: {name} has a rational that is malformed or too long")
-        spend(3 + len(text) / 40 + (len(text) / 1024) ** 2)
         numerator, _, denominator = text.partition("/")
         found.append(fmpq(fmpz(numerator), fmpz(denominator or "1")))  # fmpz reads any number of digits
     return tuple(found)

@@ -20,9 +20,8 @@ from flint import arb, arb_series, fmpq
 
 from transformula.kernel.enclosures.taylor_models import TaylorModel, absolute
 from transformula.kernel.exceptions import RefutedError, SingularError
-from transformula.kernel.functions import elementary_models as univariate
-from transformula.kernel.functions import elementary_series as series
-from transformula.kernel.functions.elementary_ranges import (
+from transformula.kernel.functions import elementary_functions as elementary
+from transformula.kernel.functions.elementary_functions import (
     abs_ends,
     cut,
     monotone,
@@ -37,9 +36,6 @@ from transformula.kernel.functions.taylor_rests import rest_named, rest_of
 
 if TYPE_CHECKING:
     from transformula.kernel.syntax.expression import Expr
-
-#: Of a Taylor coefficient.
-_WORK = 5
 
 
 def function_of(name: str) -> Function:
@@ -67,7 +63,7 @@ def _sqrt(ball: arb) -> arb:
 
 
 def _tan(u: arb_series) -> arb_series:
-    return u.sin() * series.inverse(u.cos())
+    return u.sin() * elementary.inverse(u.cos())
 
 
 @lru_cache(maxsize=256)
@@ -85,11 +81,11 @@ def root_model(by: Fraction) -> Callable[[TaylorModel], TaylorModel]:
             scale = scale * (q - k) / (k + 1)
         return found
 
-    return on_models(finite(taylor, _WORK), lambda a, b: root_ends(a, b, by), Fraction(0))
+    return on_models(finite(taylor), lambda a, b: root_ends(a, b, by), Fraction(0))
 
 
 def _atan_taylor(at: arb, length: int) -> list[arb]:
-    found = series.of_series(arb_series.atan)(at, length)
+    found = elementary.of_series(arb_series.atan)(at, length)
     if at.is_exact():
         return found
     size = (1 + at.abs_lower() ** 2).sqrt()
@@ -101,41 +97,43 @@ def _entry(
     name: str, ends: Any, on_series: Any, ball: Any = None, model: Any = None, taylor: Any = None, **more: Any
 ) -> tuple[str, Function]:
     own, limits = ball or getattr(arb, name), (more.get("low"), more.get("high"))
-    model = model or on_models(finite(taylor or series.of_series(on_series), _WORK), ends, *limits)
+    model = model or on_models(finite(taylor or elementary.of_series(on_series)), ends, *limits)
     # FLINT's asin of an indeterminate ball is a finite one: it must never see any
     return name, Function(name, lambda b: own(b) if b.is_finite() else arb.nan(), ends, on_series, model, **more)
 
 
-_ZERO, _ONE, _UNIT = fmpq(0), fmpq(1), {"low": Fraction(-1), "high": Fraction(1)}
+_ZERO = fmpq(0)
+_ONE = fmpq(1)
+_UNIT = {"low": Fraction(-1), "high": Fraction(1)}
 _ELEMENTARY = dict(
     (
-        _entry("sin", sin_ends, arb_series.sin, model=univariate.sin, analytic=True),
-        _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, model=univariate.cos, analytic=True),
-        _entry("tan", on_ends(arb.tan, finite(series.of_series(_tan), _WORK)), _tan, poles=True),
-        _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
-        _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
+        _entry("sin", sin_ends, arb_series.sin, model=elementary.sin, analytic=True),
+        _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, model=elementary.cos, analytic=True),
+        _entry("tan", on_ends(arb.tan, finite(elementary.of_series(_tan))), _tan, poles=True),
+        _entry("asin", monotone(cut(arb.asin)), elementary.asin, odd=True, **_UNIT),
+        _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - elementary.asin(u), sign=1, **_UNIT),
         _entry("atan", monotone(arb.atan), arb_series.atan, taylor=_atan_taylor, analytic=True, odd=True),
         _entry("sinh", monotone(arb.sinh), lambda u: (u.exp() - (-u).exp()) / 2, analytic=True, odd=True),
         _entry("cosh", monotone(arb.cosh, _ZERO, _ONE), lambda u: (u.exp() + (-u).exp()) / 2, analytic=True, sign=2),
-        _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), series.tanh, analytic=True, odd=True),
-        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, model=univariate.exp, analytic=True, sign=2),
+        _entry("tanh", monotone(arb.tanh, None, -_ONE, _ONE), elementary.tanh, analytic=True, odd=True),
+        _entry("exp", monotone(arb.exp, None, _ZERO), arb_series.exp, model=elementary.exp, analytic=True, sign=2),
         _entry(
             "log",
             monotone(arb.log),
-            lambda u: series.positive(u).log(),
-            model=univariate.log,
+            lambda u: elementary.positive(u).log(),
+            model=elementary.log,
             low=Fraction(0),
             open=True,
         ),
         _entry(
             "sqrt",
             lambda a, b: root_ends(a, b, Fraction(1, 2)),
-            lambda u: series.positive(u).sqrt(),
+            lambda u: elementary.positive(u).sqrt(),
             _sqrt,
             root_model(Fraction(1, 2)),
             low=Fraction(0),
         ),
-        _entry("abs", abs_ends, series.absolute, abs, absolute),
+        _entry("abs", abs_ends, elementary.absolute, abs, absolute),
         _entry("sinc", sinc_ends, sinc_series, analytic=True),
     )
 )

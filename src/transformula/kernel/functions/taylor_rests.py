@@ -25,7 +25,7 @@ from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel.arithmetic import coefficients, precision, series_length
 from transformula.kernel.exceptions import SingularError
-from transformula.kernel.functions.elementary_series import Taylor, of_series
+from transformula.kernel.functions.elementary_functions import Taylor, of_series
 from transformula.kernel.functions.smooth_functions import Function, from_taylor
 
 _NAME = re.compile(r"(?P<base>[A-Za-z]\w*?)_rest(?P<order>[1-4])(?:_at(?P<at>[1-9]))?(?P<index>:.*)?", re.ASCII)
@@ -115,4 +115,4 @@ def rest_of(base: Function, name: str, at: int, order: int) -> Function | None:
             return arb.nan()
 
     domain = {key: getattr(base, key) for key in ("low", "high", "open", "poles", "analytic")}
-    return from_taylor(name, ball, taylor, work=30, **domain)
+    return from_taylor(name, ball, taylor, **domain)

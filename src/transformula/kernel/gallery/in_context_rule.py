@@ -46,15 +46,13 @@ from functools import reduce
 from flint import arb, fmpq
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.in_context_blocks import check_plan, plan_of
 from transformula.kernel.gallery.prompt_tasks import PromptTask
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
-from transformula.kernel.work import spend
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 
 #: More layers of Newton and Schulz's iteration than any float64 can use.
 MAX_ROUNDS = 60
@@ -73,7 +71,6 @@ def prove_in_context(weights: Weights, task: PromptTask) -> Proof:
         if not (0 <= rounds <= MAX_ROUNDS and start > 0):
             raise RefutedError("the blocks are not those of the algorithm: the number of layers, or the first Q")
     check_plan(weights, plan_of(task, start, rounds))
-    spend(100 * len(weights.blocks))
     with precision(BITS):
         sizes = _StreamSizes(task, FORMATS[weights.dtype], weights.tokens)
         if task.algorithm == "ridge":
@@ -91,12 +88,16 @@ class _StreamSizes:
     """Bounds of what a prompt holds, after its numbers were rounded to the format."""
 
     def __init__(self, task: PromptTask, form: FloatFormat, tokens: int) -> None:
-        self.task, self.form, self.tokens = task, form, tokens
+        self.task = task
+        self.form = form
+        self.tokens = tokens
         self.lost = form.lost
         for reach in (task.a, task.b, task.x, task.y):
             check_size(form, arb(reach))
         self.x, self.y = (arb(reach) + self.shift(reach) for reach in (task.x, task.y))
-        n, self.root, x_off = task.pairs, arb(task.features).sqrt(), self.shift(task.x)
+        n = task.pairs
+        self.root = arb(task.features).sqrt()
+        x_off = self.shift(task.x)
         exact, twice = arb(0 if task.algorithm == "lasso" else task.penalty), 2 * form.unit_roundoff
         #: The least and the largest that the stored penalty may be; the lasso's is not in A.
         self.penalty = (exact * (1 - twice)).lower(), (exact * (1 + twice)).upper()
@@ -128,7 +129,9 @@ class _StreamSizes:
 
 
 def _descent(sizes: _StreamSizes) -> arb:
-    task, rate, one = sizes.task, arb(sizes.task.rate), arb(1)
+    task = sizes.task
+    rate = arb(sizes.task.rate)
+    one = arb(1)
     rho = sizes.contraction(rate)
     asked, norm = _largest(task.features * sizes.x, one), _largest(sizes.root * sizes.x, one)
     scores = asked * (task.pairs * sizes.x + sizes.penalty[1])
@@ -142,7 +145,9 @@ def _descent(sizes: _StreamSizes) -> arb:
 
 
 def _lasso(sizes: _StreamSizes) -> arb:
-    task, rate, form = sizes.task, arb(sizes.task.rate), sizes.form
+    task = sizes.task
+    rate = arb(sizes.task.rate)
+    form = sizes.form
     rho = sizes.contraction(rate)
     threshold = rate * arb(task.penalty)
     w = delta = p_off = arb(0)
@@ -162,7 +167,10 @@ def _lasso(sizes: _StreamSizes) -> arb:
 
 
 def _ridge(sizes: _StreamSizes, start: fmpq, rounds: int) -> tuple[arb, arb]:
-    task, form, root, keys = sizes.task, sizes.form, sizes.root, sizes.keys
+    task = sizes.task
+    form = sizes.form
+    root = sizes.root
+    keys = sizes.keys
     first, u = arb(start), form.unit_roundoff
     lost = sizes.lost * arb(4) ** (rounds + 1)  # what is stored is up to 2^-t of what is meant, its scores 4^-t
     norm, column = _largest(root * sizes.x, arb(1)), task.pairs * sizes.x + sizes.penalty[1]
@@ -177,7 +185,9 @@ def _ridge(sizes: _StreamSizes, start: fmpq, rounds: int) -> tuple[arb, arb]:
         check_size(form, 8 * (score + column * (1 + score) + size) * arb(4) ** (rounds + 1))
         e = root * off * (1 + u) + u * grow * size
         s, t = (2 * left * (s + t) + (s + t) ** 2 + keys * e).upper(), (2 * t + keys * e).upper()
-        m, r, left = (grow * m).upper(), (grow * r + e).upper(), (left**2).upper()
+        m = (grow * m).upper()
+        r = (grow * r + e).upper()
+        left = (left**2).upper()
     least = sizes.penalty[0]
     w = arb(task.pairs).sqrt() * sizes.y / (2 * least.sqrt())
     approximation = (root * sizes.x * w * left).upper()
@@ -191,7 +201,10 @@ def _ridge(sizes: _StreamSizes, start: fmpq, rounds: int) -> tuple[arb, arb]:
 
 
 def _kernel(sizes: _StreamSizes) -> arb:
-    task, form, u, n = sizes.task, sizes.form, sizes.form.unit_roundoff, sizes.task.pairs
+    task = sizes.task
+    form = sizes.form
+    u = sizes.form.unit_roundoff
+    n = sizes.task.pairs
     size = task.features * sizes.x**2 / arb(task.bandwidth)
     if not 4 * size < form.largest_exponent / 2:  # then no weight is anywhere near underflow
         raise RefutedError(f"the scores reach {size.str(3)}: take a larger bandwidth or a smaller box")
@@ -208,7 +221,9 @@ def _kernel(sizes: _StreamSizes) -> arb:
 def _recurrence(sizes: _StreamSizes) -> arb:
     task = sizes.task
     a, b = (arb(v) + sizes.shift(v) for v in (task.a, task.b))
-    x, off, worst = arb(task.x), sizes.shift(task.x), arb(0)
+    x = arb(task.x)
+    off = sizes.shift(task.x)
+    worst = arb(0)
     for _ in range(task.steps):
         reach = x + off
         local = sizes.layer(2, a * reach + b, 1, arb(1), arb(0))

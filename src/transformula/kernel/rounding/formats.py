@@ -14,6 +14,17 @@ multiply queries, and so scores, by at most `QUERY_FACTOR`, a power of two.
 
 A float that stands for a rational is within u(1 + 2⁻²⁰) of it, relatively (`check_stored`): nearest rounding
 gives u, and rounding to float64 before float32 adds 2⁻⁵³ = 2⁻²⁹u.
+
+Nothing overflows where values are added up, or in the memory tokens' own streams.
+
+*Values.* No exponential of a softmax is above 1 while the largest score is subtracted, so a head that divides last adds
+up at most N·Y for N tokens with |values| ≤ Y, its own or not: a kernel that takes the tokens in blocks subtracts the
+largest score of those it has seen, which may all be foreign ones. Computed sums are at most twice as large.
+
+*Memory tokens* attend and are bent like data tokens. Nobody reads what they compute, but a dense product
+multiplies it by zero, and zero times infinity is not a number. They carry no input and no 1; softmax weights
+add up to one, so a head adds at most the largest value of any token. Real numbers are bounded here, and
+computed ones are at most twice as large, or γ would not be small: that is what the factor 2 is for.
 """
 
 from __future__ import annotations
@@ -24,9 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.exceptions import InputError, RefutedError
-from transformula.kernel.folder.weights import Weights, named_matrices, to_rational
-from transformula.kernel.work import spend
+from transformula.kernel.exceptions import InputError, NotProvenError, RefutedError
+from transformula.kernel.folder.weights import Matrix, Weights, named_matrices, to_rational
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
@@ -105,6 +115,12 @@ def describe(dtype: str) -> dict[str, object]:
     }
 
 
+def check_size(form: FloatFormat, size: arb) -> None:
+    """Refuse values that might overflow."""
+    if not size < form.largest:
+        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
+
+
 def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
     """Every float must be the number of the format that its rational rounds to, or next to it.
 
@@ -123,8 +139,6 @@ def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
         if matrix.exact is None:
             continue
         for stored, exact in zip(matrix.values.tolist(), matrix.exact, strict=True):
-            bits = exact.height_bits()
-            spend(4 + bits / 60 + (bits / 1600) ** 2)
             gap = abs(to_rational(stored) - exact)
             allowed = slack * abs(exact) + (tiny if name in may_underflow else 0)
             if gap != 0 and (form.holds(exact) or not gap <= allowed):
@@ -133,3 +147,39 @@ def check_stored(weights: Weights, may_underflow: Collection[str] = ()) -> None:
 
 def _short(value: fmpq) -> str:
     return str(value) if value.height_bits() < 200 else f"of {value.height_bits()} bits"
+
+
+def check_memory(weights: Weights) -> None:
+    """Refuse weights whose memory tokens might overflow, or heads that add up their values."""
+    form = FORMATS[weights.dtype]
+    constants = np.abs(weights.memory.dense(np.float64))
+    largest = [arb(float(v)) for v in constants.max(axis=0, initial=0.0)]
+    held = [arb(float(v)) for v in constants[len(weights.data_tokens) :].max(axis=0, initial=0.0)]
+
+    def product(matrix: Matrix, slots: list[arb], bias: Matrix | None = None) -> list[arb]:
+        sums = [arb(0)] * matrix.shape[0]
+        for row, column, value in matrix.entries():
+            sums[row] += abs(arb(value)) * slots[column]
+        for row, _, value in bias.entries() if bias is not None else ():
+            sums[row] += abs(arb(value))
+        for size in sums:
+            check_size(form, 2 * size)
+        return sums
+
+    for block in weights.blocks:
+        added = [arb(0)] * weights.width
+        for head in block.attention.heads:
+            asked, keys = product(head.query, held), product(head.key, largest)
+            check_size(form, QUERY_FACTOR * arb(float(np.abs(head.query.values).max(initial=0.0))))
+            check_size(form, 4 * sum((q * k for q, k in zip(asked, keys, strict=True)), arb(0)))
+            for row, column, value in head.value.entries():
+                added[row] += abs(arb(value)) * largest[column]
+                check_size(form, 2 * weights.tokens * abs(arb(value)) * largest[column])
+        held = [2 * a + 2 * b for a, b in zip(held, added, strict=True)]
+        layer = block.feed_forward
+        if layer is not None:
+            hidden = product(layer.hidden, held, layer.hidden_bias)
+            bent = product(layer.output, [2 * h for h in hidden], layer.output_bias)
+            held = [2 * a + 2 * b for a, b in zip(held, bent, strict=True)]
+        for size in held:
+            check_size(form, size)

@@ -31,13 +31,11 @@ from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat
-from transformula.kernel.structures.memory_overflow import check_memory
+from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import Network, NetworkWire, wire_form
-from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, Wire
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 
 BITS = 128
 
@@ -169,7 +167,9 @@ class Walk(Carrier):
         function, meant = wire.function, self.ranges.arguments[k]
         question, argument, rounding, shift, wide, lost = self._reading(k)
         found = self.heads.answer(question)
-        inside, cells, reach = found.inside, found.cells, question.reach
+        inside = found.inside
+        cells = found.cells
+        reach = question.reach
         change = cells.modulus(max(wide[0], inside[0]), min(wide[1], inside[1]), shift)
         values = self.ranges.found(k, cells.values(np.array([meant[0]]), np.array([meant[1]])))
         if not (math.isfinite(change) and math.isfinite(values[1] - values[0])):

@@ -173,7 +173,9 @@ def _split_scores(matrix: Matrix, layout: _RidgeLayout) -> tuple[int, fmpq]:
     """Slot of the product row, and the common entry of the one-hot rows."""
     first = matrix.rows == 0
     _require(int(first.sum()) == 1 and bool(matrix.values[first][0] == 1), "row 0 is not a slot")
-    rows, cols, values = matrix.rows[~first], matrix.cols[~first], matrix.values[~first]
+    rows = matrix.rows[~first]
+    cols = matrix.cols[~first]
+    values = matrix.values[~first]
     _require(
         bool(np.array_equal(np.sort(rows), np.arange(1, layout.tokens + 1)))
         and bool(np.array_equal(cols[np.argsort(rows)], np.array(layout.hot))),

@@ -1,6 +1,8 @@
 """Boxes of inputs (products of closed intervals whose ends are exact), and formulas on them, exactly as written.
 
 A box is written ``x=0..2*pi, y1..y9=-1/3..0.5``.
+
+A sequence whose positions all compute the same from their own inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from flint import arb
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.intervals import range_of
-from transformula.kernel.exceptions import BoxError, FormulaError
+from transformula.kernel.exceptions import BoxError, FormulaError, RefutedError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import JUMPS
 from transformula.kernel.syntax.expression import Expr
@@ -105,7 +107,9 @@ def _check_interval(name: object, low: Expr, high: Expr) -> None:
 
 def split_commas(text: str) -> list[str]:
     """Split at the commas outside parentheses; empty text gives no parts."""
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for position, char in enumerate(text):
         depth += (char == "(") - (char == ")")
         if char == "," and depth == 0:
@@ -141,7 +145,9 @@ def _expand_names(text: str) -> list[str]:
     ends = _NUMBERED.fullmatch(first.strip()), _NUMBERED.fullmatch(last.strip())
     if not ends[0] or not ends[1] or ends[0][1] != ends[1][1]:
         raise BoxError(f"cannot read the names {text[:60]!r}: a range of names looks like x1..x9")
-    start, stop, digits = int(ends[0][2]), int(ends[1][2]), len(ends[0][2])
+    start = int(ends[0][2])
+    stop = int(ends[1][2])
+    digits = len(ends[0][2])
     if digits > len(str(start)) and digits != len(ends[1][2]):
         raise BoxError(f"cannot read the names {text[:60]!r}: write both ends with as many digits")
     if not 0 <= stop - start < MAX_VARIABLES:
@@ -187,3 +193,28 @@ class Formula:
 
     def __str__(self) -> str:
         return "; ".join(self.texts)
+
+
+def formula_of_a_position(formula: Formula, positions: int) -> Formula:
+    """What every position computes from its own inputs; refused if it is not the same for all.
+
+    Examples
+    --------
+    >>> str(formula_of_a_position(Formula.of(["sin(a)", "sin(b)"], "a=0..1, b=0..1"), 2))
+    'sin(a)'
+    """
+    box, names = formula.box, formula.box.variables
+    inputs, rest = divmod(len(names), positions)
+    outputs, left = divmod(len(formula.outputs), positions)
+    first = formula.outputs[:outputs]
+    same = not rest and not left and not any(ex.variables_of(e) - set(names[:inputs]) for e in first)
+    for p in range(1, positions):
+        own = slice(p * inputs, (p + 1) * inputs)
+        if same:
+            swap = {ex.variable(a): ex.variable(b) for a, b in zip(names[:inputs], names[own], strict=True)}
+            wanted = tuple(ex.substitute(e, swap) for e in first)
+            same = box.lower[own] == box.lower[:inputs] and box.upper[own] == box.upper[:inputs]
+            same = same and formula.outputs[p * outputs : (p + 1) * outputs] == wanted
+    if not same:
+        raise RefutedError("every position computes the same, but the formulas differ")
+    return Formula(first, Box(names[:inputs], box.lower[:inputs], box.upper[:inputs]))

@@ -26,10 +26,11 @@ from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.syntax.expression import Expr, fold
-from transformula.kernel.syntax.pieces import where
-from transformula.kernel.work import spend
+from transformula.kernel.syntax.jumps import where
 
-MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
+MAX_LENGTH = 1_000_000
+MAX_DEPTH = 100
+MAX_DIGITS = 4_000
 #: Decimal exponents beyond this are outside every float format anyway.
 MAX_DECIMAL_EXPONENT = 5_000
 
@@ -47,7 +48,6 @@ def parse(text: str, variables: Collection[str] | None = None, jumps: bool = Fal
     """
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
-    spend(10 + 4 * len(text))
     parser = _Parser(text, variables, jumps)
     expr = parser.parse()
     if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:
@@ -64,7 +64,9 @@ class _Parser:
     def __init__(self, text: str, variables: Collection[str] | None, jumps: bool) -> None:
         if len(text) > MAX_LENGTH:
             raise FormulaError(f"the formula has {len(text)} characters; at most {MAX_LENGTH}")
-        self.text, self.variables, self.jumps = text, variables, jumps
+        self.text = text
+        self.variables = variables
+        self.jumps = jumps
         self.index = self.depth = 0
         self.longer = False  # definitions repeat their arguments
         self.tokens: list[tuple[str, str, int]] = []

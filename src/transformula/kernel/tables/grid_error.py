@@ -32,7 +32,6 @@ from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_axis import TableAxis, axis_models
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 Ints = NDArray[np.intp]
 
@@ -69,7 +68,6 @@ def bounds_on(table: SoftmaxTable, function: Expr, names: Sequence[str], lower: 
     """Bounds of abs(T - function) on boxes, shape (d, boxes), wherever the function is defined."""
     order, parts = ORDERS[len(names)], _PARTS[len(names)]
     sheets = Sheets(table, lower, upper, order)
-    spend(lower.shape[1] * (0.03 * (parts * order) ** len(names) + 0.01 * order * table.values.size))
     chunks = []
     for part in sheets.chunks(parts):
         model = model_of(function, names, *boxes_of(lower[:, part], upper[:, part]), order)
@@ -110,7 +108,6 @@ class Sheets:
             held += len(intervals) * order * len(a)
             if held > _MOST_HELD:
                 raise RefutedError(f"{len(intervals)} intervals of an axis of {len(a)} tokens are too many")
-            spend(0.005 * len(intervals) * order * len(a))
             terms, rest = axis_models(TableAxis(a, b), *boxes_of(intervals.real, intervals.imag), order, cut)
             self.terms.append(terms)
             self.rests.append(rest[:, None, :])
@@ -123,7 +120,9 @@ class Sheets:
 
     def chunks(self, parts: int = 1) -> list[slice]:
         """Parts of the boxes that fit into memory at once."""
-        d, shape, boxes = self.values.ndim, self.values.shape, len(self.index[0])
+        d = self.values.ndim
+        shape = self.values.shape
+        boxes = len(self.index[0])
         inner = self.order * self.values.size // min(shape) + self.order ** (d - 1) * max(shape)
         step = max(1, min(4096, _CHUNK // max(inner, (parts * self.order) ** d)))
         return [slice(k, k + step) for k in range(0, boxes, step)]
@@ -150,7 +149,9 @@ class Sheets:
         others = [k for k in range(len(index)) if k != axis]
         if not others:
             return np.asarray((rho * np.abs(self.values)).sum(axis=1) * self.up)
-        moved, where, boxes = np.moveaxis(self.values, axis, -1), [index[k] for k in others], len(rho)
+        moved = np.moveaxis(self.values, axis, -1)
+        where = [index[k] for k in others]
+        boxes = len(rho)
         main = _contract(moved, [self.terms[k] for k in others], where)
         inner = np.abs(main).reshape(boxes, -1, rho.shape[1]).sum(axis=1)
         size, full = np.abs(moved), {k: self.norms[k] + self.rests[k] for k in others}

@@ -41,10 +41,9 @@ from transformula.kernel.enclosures.expression_series import SeriesOf
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError, SingularError
-from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
+from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr, add, number, variable
 from transformula.kernel.tables.table_axis import TableAxis, leading
-from transformula.kernel.work import spend
 
 MAX_PIECES = 400_000
 _BITS = 128
@@ -88,7 +87,6 @@ class Lattice(NamedTuple):
 
 def lattice(slopes: NDArray[Any], offsets: NDArray[Any]) -> Lattice | None:
     """The grid that tokens form, tokens × axes, or None: each combination of its axes' lines must occur just once."""
-    spend(0.5 * slopes.size)
     lines = slopes + 1j * offsets  # complex numbers are sorted much faster than pairs
     pairs = [np.unique(lines[:, k], return_inverse=True) for k in range(slopes.shape[1])]
     shape = tuple(len(found) for found, _ in pairs)
@@ -132,7 +130,10 @@ class TablePieces:
     def __init__(
         self, table: SoftmaxTable, function: Expr, name: str, first: fmpq, last: fmpq, defined: Container[Expr] = ()
     ) -> None:
-        self.name, self.first, self.last, self.defined = name, first, last, defined
+        self.name = name
+        self.first = first
+        self.last = last
+        self.defined = defined
         self.axis = TableAxis(table.slopes[0], table.offsets[0])
         self.values = [arb(y) for y in table.values.tolist()]
         with precision(_BITS):
@@ -181,7 +182,6 @@ class TablePieces:
     def _expand(self, centre: arb, radius: arb) -> _QuotientExpansion:
         """N and D on the piece as series in t with remainders."""
         frame = leading(self.axis, float(centre), float(radius), _CUT)
-        spend(300 + 12 * len(frame.tokens))
         above = below = arb_series([0], _ORDER + 1)
         above_rest = below_rest = arb(0)
         for j, score, rate in frame.scores(centre, radius):
@@ -198,7 +198,9 @@ class TablePieces:
 
 def _split(function: Expr, name: str) -> tuple[Expr, arb, arb]:
     """f = curved + slope u + constant, with exact numbers that are terms of the sum f."""
-    curved, slope, constant = [], fmpq(0), fmpq(0)
+    curved = []
+    slope = fmpq(0)
+    constant = fmpq(0)
     for term in function.args if function.op == "add" else (function,):
         factors = term.args if term.op == "mul" and len(term.args) == 2 else (number(1), term)
         if term.number is not None:

@@ -8,15 +8,27 @@ at the turning points inside. Beyond monotonicity is used:
   abs(sinc u) = abs(cos u) = (1 + u**2)**(-1/2). The least such u > 0 is 4.493409..; up to there
   sinc decreases. So with ``_ROOT`` just below it, abs(sinc) <= ``_LEVEL`` beyond ``_ROOT``, and sinc >=
   -``_LEVEL`` everywhere.
+
+What some functions do to power series over balls; each raises `SingularError` where it may not be smooth.
+
+Taylor models of exp, sin, cos and log, many boxes at once: the functions that are asked for on most boxes.
+
+With [low, high] the range of u, abs(g^(K)) / K! is at most e^high / K! for exp, 1 / K! for sin and cos, and
+1 / (K low**K) for log, which is unbounded (rest = inf) where u may reach zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from math import factorial
 
-from flint import arb, fmpq, fmpz
+import numpy as np
+from flint import arb, arb_series, fmpq, fmpz
 
+from transformula.kernel.arithmetic import coefficients, head, precision, series_length
+from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, TaylorModel, U, compose
 from transformula.kernel.exceptions import SingularError
 
 Ends = tuple[fmpq, fmpq]
@@ -24,7 +36,9 @@ OnEnds = Callable[[fmpq, fmpq], Ends]
 
 #: Ends beyond 2**+-this are called unbounded, or rounded outward: an exact number must fit into memory.
 MAX_EXPONENT = 16_384
-_TINIEST, _ZERO, _ONE = fmpq(1, fmpz(2) ** MAX_EXPONENT), fmpq(0), fmpq(1)
+_TINIEST = fmpq(1, fmpz(2) ** MAX_EXPONENT)
+_ZERO = fmpq(0)
+_ONE = fmpq(1)
 
 
 def dyadic_below(ball: arb) -> fmpq:
@@ -52,7 +66,9 @@ def _dyadic(exact: arb, tiny: fmpq, minus_tiny: fmpq) -> fmpq:
 
 def root_ends(low: fmpq, high: fmpq, by: Fraction) -> Ends:
     """Range of u**by, by > 0 a fraction, on an interval of u >= 0."""
-    bottom, top, exponent = _exact_root(low, by), _exact_root(high, by), arb(fmpq(by.numerator, by.denominator))
+    bottom = _exact_root(low, by)
+    top = _exact_root(high, by)
+    exponent = arb(fmpq(by.numerator, by.denominator))
     if bottom is None:
         bottom = dyadic_below(arb(low).lower() ** exponent)
     return bottom, dyadic_above(arb(high).upper() ** exponent) if top is None else top
@@ -132,3 +148,104 @@ def sinc_ends(low: fmpq, high: fmpq) -> Ends:
     if high > _ROOT:
         return -_LEVEL, max(top, _LEVEL)
     return max(dyadic_below(arb(high).sinc()), -_LEVEL), top
+
+
+Taylor = Callable[[arb, int], list[arb]]
+OnSeries = Callable[[arb_series], arb_series]
+
+
+def of_series(function: OnSeries) -> Taylor:
+    """Coefficients by a method of Arb's series."""
+
+    def taylor(at: arb, length: int) -> list[arb]:
+        with series_length(length):
+            return coefficients(function(arb_series([at, 1], length)), length)
+
+    return taylor
+
+
+def inverse(u: arb_series) -> arb_series:
+    """1/u."""
+    if not head(u).is_finite() or head(u).contains(0):
+        raise SingularError
+    return u.inv()
+
+
+def positive(u: arb_series) -> arb_series:
+    """The same series, seen to be positive at the centre."""
+    if not head(u) > 0:
+        raise SingularError
+    return u
+
+
+def absolute(u: arb_series) -> arb_series:
+    """abs(u), by the sign at the centre."""
+    return u if head(u) > 0 else positive(-u)
+
+
+def asin(u: arb_series) -> arb_series:
+    """asin(u)."""
+    if not abs(head(u)) < 1:
+        raise SingularError
+    return u.asin()
+
+
+def tanh(u: arb_series) -> arb_series:
+    """tanh(u), by decaying exponentials only: no overflow, less cancellation."""
+    if head(u) < 0:
+        return -tanh(-u)
+    return 1 - 2 * (-2 * u).exp() * inverse(1 + (-2 * u).exp())
+
+
+_BITS = 80
+
+
+def _values(function: Callable[[arb], arb], points: Floats) -> tuple[Floats, Floats]:
+    """Values of a function at floats, by Arb, with bounds of their errors: the radius, and one ulp, charged 4u."""
+    unique, back = np.unique(points, return_inverse=True)
+    with precision(_BITS):
+        balls = [arb.nan() if np.isnan(x) else function(arb(x)) for x in unique.tolist()]
+    values, radii = np.array([float(b.mid()) for b in balls]), np.array([float(b.rad()) for b in balls])
+    return values[back], ((radii + np.abs(values) * (4 * U)) * UP + TINY)[back]
+
+
+def exp(u: TaylorModel) -> TaylorModel:
+    """e**u."""
+    order = u.layout.order
+    top, slack = _values(arb.exp, u.range()[1])
+    rest = (top + slack) / factorial(order) * UP + TINY
+    return compose(u, *_over_factorials([_values(arb.exp, u.constant)], order), rest)
+
+
+def _wave(u: TaylorModel, shift: int) -> TaylorModel:
+    """The derivative of sin u of order ``shift``."""
+    order = u.layout.order
+    (s, s_wrong), (c, c_wrong) = _values(arb.sin, u.constant), _values(arb.cos, u.constant)
+    cycle = [(s, s_wrong), (c, c_wrong), (-s, s_wrong), (-c, c_wrong)]
+    series, wrong = _over_factorials(cycle[shift:] + cycle[:shift], order)
+    return compose(u, series, wrong, np.full(len(s), UP / factorial(order)))
+
+
+sin, cos = partial(_wave, shift=0), partial(_wave, shift=1)
+
+
+def _over_factorials(cycle: list[tuple[Floats, Floats]], order: int) -> tuple[list[Floats], list[Floats]]:
+    """Derivatives, given with errors and in turn, over k!: two roundings (charged 4u)."""
+    found = [(k, *cycle[k % len(cycle)]) for k in range(order)]
+    wrong = [(slack + np.abs(value) * (4 * U)) / factorial(k) * UP + TINY for k, value, slack in found]
+    return [value / factorial(k) for k, value, _ in found], wrong
+
+
+def log(u: TaylorModel) -> TaylorModel:
+    """log u; the coefficients -+ 1/(k p0**k) take three roundings a step, each charged twice."""
+    order, low = u.layout.order, u.range()[0]
+    ok = low > 0
+    p0, rest = np.where(ok, u.constant, 1.0), np.ones(len(low))
+    value, slack = _values(arb.log, p0)
+    series, wrong = [value], [slack]
+    for k in range(1, order):
+        series.append(series[-1] * ((1 - k) / k) / p0 if k > 1 else 1 / p0)
+        wrong.append(np.abs(series[-1]) * (2 * (1 + 3 * (k - 1)) * U) + TINY)
+    for _ in range(order):
+        rest = rest / np.where(ok, low, 1.0)
+    return compose(u, series, wrong, np.where(ok, (rest * UP + TINY) / order * UP + TINY, np.inf))
