@@ -201,15 +201,15 @@ class Model:
     def _evaluate_tensor(self, points: Points) -> Any:
         import torch
 
-        rows = points.rows.to(getattr(torch, self.weights.dtype))
-        module = self._module(str(rows.device))
-        if self.family.program is not None:
-            from transformula.runtime.program.torch_backend import only_numbers
+        from transformula.runtime.program.torch_backend import only_numbers
 
-            if only_numbers(rows):  # NumPy works in the same memory, and takes half the time
-                array = run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads())
-                return as_asked(torch.from_numpy(array), points.single, self.sequence)
-        return as_asked(module(rows), points.single, self.sequence)
+        rows = points.rows.to(getattr(torch, self.weights.dtype))
+        module = self._module(str(rows.device))  # always made: inside a transform of torch.func it could not be
+        if self.family.program is not None and only_numbers(rows):  # NumPy works in the same memory, in half the time
+            values = torch.from_numpy(run_numpy(self.program, rows.detach().numpy(), torch.get_num_threads()))
+        else:
+            values = module(rows)
+        return as_asked(values, points.single, self.sequence)
 
     @cached_property
     def _modules(self) -> dict[str, torch.nn.Module]:
