@@ -161,7 +161,7 @@ def factor(found: Solved, constant: bool, heads: int | None, seed: int = 0) -> H
 
 
 def missed(tensor: Floats, heads: Heads) -> float:
-    """What heads miss of a map, as a share of its Frobenius norm."""
+    """Distance of the heads' map from a map, as a share of its Frobenius norm."""
     size = _norm(tensor)
     return _norm(tensor - heads.map()) / size if size else 0.0
 
@@ -259,7 +259,7 @@ class AttentionFit:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers the heads consist of."""
+        """Number of entries in the heads' matrices."""
         return self.heads.values.size + self.heads.queries.size
 
     def exact(self) -> MonomialSum:

@@ -96,7 +96,7 @@ def _findings(rows: list[list[Any]], slope: float, small: float) -> list[str]:
 
 
 def _contexts(model: Model) -> int:
-    """How many cells the box has."""
+    """Number of cells of the box."""
     return 1 + sum(slot.startswith("before") for slot in model.weights.slots)
 
 

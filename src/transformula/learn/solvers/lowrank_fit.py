@@ -91,7 +91,7 @@ class LowRankFit:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers it consists of."""
+        """Number of coefficients and of entries of directions."""
         return self.directions.size + self.coefficients.size
 
     @property

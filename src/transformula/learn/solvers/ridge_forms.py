@@ -81,7 +81,7 @@ class RidgeForm:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers it consists of."""
+        """Number of coefficients and of entries of directions."""
         return self.directions.size + self.powers.size + self.bias.size
 
     @property
