@@ -1,4 +1,4 @@
-"""Scikit-learn estimators whose models are Transformers."""
+"""Estimators for scikit-learn whose models are Transformers."""
 
 from __future__ import annotations
 
