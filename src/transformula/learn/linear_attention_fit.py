@@ -101,7 +101,7 @@ class Solved:
 
     Attributes
     ----------
-    told : how many features the rows tell apart.
+    told : number of features that the rows tell apart.
     certain : whether that is all of them, and the fit passes through the data up to rounding.
     """
 
@@ -245,7 +245,7 @@ def _polished(tensor: Floats, V: Floats, Q: Floats) -> tuple[Floats, Floats]:
 class AttentionFit:
     """Heads and the map they were factored from, with the shape of their sequences.
 
-    The heads predict; the map is what is written down as polynomials.
+    The heads predict; the map is written down as polynomials.
     """
 
     heads: Heads

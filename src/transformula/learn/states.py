@@ -150,7 +150,7 @@ class Survey:
     rows: int
     held_rows: int
     range: Range  # of all rows
-    targets: Moments  # of those that are not held out
+    targets: Moments  # of the rows that are not held out
     sample: RowSample  # of all rows
 
     def __add__(self, other: Survey) -> Survey:

@@ -2,7 +2,7 @@ r"""Error against head dimension, from the singular values of the temporal coupl
 
 Position t of a sequence takes the mean of values x_s with softmax weights exp(K(t, s)) / Σ_s exp(K(t, s)). The matrix K
 is the *temporal coupling*. A head of dimension m has scores ⟨q_t, k_s⟩, a matrix of rank m: by Eckart and Young the
-best one in mean square is K_m, cut after m singular values, and what is cut has the mean square Σ_{k>m} σ_k². Where
+best one in mean square is K_m, cut after m singular values, and the rest has the mean square Σ_{k>m} σ_k². Where
 σ_k falls like k^-p, its root falls like m^-(p − 1/2): the theory's rate. For every sequence
 
     |output − wanted| <= max|x| (exp(2e) − 1),        e = max |K − K_m|,
@@ -97,7 +97,7 @@ def coupling_rank(run: StudyRun) -> Report:
 
 
 def errors_of(coupling: Any, length: int, dimensions: list[int]) -> list[list[Any]]:
-    """For each dimension: what is cut in root mean square, the bound, and the worst error of softmax attention."""
+    """Root mean square of the part cut off, bound, and worst error of softmax attention, for each dimension."""
     t = (np.arange(length) + 0.5) / length
     K = coupling(t[:, None], t[None])
     left, s, right = np.linalg.svd(K)
