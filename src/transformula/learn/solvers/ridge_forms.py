@@ -204,7 +204,7 @@ def spanning_ridges(terms: Terms, C: Floats, rng: np.random.Generator) -> RidgeF
 
 
 def hermite_ridges(W: Floats, C: Floats, degree: int) -> RidgeForm:
-    """Rewrite Hermite ridge functions (in the order of `subspace.ridge_terms`) in powers."""
+    """Rewrite Hermite ridge functions (in the order of `directions.ridge_terms`) in powers."""
     table = _hermite_powers(degree)
     blocks = C[1:].reshape(len(W), degree, -1)
     full = np.einsum("sj,ksm->kjm", table[1:], blocks)  # (K, q + 1, outputs)
