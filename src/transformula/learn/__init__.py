@@ -1,4 +1,4 @@
-"""Learning from data: scikit-learn estimators whose models are Transformers."""
+"""Estimators for scikit-learn whose models are Transformers."""
 
 from __future__ import annotations
 

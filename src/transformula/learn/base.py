@@ -189,7 +189,7 @@ class TrainedEstimator(TransformerEstimator):
 
 
 class PolynomialEstimator(TransformerEstimator):
-    """Everything that follows from a fitted polynomial of the inputs."""
+    """Predictions, text and Transformers of a fitted polynomial of the inputs."""
 
     fitted_: Any  # Fitted, or the AttentionFit of linear attention
     target_spread_: Floats
@@ -201,7 +201,7 @@ class PolynomialEstimator(TransformerEstimator):
 
     @property
     def n_terms_(self) -> int:
-        """How many numbers the fitted polynomials consist of."""
+        """Number of coefficients and directions of the fitted polynomials."""
         check_is_fitted(self)
         return int(self.fitted_.n_terms)
 
@@ -271,13 +271,12 @@ class PolynomialEstimator(TransformerEstimator):
         box = box_of(given)
         if unknown := [v for v in box.variables if v not in default.variables]:
             raise ValueError(f"the box names {unknown[0]}, which is not an input: {', '.join(default.variables)}")
-        ends = {name: (low, high) for b in (default, box) for name, low, high in zip(*_columns(b), strict=True)}
-        lower, upper = zip(*(ends[name] for name in default.variables), strict=True)
+        lower, upper = zip(*(_intervals(default) | _intervals(box)).values(), strict=True)
         return Box(default.variables, lower, upper)
 
 
-def _columns(box: Box) -> tuple[Any, Any, Any]:
-    return box.variables, box.lower, box.upper
+def _intervals(box: Box) -> dict[str, tuple[Any, Any]]:
+    return dict(zip(box.variables, zip(box.lower, box.upper, strict=True), strict=True))
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

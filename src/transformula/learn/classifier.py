@@ -152,9 +152,10 @@ class _Regression:
         """Some of the rows."""
         return replace(self, phi=self.phi[rows], labels=self.labels[rows], weight=self.weight[rows])
 
-    def losses(self, scores: Floats) -> Floats:
-        """Cross-entropy of scores (rows, classes) at each row."""
-        return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(scores)), self.labels])
+    def loss(self, C: Floats) -> float:
+        """Total cross-entropy of coefficients (p, classes)."""
+        scores = self.phi @ C
+        return float(self.weight @ (logsumexp(scores, axis=1) - scores[np.arange(len(scores)), self.labels]))
 
     def minimise(self, penalty: float) -> Floats:
         """The coefficients (p, classes) of the least penalised cross-entropy."""
@@ -164,8 +165,9 @@ class _Regression:
         def value(flat: Floats) -> tuple[float, Floats]:
             C = flat.reshape(-1, self.classes)
             scores = self.phi @ C
-            loss = float(share @ self.losses(scores)) + 0.5 * penalty * float(np.sum(C[1:] ** 2))
-            gradient = self.phi.T @ ((softmax(scores, axis=1) - wanted) * share[:, None])
+            norm = logsumexp(scores, axis=1, keepdims=True)
+            loss = float(share @ np.sum((norm - scores) * wanted, axis=1)) + 0.5 * penalty * float(np.sum(C[1:] ** 2))
+            gradient = self.phi.T @ ((np.exp(scores - norm) - wanted) * share[:, None])
             gradient[1:] += penalty * C[1:]
             return loss, gradient.ravel()
 
@@ -185,7 +187,7 @@ class _Regression:
         inside, outside = self.take(fold != 0), self.take(fold == 0)
         best, chosen = np.inf, largest
         for penalty in reversed(_PENALTIES):
-            loss = float(outside.weight @ outside.losses(outside.phi @ inside.minimise(penalty)))
+            loss = outside.loss(inside.minimise(penalty))
             if loss >= best:
                 break
             best, chosen = loss, penalty

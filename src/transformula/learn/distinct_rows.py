@@ -82,7 +82,7 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
 
 
 def runs_of_equals(table: Floats, weight: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Where runs of equal rows begin in a sorted table, and the total weight of each."""
+    """Starts of the runs of equal rows in a sorted table, and the total weight of each run."""
     new = np.ones(len(table), dtype=bool)
     new[1:] = np.any(table[1:] != table[:-1], axis=1)
     starts = np.flatnonzero(new)
@@ -90,12 +90,12 @@ def runs_of_equals(table: Floats, weight: Floats) -> tuple[NDArray[np.intp], Flo
 
 
 def is_dask(table: Any) -> bool:
-    """Whether this is a collection whose rows may be elsewhere."""
+    """Whether this is a Dask collection, whose rows may be on other machines."""
     return hasattr(table, "__dask_graph__") and hasattr(table, "to_delayed")
 
 
 def refuse_dask(table: Any, advice: str) -> None:
-    """Say so where rows would have to be gathered, instead of gathering them."""
+    """Refuse a Dask collection instead of gathering its rows."""
     if is_dask(table):
         raise ValueError(f"X is a Dask collection, and its rows are needed in memory here: {advice}")
 
@@ -127,7 +127,7 @@ class Range:
         return self.high - self.low > 1e-12 * np.maximum(np.abs(self.low), np.abs(self.high))
 
     def far_outside(self, X: Floats) -> tuple[int, int] | None:
-        """How many rows are far outside, and the worst column; None where none is."""
+        """Number of rows far outside and the worst column, or None if there are no such rows."""
         width = np.where(self.varying, self.high - self.low, np.inf)
         with np.errstate(over="ignore"):
             beyond = np.maximum(self.low - X, X - self.high) / width

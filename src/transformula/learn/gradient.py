@@ -106,7 +106,7 @@ def torch_device(name: str) -> torch.device:
 
 
 def paper_directions(n_features: int, degree: int) -> int:
-    """How many tokens the paper's experiments use: C(d + q + 1, q).
+    """Number of tokens in the paper's experiments: C(d + q + 1, q).
 
     Examples
     --------

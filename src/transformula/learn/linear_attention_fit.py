@@ -101,7 +101,7 @@ class Solved:
 
     Attributes
     ----------
-    told : how many features the rows tell apart.
+    told : number of features that the rows tell apart.
     certain : whether that is all of them, and the fit passes through the data up to rounding.
     """
 
@@ -161,7 +161,7 @@ def factor(found: Solved, constant: bool, heads: int | None, seed: int = 0) -> H
 
 
 def missed(tensor: Floats, heads: Heads) -> float:
-    """What heads miss of a map, as a share of its Frobenius norm."""
+    """Distance of the heads' map from a map, as a share of its Frobenius norm."""
     size = _norm(tensor)
     return _norm(tensor - heads.map()) / size if size else 0.0
 
@@ -245,7 +245,7 @@ def _polished(tensor: Floats, V: Floats, Q: Floats) -> tuple[Floats, Floats]:
 class AttentionFit:
     """Heads and the map they were factored from, with the shape of their sequences.
 
-    The heads predict; the map is what is written down as polynomials.
+    The heads predict; the map is written down as polynomials.
     """
 
     heads: Heads
@@ -259,7 +259,7 @@ class AttentionFit:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers the heads consist of."""
+        """Number of entries in the heads' matrices."""
         return self.heads.values.size + self.heads.queries.size
 
     def exact(self) -> MonomialSum:

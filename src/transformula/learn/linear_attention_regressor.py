@@ -54,7 +54,8 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         Q of each head, keys and queries in one.
     n_heads_ : int
     residual_ : float
-        What the heads miss of the map that least squares found, as a share of its norm.
+        Distance of the heads' map from the one that least squares found, as a share of its norm; `predict` uses the
+        heads, `to_formula` writes the map.
     ridge_ : float
         The penalty that was used.
     n_features_told_ : int

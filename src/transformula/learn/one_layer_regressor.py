@@ -47,7 +47,7 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEsti
     tokens : {"one", "each"}
         All inputs in one data token, or one input in each.
     positions : {"learned", "sinusoidal", "none"}
-        What is added to the data tokens so that attention can tell them apart; trained in every case, from
+        Encoding added to the data tokens so that attention can tell them apart; trained in every case, from
         random numbers ("learned"), from Vaswani's encoding ("sinusoidal") or from zero ("none").
     epochs, batch_size, learning_rate, start_rate, clip, weight_decay, early_stopping, validation_fraction,
     n_iter_no_change, init, checkpoint, checkpoint_every, device, random_state, verbose

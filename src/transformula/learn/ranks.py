@@ -1,8 +1,8 @@
-"""Several processes at one fit, as torchrun starts them: who they are, and what they tell each other.
+"""Several processes at one fit, as torchrun starts them: their ranks and their messages.
 
 A process group that has been initialised is used; without one a process is alone, and nothing here costs anything.
-Every rank takes its share of each batch, gradients are averaged by DistributedDataParallel, and what is decided (a
-checkpoint that is continued, a validation loss) comes from the first rank, so that all ranks take the same steps.
+Every rank takes its share of each batch, gradients are averaged by DistributedDataParallel, and decisions (a
+checkpoint that is continued, a validation loss) come from the first rank, so that all ranks take the same steps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ranks:
         return float(value)
 
     def from_first(self, function: Callable[[], Value]) -> Value:
-        """What the first rank gets from a function, on every rank; also what it refuses."""
+        """The first rank's result of a function, or the ValueError it raised, on every rank."""
         if self.world == 1:
             return function()
         told: list[Any] = [None, None]

@@ -1,4 +1,4 @@
-"""Which solver for which data, and one call for all of them."""
+"""The choice of a solver for a table, and one call for all closed forms."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from transformula.learn.solvers.sparse_fit import fit_sparse
 from transformula.learn.writing import Written
 
 SOLVERS = ("auto", "exact", "sparse", "lowrank", "sgd", "adam")
-#: Terms of `exact`, which stores a square matrix of this side at most: 1.8 GB.
+#: Most terms for `exact`, the side of a square matrix: 1.8 GB.
 MOST_EXACT_TERMS = 15_000
-#: `sparse` visits every term a few times.
+#: Most terms for `sparse`, which visits each a few times.
 MOST_SPARSE_TERMS = 60_000
-#: Above this, `auto` does not try `exact`.
+#: Most terms for which `auto` tries `exact`.
 _AUTO_EXACT_TERMS = 1_000
-#: With fewer rows, folds are too small to judge by.
+#: Fewest rows for which folds are large enough to judge by.
 _FEWEST_JUDGED = 8
-#: A polynomial of at most this many forms is also tried as a sum of ridge functions.
+#: Most linear forms of a polynomial that is also tried as a sum of ridge functions.
 _MOST_RIDGE_RANK = 8
 _CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the closed-form solvers may be told."""
+    """Parameters of the closed-form solvers."""
 
     degree: int
     ridge: float | None = None
@@ -52,7 +52,7 @@ class Solution(Protocol):
 
     @property
     def n_terms(self) -> int:
-        """How many numbers describe it: coefficients, and directions where they were learned."""
+        """Number of coefficients, and of entries of learned directions."""
 
     @property
     def degree(self) -> int:
@@ -83,7 +83,7 @@ class Fitted:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers describe the polynomial."""
+        """Number of coefficients and of entries of directions."""
         return self.solution.n_terms
 
     @property
@@ -115,7 +115,7 @@ def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
                 "and the one with the smallest coefficients is taken; give ridge > 0 or None, a lower degree "
                 "or solver='sparse'",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         return fit_exact(rows, settings.degree, settings.ridge)
 
@@ -131,7 +131,7 @@ def _lowrank(rows: Rows, settings: Settings) -> Solution:
 def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
     """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
 
-    `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. What is
+    `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. A winner that is
     neither `sparse` as asked for nor clearly better than the linear model gives way to it.
     Tables up to 2000 rows are judged on 5 folds, others on one fifth of a part of their rows: 200 for each
     variable, 5000 at least.
@@ -165,7 +165,7 @@ def _linear(settings: Settings) -> tuple[str, Settings]:
 
 
 def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
-    """What `auto` tries, the simplest first."""
+    """Solvers and settings that `auto` tries, the simplest first."""
     terms = count_terms(rows.X.shape[1], settings.degree)
     if terms > MOST_SPARSE_TERMS:
         return [("lowrank", settings)]

@@ -1,4 +1,4 @@
-r"""What is remembered of rows that have gone by, as values that add up.
+r"""States: summaries of rows that add up.
 
 `Moments` holds a count, means and sums of squared deviations; two of them are merged by Chan's formulas, which keep the
 digits that sums of squares would lose:
@@ -10,7 +10,7 @@ the sample does not depend on how the rows were cut into parts, on their order, 
 fits into the sample is in it completely. `HeldOut` holds out rows by another hash of the same kind; equal rows are
 never on both sides.
 
-`Survey` is all of it in one pass.
+`Survey` collects all of these in one pass.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from transformula.learn.distinct_rows import Floats, Range, Rows, runs_of_equals
 
 Hashes = NDArray[np.uint64]
 
-#: A sample holds about this many numbers, and rows within these limits.
+#: Numbers in a sample, about.
 _SAMPLE_NUMBERS = 2**23
-_LEAST_SAMPLE, _MOST_SAMPLE = 4_000, 50_000
+#: Fewest and most rows of a sample.
+_LEAST_SAMPLE = 4_000
+_MOST_SAMPLE = 50_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sample_size(width: int) -> int:
-    """How many rows of so many numbers a sample holds.
+    """Number of rows in a sample of rows with so many numbers.
 
     Examples
     --------
@@ -65,7 +67,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: Floats, weight: Floats | None = None) -> Moments:
-        """Of the rows of a table (rows, columns)."""
+        """Moments of the rows of a table (rows, columns)."""
         w = np.ones(len(values)) if weight is None else weight
         total = float(w.sum())
         mean = w @ values / total if total else np.zeros(values.shape[1])
@@ -97,7 +99,7 @@ class RowSample:
 
     @classmethod
     def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, seed: int) -> RowSample:
-        """Of a batch of rows; those of weight zero do not count."""
+        """Sample of a batch of rows; those of weight zero do not count."""
         table = np.hstack([X, Y]) + 0.0
         w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
         keep = w > 0
@@ -127,7 +129,7 @@ class RowSample:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which rows are held out: a share of them, by a hash of their numbers."""
+    """A share of the rows, held out by a hash of their numbers."""
 
     share: float = 0.0
     seed: int = 0
@@ -143,12 +145,12 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass finds out."""
+    """Result of the first pass: ranges, moments and a sample."""
 
     rows: int
     held_rows: int
     range: Range  # of all rows
-    targets: Moments  # of those that are not held out
+    targets: Moments  # of the rows that are not held out
     sample: RowSample  # of all rows
 
     def __add__(self, other: Survey) -> Survey:
@@ -162,7 +164,7 @@ class Survey:
 
     @classmethod
     def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, split: HeldOut) -> Survey:
-        """Of a batch of at least one row."""
+        """Survey of a batch of at least one row."""
         held = split.held(X, Y)
         w = None if weight is None else weight[~held]
         return cls(

@@ -54,11 +54,11 @@ class Parts(Protocol):
 
     @property
     def width(self) -> int:
-        """How many inputs a row has."""
+        """Number of inputs of a row."""
 
     @property
     def outputs(self) -> int:
-        """How many targets a row has."""
+        """Number of targets of a row."""
 
     def total(self, work: Callable[[Iterable[Chunk]], State | None]) -> State:
         """Do one piece of work on every part, and add up what comes back; None is the state of no rows."""
@@ -88,7 +88,7 @@ def add_up(states: Iterable[State | None]) -> State:
 
 @dataclass(frozen=True)
 class View:
-    """Which rows a pass sees, and which variables: some columns, or linear forms of them."""
+    """Rows and variables that a pass reads: some columns, or linear forms of them."""
 
     columns: NDArray[np.bool_]
     split: HeldOut
@@ -103,7 +103,7 @@ class View:
         return self.variables(X), Y, weight
 
     def variables(self, X: Floats) -> Floats:
-        """What the features are functions of."""
+        """Variables of the features."""
         X = X[:, self.columns]
         return X if self.forms is None else (X - self.forms[0]) @ self.forms[1].T
 
@@ -132,7 +132,7 @@ def _correlation_pass(view: View, fit: ExactFit, chunks: Iterable[Chunk]) -> Flo
 
 @dataclass(frozen=True)
 class StreamState:
-    """What `partial_fit` keeps: survey and normal equations, in a basis that the first batch has fixed."""
+    """State of `partial_fit`: survey and normal equations, in a basis that the first batch has fixed."""
 
     survey: Survey
     gram: Gram

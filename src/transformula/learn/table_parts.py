@@ -23,16 +23,16 @@ from transformula.learn.streaming import Chunk, NoRowsError, Parts, add_up, tota
 from transformula.progress import report
 
 State = TypeVar("State")
-#: The most groups of parts.
+#: Most groups of parts.
 _MOST_GROUPS = 256
 #: Numbers in a chunk: 8 MiB.
 _CHUNK_NUMBERS = 2**20
-#: The fewest rows of a chunk.
+#: Fewest rows of a chunk.
 _LEAST_ROWS = 1_024
 
 
 def chunk_rows(width: int) -> int:
-    """How many rows of so many numbers are read at a time.
+    """Number of rows that are read at a time, of so many numbers each.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def chunk_rows(width: int) -> int:
 
 
 class Reader(Protocol):
-    """One part of a table; it can be pickled, and whoever has it can read the rows."""
+    """One part of a table; it can be pickled and read by any worker."""
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, some at a time."""
 
 
 class Workers(Protocol):
-    """Who works on tasks: an engine, or the ranks of a group."""
+    """Workers on tasks: an engine, or the ranks of a group."""
 
     def run(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Outcomes of a function on every task, as they are ready."""

@@ -45,7 +45,7 @@ _ONE_THREAD = 50_000_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """How to train.
+    """Optimiser, learning rates, epochs and checkpoints of a training run.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ from transformula.learn.solvers.ridge_forms import ExactRidges
 from transformula.model import Model
 
 Written = MonomialSum | ExactRidges
-#: Up to this many monomials, a sum of powers of linear forms is written out.
+#: Most monomials for which a sum of powers of linear forms is expanded.
 _MOST_EXPANDED = 500
 _MOST_DECIMALS = 300
 

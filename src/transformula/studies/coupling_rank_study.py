@@ -2,7 +2,7 @@ r"""Error against head dimension, from the singular values of the temporal coupl
 
 Position t of a sequence takes the mean of values x_s with softmax weights exp(K(t, s)) / Σ_s exp(K(t, s)). The matrix K
 is the *temporal coupling*. A head of dimension m has scores ⟨q_t, k_s⟩, a matrix of rank m: by Eckart and Young the
-best one in mean square is K_m, cut after m singular values, and what is cut has the mean square Σ_{k>m} σ_k². Where
+best one in mean square is K_m, cut after m singular values, and the rest has the mean square Σ_{k>m} σ_k². Where
 σ_k falls like k^-p, its root falls like m^-(p − 1/2): the theory's rate. For every sequence
 
     |output − wanted| <= max|x| (exp(2e) − 1),        e = max |K − K_m|,
@@ -46,16 +46,13 @@ def coupling_rank(run: StudyRun) -> Report:
     """Cut the coupling at every head dimension, and measure softmax attention with it."""
     length = run.pick(128, 512)
     dimensions = run.pick([1, 2, 4, 8, 16], [1, 2, 3, 4, 6, 8, 12, 16, 24, 32])
-    tables, curves, slopes = [], {}, []
-    for name, (coupling, power) in COUPLINGS.items():
-        rows = errors_of(coupling, length, dimensions)
-        tables.append(
-            StudyTable(name, ["head dimension", "root mean square cut", "bound", "measured, worst sequence"], rows)
-        )
-        tail = [row for row in rows if row[0] >= 4 and row[3] > 1e-13]  # below is rounding
+    columns = ["head dimension", "root mean square cut", "bound", "measured, worst sequence"]
+    measured = {name: errors_of(coupling, length, dimensions) for name, (coupling, _) in COUPLINGS.items()}
+    slopes = []
+    for name, (_, power) in COUPLINGS.items():
+        tail = [row for row in measured[name] if row[0] >= 4 and row[3] > 1e-13]  # below is rounding
         theory = "faster than any power" if power is None else f"m^-{power - 0.5:g}"
-        slopes.append([name, theory, _rate(rows[-2:], 1), _rate(tail, 3)])
-        curves[name] = (rows, power)
+        slopes.append([name, theory, _rate(measured[name][-2:], 1), _rate(tail, 3)])
     built = [
         [name, *transformer_row(coupling, m)]
         for name, (coupling, _) in COUPLINGS.items()
@@ -72,7 +69,7 @@ def coupling_rank(run: StudyRun) -> Report:
         f"{_POSITIONS} positions, the weights of `in-context kernel` with a certificate; the bound is that of the "
         "coupling, in rational arithmetic, and of the certificate together.",
         [
-            *tables,
+            *(StudyTable(name, columns, rows) for name, rows in measured.items()),
             StudyTable(
                 "Rates", ["coupling", "theory", "what is cut, at last", "attention, from dimension 4 on"], slopes
             ),
@@ -94,13 +91,13 @@ def coupling_rank(run: StudyRun) -> Report:
             f"Rounding of the Transformers is proven to be at most {at_most(max(row[3] for row in built), 1)}, for all "
             "values, queries and keys of the box: what is left is what the dimension cuts off.",
         ],
-        {"slopes": slopes, "built": built, "rows": {name: rows for name, (rows, _) in curves.items()}},
-        _figure(curves),
+        {"slopes": slopes, "built": built, "rows": measured},
+        _figure(measured),
     )
 
 
 def errors_of(coupling: Any, length: int, dimensions: list[int]) -> list[list[Any]]:
-    """For each dimension: what is cut in root mean square, the bound, and the worst error of softmax attention."""
+    """Root mean square of the part cut off, bound, and worst error of softmax attention, for each dimension."""
     t = (np.arange(length) + 0.5) / length
     K = coupling(t[:, None], t[None])
     left, s, right = np.linalg.svd(K)
@@ -149,9 +146,10 @@ def _rationals(rows: Floats) -> list[list[fmpq]]:
     return [[fmpq(*v.as_integer_ratio()) for v in row] for row in rows.tolist()]
 
 
-def _figure(curves: dict[str, tuple[list[list[Any]], int | None]]) -> Any:
+def _figure(measured: dict[str, list[list[Any]]]) -> Any:
     drawn = []
-    for k, (name, (rows, power)) in enumerate(curves.items()):
+    for k, (name, (_, power)) in enumerate(COUPLINGS.items()):
+        rows = measured[name]
         m = np.array([row[0] for row in rows])
         drawn.append(Curve(name, m, [max(row[3], 1e-16) for row in rows], "o-", f"C{k}"))
         if power is not None:

@@ -36,7 +36,7 @@ class Teacher(nn.Module):
 
 
 def target(x: Any) -> Any:
-    """What the teacher is trained on: products and a kink, so that depth has something to do."""
+    """The teacher's target: products and a kink, so that depth helps."""
     return np.sin(2 * x[:, 0] * x[:, 1]) + np.abs(x[:, 2] - x[:, 3]) + 0.5 * x[:, 0] * x[:, 2] * x[:, 3]
 
 
@@ -48,36 +48,9 @@ def distillation(run: StudyRun) -> Report:
     X_new, X_test = rng.uniform(-1, 1, size=(2 * len(X), INPUTS)), rng.uniform(-1, 1, size=(2000, INPUTS))
     (teacher, losses), teaching = timed(_teach, X, layers, width, run)
     wisdom = {name: _predict(teacher, rows) for name, rows in (("new", X_new), ("test", X_test))}
-    spread = float(np.var(wisdom["test"]))
     teacher_error = float(np.mean((wisdom["test"] - target(X_test)) ** 2))
-    rows: list[list[Any]] = []
-    for size in run.pick((4, 16), (2, 4, 8, 16, 32, 64)):
-        student, seconds = timed(
-            trained_layer,
-            X_new,
-            wisdom["new"],
-            run.seed,
-            heads=2,
-            width=size,
-            key_width=max(2, size // 2),
-            memory_tokens=size,
-            hidden=4 * size,
-            epochs=run.pick(15, 40),
-            learning_rate=0.01,
-        )
-        answers = student.predict(X_test)
-        copy = float(np.mean((answers - wisdom["test"]) ** 2))
-        true = float(np.mean((answers - target(X_test)) ** 2))
-        rows.append(
-            [
-                size,
-                nonzeros(student.weights_) + student.weights_.memory.nonzeros,
-                copy,
-                1 - copy / spread,
-                true,
-                seconds,
-            ]
-        )
+    sizes = run.pick((4, 16), (2, 4, 8, 16, 32, 64))
+    rows = [_student_row(size, (X_new, wisdom["new"]), (X_test, wisdom["test"]), run) for size in sizes]
     parameters = sum(p.numel() for p in teacher.parameters())
     findings = [
         f"The teacher ({layers} layers, width {width}, {parameters} parameters) has a test error of "
@@ -106,6 +79,28 @@ def distillation(run: StudyRun) -> Report:
         {"students": rows, "teacher_mse": teacher_error, "teacher_loss": losses[-1], "teacher_s": teaching},
         _figure(rows, teacher_error),
     )
+
+
+def _student_row(size: int, train: tuple[Any, Any], test: tuple[Any, Any], run: StudyRun) -> list[Any]:
+    """Width, parameters, errors and seconds of a student of the teacher's answers (X, y)."""
+    student, seconds = timed(
+        trained_layer,
+        *train,
+        run.seed,
+        heads=2,
+        width=size,
+        key_width=max(2, size // 2),
+        memory_tokens=size,
+        hidden=4 * size,
+        epochs=run.pick(15, 40),
+        learning_rate=0.01,
+    )
+    X, wisdom = test
+    answers = student.predict(X)
+    copy = float(np.mean((answers - wisdom) ** 2))
+    true = float(np.mean((answers - target(X)) ** 2))
+    parameters = nonzeros(student.weights_) + student.weights_.memory.nonzeros
+    return [size, parameters, copy, 1 - copy / float(np.var(wisdom)), true, seconds]
 
 
 def _teach(X: Any, layers: int, width: int, run: StudyRun) -> tuple[Teacher, list[float]]:

@@ -35,7 +35,7 @@ def f2(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class FangSample:
-    """Training rows with unit noise; test rows whose targets have none."""
+    """Rows to train on, with unit noise, and test rows without noise."""
 
     X: Floats
     y: Floats
@@ -71,7 +71,7 @@ def relu_network(widths: Sequence[int], seed: int) -> nn.Sequential:
 
 
 def parameter_count(module: nn.Module) -> int:
-    """How many numbers are trained."""
+    """Number of trained numbers."""
     return sum(p.numel() for p in module.parameters())
 
 

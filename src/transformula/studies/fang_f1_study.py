@@ -31,7 +31,9 @@ LIMITS = {"attention": 0.02, "closed form": 0.002}
 
 def fang_f1(run: StudyRun) -> Report:
     """Train the three models of the paper on the same rows, and solve the same model in closed form."""
-    epochs, seeds, clips = 600, run.pick(1, 5), run.pick(CLIPS[-1:], CLIPS)
+    epochs = 600
+    seeds = run.pick(1, 5)
+    clips = run.pick(CLIPS[-1:], CLIPS)
     rows: list[list[Any]] = []
     errors: dict[str, list[float]] = {}
     surfaces: dict[str, Floats] = {}

@@ -1,4 +1,4 @@
-"""Learning in context: layers against accuracy, loops against layers, and how errors of recurrences grow."""
+"""Regression in context: layers against accuracy, loops against layers, and the errors of recurrences."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _looped(steps: int) -> list[Any]:
 
 
 def _grown(a: str, steps: int, run: StudyRun) -> list[Any]:
-    """How far a recurrence is computed from its exact values, at the ends of the box and inside it."""
+    """Error of a computed recurrence, at the ends of the box and inside it."""
     model = prompt_models.in_context("recurrence", steps=steps, a=a)
     low, high = np.array(model.box.floats()).T
     rows = np.random.default_rng(run.seed).uniform(low, high, (run.pick(4, 12), 3))

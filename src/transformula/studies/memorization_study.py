@@ -127,7 +127,7 @@ def compact_memory(run: StudyRun) -> Report:
 
 
 def _largest(dtype: str, run: StudyRun) -> tuple[str, int, str]:
-    """How many samples a format carries, by doubling, and what is said of one more doubling."""
+    """Most samples that a format carries, by doubling, and the refusal of one more doubling."""
     most, said = 0, ""
     counts = [2**k for k in range(3, run.pick(7, 13))]
     for size in counts:

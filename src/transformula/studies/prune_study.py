@@ -1,4 +1,4 @@
-"""Sparse and low rank: numbers are taken out of compiled models, and what is left is proven again.
+"""Sparse and low rank: numbers are taken out of compiled models, and the rest is proven again.
 
 Every row of the tables is a model with a certificate of its own, proven from its weights against the whole formula.
 """

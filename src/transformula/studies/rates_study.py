@@ -47,7 +47,7 @@ _LOCAL = {
 }  # fmt: skip
 #: Errors of lines drawn by anchors.
 _LINES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
-#: How sharply the nearest anchor is picked, in units in which neighbours are 2 apart.
+#: Sharpness of the choice of the nearest anchor, in units in which neighbours are 2 apart.
 _SHARP = 400.0
 
 
@@ -194,7 +194,7 @@ def attention_only(run: StudyRun) -> Report:
 
 
 def _line(goal: float) -> list[Any]:
-    """How many anchors it takes, their proven error, and that of as many where the nearest decides."""
+    """Number of anchors for an error, their proven error, and that of as many where the nearest decides."""
     soft = anchors(goal, "float64")
     places = np.linspace(-1, 1, len(soft.values))
     sharpness = _SHARP / (places[1] - places[0]) ** 2

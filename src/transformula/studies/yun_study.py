@@ -32,17 +32,9 @@ SMALL = 1e-6
 def yun(run: StudyRun) -> Report:
     """One formula at several tolerances, by three theorems; and two layouts of the same weights."""
     tolerances = run.pick([0.1, 0.05, 0.025], [0.1, 0.05, 0.035, 0.025, 0.018])
-    rows, others, models = [], [], []
-    for eps in tolerances:
-        model = compile(FORMULA, BOX, eps, "yun")
-        mean = model.certificate.mean
-        assert mean is not None, "it claims a mean"
-        contexts = _contexts(model)
-        sizes = model.layers, model.parameter_count, model.certificate.bound
-        rows.append([eps, _cells(model), contexts, *sizes, mean.outside, mean.seams])
-        cut = compile(FORMULA, BOX, eps, "partition")
-        others.append([eps, cut.layers, cut.memory_tokens, cut.parameter_count, cut.certificate.bound])
-        models.append(model)
+    models = [compile(FORMULA, BOX, eps, "yun") for eps in tolerances]
+    rows = [[eps, *_proven_mean(model)] for eps, model in zip(tolerances, models, strict=True)]
+    others = [[eps, *_partition(eps)] for eps in tolerances]
     fang = [_fang(formula, tolerances[-1]) for formula in FANG]
     layouts = [_layouts(*case) for case in LAYOUTS]
     slope = log_slope([r[0] for r in rows], [r[2] for r in rows])
@@ -97,8 +89,20 @@ def _findings(rows: list[list[Any]], slope: float, small: float) -> list[str]:
     ]
 
 
+def _proven_mean(model: Model) -> list[Any]:
+    mean = model.certificate.mean
+    assert mean is not None, "it claims a mean"
+    sizes = model.layers, model.parameter_count, model.certificate.bound
+    return [_cells(model), _contexts(model), *sizes, mean.outside, mean.seams]
+
+
+def _partition(eps: float) -> list[Any]:
+    model = compile(FORMULA, BOX, eps, "partition")
+    return [model.layers, model.memory_tokens, model.parameter_count, model.certificate.bound]
+
+
 def _contexts(model: Model) -> int:
-    """How many cells the box has."""
+    """Number of cells of the box."""
     return 1 + sum(slot.startswith("before") for slot in model.weights.slots)
 
 

@@ -56,18 +56,18 @@ from transformula.learn.solvers.gram import Gram, significant
 
 RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
 _GROWTHS = (1.0, 4.0, 16.0, 256.0)
-#: Up to this side of the matrix, every ridge and every growth is tried.
+#: Most terms (or rows, if these are fewer) for which every ridge and every growth is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
-#: Rows that judge.
+#: Most rows that judge a penalty.
 JUDGES = 4_000
-#: Rows that judge where terms are many.
+#: Most rows that judge a penalty for many terms.
 _FEW_JUDGES = 1_000
-#: Below this share of the targets' variance, errors are rounding and the smallest ridge will do.
+#: Share of the targets' variance below which errors are rounding and the smallest ridge is taken.
 ROUNDING = 1e-14
 #: 1 - h of a row that the fit passes through.
 INTERPOLATED = 1e-9
-#: A variance in place of zero.
+#: The least variance of targets, in place of zero.
 _TINY = 1e-300
 
 
@@ -117,7 +117,7 @@ class Spectrum:
     total: float
 
     def losses(self, ridges: Floats, spread: Floats) -> Floats:
-        """For every ridge, what leave-one-out loses at each row, in variances of the targets: (rows, ridges)."""
+        """Leave-one-out losses of every ridge at each row, in variances of the targets: (rows, ridges)."""
         keep = significant(self.values)
         rows, right = self.rows[:, keep], self.right[keep]
         inverse = 1.0 / (self.values[keep, None] + ridges * self.total)  # (k, ridges)
@@ -139,14 +139,14 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Choice:
-    """A penalty, and what leave-one-out loses with it at each row that judges."""
+    """A penalty, and its leave-one-out loss at each row that judges."""
 
     penalty: Penalty
     losses: Floats
 
 
 def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
-    """Whether these losses are less by so many standard errors of the sum of the differences, or by nine tenths.
+    """Whether the losses are lower by so many standard errors of the sum of the differences, or by nine tenths.
 
     Examples
     --------
@@ -155,13 +155,13 @@ def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
     >>> clearly_better(np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0, 1.5]), errors=2)
     False
     """
-    with np.errstate(invalid="ignore"):  # what cannot be judged is not better
+    with np.errstate(invalid="ignore"):  # a loss that is not a number is not better
         gain = others - losses
     return beyond_noise(gain, errors) or bool(losses.sum() < 0.1 * others.sum())
 
 
 def beyond_noise(gain: Floats, errors: float) -> bool:
-    """Whether what is gained at each row adds up to more than so many standard errors of the sum."""
+    """Whether the sum of the gains of all rows exceeds so many of its standard errors."""
     with np.errstate(invalid="ignore"):
         return bool(gain.sum() > errors * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
 
@@ -266,7 +266,7 @@ class ExactFit:
 
     @property
     def n_terms(self) -> int:
-        """How many coefficients it has."""
+        """Number of coefficients."""
         return self.coefficients.size
 
     @property

@@ -147,7 +147,7 @@ def _symmetric_solver(upper: Floats, penalty: Floats, *, may_be_singular: bool) 
 
 
 def significant(values: Floats) -> NDArray[np.bool_]:
-    """Which eigenvalues of a symmetric positive matrix are more than rounding."""
+    """Mask of the eigenvalues of a positive semidefinite matrix that are more than rounding."""
     return np.asarray(values > values.max(initial=0.0) * len(values) * np.finfo(float).eps * 10)
 
 

@@ -10,7 +10,7 @@ directions.
 1. *Whiten* the inputs.
 2. *Grow.* The moment of the residuals (`directions.gradient_moment`) proposes directions, as many
    as stand above its noise; Gauss-Newton (`directions.gauss_newton`) fits all directions together; repeat while
-   the error on held-out rows falls. Each round sees less noise, since what is explained is removed.
+   the error on held-out rows falls. Each round sees less noise, since the explained part is removed.
    Where the moment proposes nothing useful, random directions are tried.
 3. *Prune.* The directions least used by the fitted gradient leave while the held-out error allows.
 4. *Regularise* by the held-out error, and *refit* everything on all rows.
@@ -91,7 +91,7 @@ class LowRankFit:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers it consists of."""
+        """Number of coefficients and of entries of directions."""
         return self.directions.size + self.coefficients.size
 
     @property

@@ -81,7 +81,7 @@ class RidgeForm:
 
     @property
     def n_terms(self) -> int:
-        """How many numbers it consists of."""
+        """Number of coefficients and of entries of directions."""
         return self.directions.size + self.powers.size + self.bias.size
 
     @property
@@ -204,7 +204,7 @@ def spanning_ridges(terms: Terms, C: Floats, rng: np.random.Generator) -> RidgeF
 
 
 def hermite_ridges(W: Floats, C: Floats, degree: int) -> RidgeForm:
-    """Rewrite Hermite ridge functions (in the order of `subspace.ridge_terms`) in powers."""
+    """Rewrite Hermite ridge functions (in the order of `directions.ridge_terms`) in powers."""
     table = _hermite_powers(degree)
     blocks = C[1:].reshape(len(W), degree, -1)
     full = np.einsum("sj,ksm->kjm", table[1:], blocks)  # (K, q + 1, outputs)

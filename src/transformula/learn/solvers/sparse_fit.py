@@ -81,7 +81,7 @@ class SparseFit:
 
     @property
     def n_terms(self) -> int:
-        """How many coefficients it has."""
+        """Number of coefficients."""
         return sum(map(len, self.coefficients))
 
     @property

@@ -3,7 +3,7 @@ r"""The columns that term selection sees: standardised features, of rows or of a
 A column is sqrt(w) (phi_j - mean_j) / norm_j, of unit length. Selection needs their inner products only, so rows may
 be replaced by any others with the same ones. With C = F'F the centred matrix of a `gram.Gram` (F square), the columns
 of F have the inner products of the centred features, F'z = g gives the targets' part z in their span, and one row more
-holds what is outside of it:
+holds the part outside of it:
 
     | y - Phi c |^2 = | z - F c |^2 + (s - |z|^2).
 
