@@ -24,10 +24,13 @@ LOOKUP_STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 PARTITION_STEPS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
 TRAINED = (4, 8, 16, 32, 64)
 MAX_PARTITION_TOKENS = 20_000
-TRAINING_ROWS, MEASURED_POINTS, EPOCHS = 2_000, 20_000, 80
-#: Of the time there is, so that the last step may take longer than thought.
+#: Rows, epochs and test points of a training.
+TRAINING_ROWS = 2_000
+EPOCHS = 80
+MEASURED_POINTS = 20_000
+#: Share of the time limit that is planned, so that the last step may take longer than expected.
 _SHARE = 0.8
-#: How much longer the next step of a series is expected to take.
+#: Expected ratio of the times of two steps of a series.
 _GROWTH = 3.0
 
 

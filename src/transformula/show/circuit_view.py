@@ -67,7 +67,9 @@ class _Drawn:
     """The stored circuit with the names that its wires have in the weights."""
 
     def __init__(self, model: Model) -> None:
-        self.model, self.circuit, self.wires = model, model.circuit, model.wires
+        self.model = model
+        self.circuit = model.circuit
+        self.wires = model.wires
         self.tables = _table_numbers(model)
         self.units = {k for wire in self.circuit.wires if wire.is_norm for k, _ in wire.parts}
         self.names = [*self.circuit.variables]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from transformula.compiler.constructions import TABLE_FAMILY
+from transformula.compiler.constructions import CIRCUIT_FAMILY, TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.export.parity import sample_points
 from transformula.formula.prompt_target import Prompts
@@ -111,7 +111,7 @@ def _seen(worst: float, model: Model) -> str:
 def follow_heads(model: Model) -> list[Followed]:
     """The first heads, each followed along the first variable it depends on."""
     wanted: dict[str, list[tuple[int, int]]] = {}
-    for place, variable in list(_HEAD_VARIABLES[model.family.name](model).items())[:MAX_HEADS]:
+    for place, variable in list(_head_variables(model).items())[:MAX_HEADS]:
         wanted.setdefault(variable, []).append(place)
     found = []
     for variable, places in wanted.items():
@@ -120,27 +120,15 @@ def follow_heads(model: Model) -> list[Followed]:
     return sorted(found, key=lambda f: (f.head.block, f.head.head))
 
 
-def _form_variables(model: Model) -> dict[tuple[int, int], str]:
-    return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(model.reading)}
-
-
-def _wire_variables(model: Model) -> dict[tuple[int, int], str]:
+def _head_variables(model: Model) -> dict[tuple[int, int], str]:
+    """(block, head) → the first variable that the head depends on; empty for models without tables."""
     names = model.box.variables
+    if model.family is TABLE_FAMILY:
+        return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(model.reading)}
+    if model.family is not CIRCUIT_FAMILY:
+        return {}
     used = {place: variables_of(meaning) for place, meaning in sorted(head_meanings(model).items())}
     return {place: next((v for v in names if v in found), names[0]) for place, found in used.items()}
-
-
-#: The first variable that each head depends on.
-_HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
-    "ridge": lambda model: {},
-    "tables": _form_variables,
-    "circuit": _wire_variables,
-    "prompts": lambda model: {},
-    "heads": lambda model: {},
-    "words": lambda model: {},
-    "stages": lambda model: {},
-    "layers": lambda model: {},
-}
 
 
 def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[Drawing]:

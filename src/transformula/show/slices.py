@@ -6,11 +6,12 @@ Everything here is sampled, for looking at; what is *proven* stands in the certi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from transformula.compiler.constructions import CIRCUIT_FAMILY, TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.formula.evaluation import evaluate, evaluate_accurately
 from transformula.internals import summands
@@ -250,8 +251,6 @@ def attention_along(
     variable: str,
     at: Mapping[str, float] | None = None,
     points: int = 41,
-    output: int = 0,
-    query: int = 0,
 ) -> tuple[FloatArray, list[HeadAttention]]:
     """Every head's attention while one variable runs through its interval, the others held.
 
@@ -273,7 +272,7 @@ def attention_along(
     axis = axis_points(model, variable, points)
     held = point_in_box(model, at)
     columns = [axis if n == variable else np.full_like(axis, held[n]) for n in model.weights.inputs]
-    return axis.astype(float), _attention(model, np.stack(columns, axis=1), output, query)
+    return axis.astype(float), _attention(model, np.stack(columns, axis=1), 0, 0)
 
 
 def _floats_a_point(weights: Weights) -> int:
@@ -339,28 +338,12 @@ def _written(head: Head, weights: Weights, output: int) -> tuple[int, str]:
 
 def head_names(model: Model) -> dict[tuple[int, int], str]:
     """(block, head) → the summand or sub-expression its table stands for, where that is clear."""
-    if not isinstance(model.formula, Formula):
+    if model.family is CIRCUIT_FAMILY:
+        return {place: short_text(meaning) for place, meaning in head_meanings(model).items()}
+    if model.family is not TABLE_FAMILY or not isinstance(model.formula, Formula):
         return {}
-    return _HEAD_NAMES[model.family.name](model)
-
-
-def _part_names(model: Model) -> dict[tuple[int, int], str]:
     heads = len(model.weights.blocks[0].attention.heads) if model.weights.blocks else 0
     return {(0, h): text for h, text in enumerate(summands(model.formula, heads)) if text}
-
-
-def _wire_names(model: Model) -> dict[tuple[int, int], str]:
-    return {place: short_text(meaning) for place, meaning in head_meanings(model).items()}
-
-
-_HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
-    "ridge": lambda model: {},
-    "heads": lambda model: {},
-    "tables": _part_names,
-    "circuit": _wire_names,
-    "stages": lambda model: {},
-    "layers": lambda model: {},
-}
 
 
 def head_meanings(model: Model) -> dict[tuple[int, int], Expr]:
