@@ -1,7 +1,7 @@
 """One formula, three ways to a one-layer Transformer: solved tables, sharp cells, training.
 
-For the compiled ones the error is the *proven* bound on the whole box. Of a trained one nothing is proven:
-its error is the largest seen on many points, a lower bound of the true one.
+The error of a compiled model is the *proven* bound on the whole box. Nothing is proven about a trained one: its
+error is the largest seen at many points, a lower bound of the true one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GROWTH = 3.0
 
 
 class _Series:
-    """One curve: its steps left to do, and what was learned from those behind it."""
+    """One curve: its remaining steps, and the time and sizes of the finished ones."""
 
     def __init__(self, construction: Construction | None, steps: tuple[float, ...]) -> None:
         self.construction, self.steps = construction, list(steps)
@@ -89,7 +89,7 @@ def _note(series: _Series, message: str) -> dict[str, Any]:
 
 
 def _next_tokens(series: _Series, formula: Formula) -> float:
-    """Cells grow like the next tolerance's power; two sizes tell the power, one is guessed at."""
+    """Expected tokens of the next step: a power of the tolerance, extrapolated from two sizes or assumed after one."""
     if len(series.tokens) < 2:
         return series.tokens[-1] * 3.3 ** min(formula.box.dimension, 4)
     return series.tokens[-1] ** 2 / max(series.tokens[-2], 1)

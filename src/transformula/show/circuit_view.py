@@ -21,6 +21,7 @@ from transformula.runtime.circuit_reading import CircuitBlock
 from transformula.runtime.table_reading import TableHead
 from transformula.show.slices import own_tokens
 
+#: Length in characters at which a text is cut.
 _LONGEST = 72
 
 
@@ -31,8 +32,8 @@ class Item:
     name: str
     kind: str
     column: int
-    title: str  # what it does to u
-    argument: str  # u as a form of what it reads
+    title: str  # its function of u
+    argument: str  # u as a form of the wires it reads
     reads: tuple[str, ...]
     meaning: str
     ends: tuple[float, float] | None = None
@@ -48,7 +49,7 @@ class Item:
 
     @property
     def range(self) -> str:
-        """The ends as text; what was only rounded away from zero is shown as zero."""
+        """The ends as text; an end that is zero but for rounding is shown as zero."""
         if self.ends is None:
             return ""
         tiny = 1e-15 * (self.ends[1] - self.ends[0])
@@ -130,7 +131,7 @@ class _Drawn:
 
 
 def _without_products(circuit: Circuit, linear: LinearForm) -> LinearForm:
-    """The form with products as the squares that the weights hold; lengths stay what they are."""
+    """The form with products replaced by the squares that the weights hold; lengths stay."""
     totals = {k: wire.total for k, wire in enumerate(circuit.wires) if not wire.is_norm}
     while any(totals.get(k) for k, _ in linear.terms):
         parts = [(ex.number(1), LinearForm((), linear.constant))]

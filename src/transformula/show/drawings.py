@@ -29,11 +29,13 @@ from transformula.show.slices import (
     slice_through,
 )
 
+#: Largest numbers of outputs and heads that are drawn, and of cells in a figure.
 MAX_OUTPUTS = 6
-#: With more outputs each gets its curve and its error only.
-FEW_OUTPUTS = 3
 MAX_HEADS = 6
 MAX_CELLS = 20_000
+#: With more outputs, each has only the figures of its curve and its error.
+FEW_OUTPUTS = 3
+#: Points along a variable at which attention is computed.
 _LINE_POINTS = 161
 _SIGNS = "Red: the Transformer is above the formula; blue: below."
 
@@ -57,7 +59,7 @@ class Followed:
 
 
 def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Drawing]:
-    """Value and error of one output along and across its first variables, against the bound."""
+    """Value and error of one output along and across its first variables, with the bound."""
     assert isinstance(model.formula, Formula)
     bound, status = model.pointwise
     prefix = f"output{output + 1}_" if model.weights.outputs > 1 else ""
@@ -88,9 +90,9 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
 
 
 def resting_point(model: Model) -> dict[str, float]:
-    """Where variables rest while others run: the centre, unless that is 0 for one of them.
+    """The fixed values of variables while others vary: the centre, unless that is 0 for one of them.
 
-    At 0 products vanish, and a picture through it would show nothing; then all rest at 70 % of their way.
+    At 0 products vanish, and a figure through it would show nothing; then all are fixed at 70 % of their intervals.
     """
     ends = dict(zip(model.box.variables, model.box.floats(), strict=True))
     part = 0.7 if any(low + (high - low) / 2 == 0 for low, high in ends.values()) else 0.5
@@ -189,7 +191,7 @@ def sample_drawing(model: Model, palette: Palette) -> Drawing:
 
 
 def all_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
-    """Everything there is to draw, within the limits of one page."""
+    """All figures of a model, within the limits of one page."""
     if not isinstance(model.formula, Formula):
         yield sample_drawing(model, palette)
     else:

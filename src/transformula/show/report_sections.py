@@ -156,8 +156,8 @@ def _slider(k: int, one: Followed) -> str:
 
 
 def slider_data(one: Followed) -> dict[str, Any]:
-    """What the script shows: attention at every few points, the tokens with the most of it."""
-    weights = np.nan_to_num(one.head.weights[::_SLIDER_STEP])  # of weights that do not verify, anything may come
+    """Data of the page's script: attention at every few points, of the tokens that get most of it."""
+    weights = np.nan_to_num(one.head.weights[::_SLIDER_STEP])  # weights that do not verify may give anything
     order = token_order(one.head)
     if len(order) > MAX_BARS:
         chosen = set(np.argsort(-weights.max(axis=0), kind="stable")[:MAX_BARS].tolist())

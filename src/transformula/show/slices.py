@@ -1,6 +1,6 @@
 """Numbers to draw: the formula, the model and their difference along a line or a plane; attention at a point.
 
-Everything here is sampled, for looking at; what is *proven* stands in the certificate.
+All of these are samples; *proven* bounds are in the certificate.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
 from transformula.runtime import reference
 
+#: Points along an axis of a curve and of a surface by default, and the largest number of points of a slice.
 CURVE_POINTS = 401
 SURFACE_POINTS = 61
 MAX_POINTS = 1_000_000
-#: Arb evaluates about a million operations a second; a picture should not take longer than half of one.
+#: Operations of a slice up to which it is evaluated with Arb, which does about a million a second.
 _ACCURATE_OPERATIONS = 500_000
-#: Hardmax blocks need every token's scores: tokens × tokens floats.
+#: Largest number of scores: hardmax blocks compute tokens × tokens floats.
 _MAX_SCORES = 30_000_000
-#: Floats that following the attention along a line may compute.
+#: Largest number of floats computed for attention along a line.
 _MAX_FLOATS = 50_000_000
 
 
@@ -181,14 +182,14 @@ def point_in_box(model: Model, at: Mapping[str, float] | None = None) -> dict[st
 
 
 def _outputs(model: Model, rows: FloatArray) -> FloatArray:
-    """Samples × outputs, whatever shape the model likes to answer in."""
+    """The model's outputs in the shape samples × outputs."""
     answers: FloatArray = np.asarray(model(rows)).reshape(len(rows), -1)
     return answers
 
 
 @dataclass(frozen=True, eq=False)
 class HeadAttention:
-    """What one head does at one point, as one token asks.
+    """The attention of one head at one point, for the query of one token.
 
     Attributes
     ----------
@@ -221,7 +222,7 @@ class HeadAttention:
 
 
 def attention_at(model: Model, point: Mapping[str, float], output: int = 0, query: int = 0) -> list[HeadAttention]:
-    """Every head's attention at one point, computed by the definition (`transformers.reference`).
+    """Every head's attention at one point, computed by the definition (`runtime.reference`).
 
     Parameters
     ----------
@@ -280,7 +281,7 @@ def _floats_a_point(weights: Weights) -> int:
 
 
 def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[HeadAttention]:
-    """The blocks as `transformers.reference` defines them, with only the data tokens asking."""
+    """The blocks as `runtime.reference` defines them, with only the data tokens asking."""
     weights, data = model.weights, model.weights.data_tokens
     if not 0 <= query < max(len(data), 1):
         raise InputError(f"there is no data token {query}: the model has {len(data)}, from 0")
@@ -309,7 +310,7 @@ def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[
                 if blank.block == b:
                     seen.append(patterns[blank.head][:, query, own].astype(float))
                     offered.append((stream[:, own] @ row_of_value).astype(float))
-            # Memory tokens change too, but never in slots that keys or values read (`kernel.network`).
+            # Memory tokens change too, but never in slots that keys or values read (`kernel.structures`).
             stream[:, data] = finished
     return [
         replace(blank, weights=np.concatenate(seen), values=np.concatenate(offered))
@@ -347,6 +348,6 @@ def head_names(model: Model) -> dict[tuple[int, int], str]:
 
 
 def head_meanings(model: Model) -> dict[tuple[int, int], Expr]:
-    """(block, head) of a circuit → what its table is of the inputs, as the stored circuit says."""
+    """(block, head) of a circuit → its table's result as an expression of the inputs, from the stored circuit."""
     meanings = zip(model.circuit.wires, model.wires.meanings, strict=True)
     return {w.place[:2]: meaning for w, meaning in meanings if w.function is not None and w.place is not None}
