@@ -9,6 +9,7 @@ import glob
 import math
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
@@ -62,7 +63,7 @@ class ParquetPart:
     def chunks(self) -> Iterator[Chunk]:
         """Rows of numbers, some at a time."""
         names, row = [*self.names, self.target], self.first
-        with _Parquet(self.path) as file:
+        with _open_parquet(self.path) as file:
             for batch in file.iter_batches(chunk_rows(len(names)), [self.group], names):
                 table = np.empty((batch.num_rows, len(names)))
                 for k, name in enumerate(names):
@@ -190,30 +191,17 @@ def _advice(name: str, target: str, text: str) -> str:
     )
 
 
-class _Parquet:
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[Any]:
     """An open Parquet file; pyarrow's errors become one sentence with the file's name."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Any:
-        from pyarrow.parquet import ParquetFile
-
-        try:
-            self.file = ParquetFile(self.path)
-        except Exception as error:
-            raise self._refusal(error) from None
-        return self.file
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        from pyarrow import ArrowException
-
-        self.file.close()
-        if isinstance(error, (ArrowException, OSError)):
-            raise self._refusal(error) from None
-
-    def _refusal(self, error: Exception) -> PointError:
-        return PointError(f"cannot read {self.path}: {' '.join(str(error).split())[:200]}")
+    try:
+        with ParquetFile(path) as file:
+            yield file
+    except (ArrowException, OSError) as error:
+        raise PointError(f"cannot read {path}: {' '.join(str(error).split())[:200]}") from None
 
 
 def _parquet_layout(path: Path, drop: list[str]) -> tuple[list[str], list[int]]:
@@ -221,7 +209,7 @@ def _parquet_layout(path: Path, drop: list[str]) -> tuple[list[str], list[int]]:
     require("reading Parquet", "pyarrow")
     from pyarrow import types
 
-    with _Parquet(path) as file:
+    with _open_parquet(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
     for field in schema:

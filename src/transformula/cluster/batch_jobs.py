@@ -61,7 +61,7 @@ def work(job: Job) -> Done:
         done.error, done.kind = str(error), type(error).__name__
     except MemoryError:
         done.error, done.kind = "there is not enough memory for it", "MemoryError"
-    except Exception as error:  # a fault of ours in one formula must not end a sweep of thousands
+    except Exception as error:  # a bug met by one formula must not end a batch of thousands
         said = " ".join(str(error).split())[:200]
         done.error, done.kind = f"internal error in transformula ({type(error).__name__}: {said})", "InternalFault"
     done.seconds = time.perf_counter() - start

@@ -59,7 +59,7 @@ class DaskEngine(Engine):
         ours, found = _by_value(_COMPARED)(), self._client.run(_by_value(_COMPARED), on_error="return")
         found["scheduler"] = self._client.run_on_scheduler(_by_value(_COMPARED))
         for place, theirs in found.items():
-            if isinstance(theirs, OSError):  # this worker just went; what it leaves behind goes to others
+            if isinstance(theirs, OSError):  # this worker has just left; its tasks go to others
                 continue
             if isinstance(theirs, Exception):
                 raise EngineError(f"the worker {place} does not answer ({theirs})")

@@ -1,4 +1,4 @@
-"""Who may speak to the server: pages it served itself, in small requests.
+"""Protection of the server: it answers only pages that it served itself, in small requests.
 
 A page elsewhere on the web can make a browser send requests here (DNS rebinding, cross-site posts). So the
 Host header has to name this machine, and a POST has to be JSON from our own origin.
@@ -33,7 +33,7 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware: checks who asks, reads the body within bounds, adds the security headers."""
+    """ASGI middleware: checks the origin, reads the body within bounds, adds the security headers."""
 
     def __init__(self, app: Any, limits: Limits) -> None:
         self.app, self.limits = app, limits
@@ -62,7 +62,7 @@ class Guard:
         await self.app(scope, receive, guarded)
 
     async def _read(self, headers: dict[str, str], receive: Any) -> tuple[tuple[int, str] | None, Any]:
-        """The whole body, if it is small and comes in time, whatever its headers say."""
+        """The whole body, if it is small and arrives in time; its headers are not trusted."""
         most = self.limits.body_bytes
         too_large = (413, f"the request is larger than {most} bytes")
         claimed = headers.get("content-length", "0")
@@ -109,7 +109,7 @@ def _stranger(method: str, headers: dict[str, str]) -> tuple[int, str] | None:
 
 
 def urlsplit_safely(address: str) -> tuple[str, str]:
-    """Scheme and host of an address; empty where it is none."""
+    """Scheme and host of an address; empty if it is malformed."""
     try:
         parts = urlsplit(address)
     except ValueError:

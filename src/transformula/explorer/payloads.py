@@ -1,4 +1,4 @@
-"""What the charts are drawn from, as plain lists: slices, cells, attention. All of it small."""
+"""Data of the charts as plain lists: slices, cells, attention."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from transformula.show.slices import Slice, attention_at, point_in_box, slice_th
 
 Segment = tuple[float, float, float, float]
 
-MAX_LINES, MAX_CENTRES = 400, 2_500
-MAX_BARS, MAX_HEADS = 64, 16
-#: Tokens × grid points one picture may cost; a grid becomes coarser beyond it.
+#: Largest numbers of borders and centres of cells, of tokens of a head, and of heads.
+MAX_LINES = 400
+MAX_CENTRES = 2_500
+MAX_BARS = 64
+MAX_HEADS = 16
+#: Tokens × grid points beyond which a grid becomes coarser, and the fewest points along an axis.
 MAX_COST = 4e8
 _MIN_POINTS = 11
 
 
 def numbers(array: Any) -> Any:
-    """Nested lists of JSON numbers with eight digits; what is not finite becomes null."""
+    """Nested lists of JSON numbers with eight digits; null for numbers that are not finite."""
     if isinstance(array, np.ndarray) and array.ndim > 1:
         return [numbers(row) for row in array]
     return [float(f"{v:.8g}") if math.isfinite(v) else None for v in np.asarray(array, dtype=float).tolist()]
@@ -57,7 +60,7 @@ def slice_payload(
 
 
 def cells(model: Model, cut: Slice) -> dict[str, Any] | None:
-    """Where neighbouring tokens of a table take turns, as lines across the slice; None without tables.
+    """Borders between neighbouring tokens of a table, as lines across the slice; None without tables.
 
     A head's scores along one axis are a·u + b with u a linear form of the inputs; the next token takes over
     at u = −Δb/Δa. For the partition these lines bound the cells, for a lookup they lie between its centres.
@@ -140,7 +143,7 @@ def _centres(head: TableHead, model: Model, cut: Slice, ends: list[tuple[float, 
 
 
 def attention_payload(model: Model, point: Mapping[str, float], output: int, query: int) -> dict[str, Any]:
-    """Every head's weights at a point (the largest, in their order), and what comes out there."""
+    """Every head's largest weights at a point, in the order of the tokens, and the model's output."""
     place = point_in_box(model, point)
     row = np.array([[place[name] for name in model.box.variables]])
     answer = float(np.asarray(model(row)).reshape(1, -1)[0, output])

@@ -60,7 +60,7 @@ class EventStream(StreamingResponse):
         self.rest = rest
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send until the end or until nobody listens."""
+        """Send until the end, or until the reader has gone."""
         async with aclosing(self.rest):
             await super().__call__(scope, receive, send)
 
@@ -151,7 +151,7 @@ class Shelf:
 
 
 class Explorer:
-    """What the requests share: two pools of workers, and the shelf of finished models."""
+    """State shared by all requests: two pools of workers, and the shelf of finished models."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -166,7 +166,7 @@ class Explorer:
         await asyncio.gather(*(pool.close() for pool in self.pools))
 
     async def check(self, asked: FormulaRequest) -> Frame:
-        """Read formula and box, in a worker: even parsing is not trusted to end."""
+        """Read formula and box in a worker, since even parsing might not end."""
         task = {"task": "check", "formula": asked.formula, "box": asked.box}
         return await self.viewers.result(task, self.limits.view_seconds)
 
@@ -196,7 +196,7 @@ class Explorer:
             self._comparisons -= 1
 
     async def view(self, identifier: str, task: dict[str, Any]) -> bytes:
-        """What a worker draws from a kept model."""
+        """The answer of a worker to a task about a kept model."""
         kept = self.kept(identifier)
         blobs = tuple(kept.files[name] for name in _FILES)
         task = {**task, "model": identifier}

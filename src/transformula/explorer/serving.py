@@ -32,7 +32,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers, and ends the work before it waits for the answers."""
+    """Announces that it answers, and ends running work before it waits for open connections."""
 
     def __init__(self, app: FastAPI, started: Callable[[], None]) -> None:
         super().__init__(uvicorn.Config(app, **_OPTIONS))
@@ -62,7 +62,7 @@ def serve(
     limits : Limits, optional
         How much work it takes on.
     started : callable
-        Told the page's address once it answers.
+        Called with the page's address once it answers.
     browser : bool
         Open the page, where there is a screen.
     """

@@ -1,7 +1,7 @@
 """One formula, three ways to a one-layer Transformer: solved tables, sharp cells, training.
 
-For the compiled ones the error is the *proven* bound on the whole box. Of a trained one nothing is proven:
-its error is the largest seen on many points, a lower bound of the true one.
+The error of a compiled model is the *proven* bound on the whole box. Nothing is proven about a trained one: its
+error is the largest seen at many points, a lower bound of the true one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ LOOKUP_STEPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 PARTITION_STEPS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
 TRAINED = (4, 8, 16, 32, 64)
 MAX_PARTITION_TOKENS = 20_000
-TRAINING_ROWS, MEASURED_POINTS, EPOCHS = 2_000, 20_000, 80
-#: Of the time there is, so that the last step may take longer than thought.
+#: Rows, epochs and test points of a training.
+TRAINING_ROWS = 2_000
+EPOCHS = 80
+MEASURED_POINTS = 20_000
+#: Share of the time limit that is planned, so that the last step may take longer than expected.
 _SHARE = 0.8
-#: How much longer the next step of a series is expected to take.
+#: Expected ratio of the times of two steps of a series.
 _GROWTH = 3.0
 
 
 class _Series:
-    """One curve: its steps left to do, and what was learned from those behind it."""
+    """One curve: its remaining steps, and the time and sizes of the finished ones."""
 
     def __init__(self, construction: Construction | None, steps: tuple[float, ...]) -> None:
         self.construction, self.steps = construction, list(steps)
@@ -85,7 +88,7 @@ def _note(series: _Series, message: str) -> dict[str, Any]:
 
 
 def _next_tokens(series: _Series, formula: Formula) -> float:
-    """Cells grow like the next tolerance's power; two sizes tell the power, one is guessed at."""
+    """Expected tokens of the next step: a power of the tolerance, extrapolated from two sizes or assumed after one."""
     if len(series.tokens) < 2:
         return series.tokens[-1] * 3.3 ** min(formula.box.dimension, 4)
     return series.tokens[-1] ** 2 / max(series.tokens[-2], 1)

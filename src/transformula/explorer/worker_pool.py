@@ -26,7 +26,7 @@ _READ_AHEAD = 1 << 20
 _START_SECONDS = 60.0
 #: Tasks after which a worker is replaced.
 _TASKS_A_LIFE = 200
-#: Last words of libraries that abort for lack of memory: FLINT and GMP, the C++ library; searched in so many bytes.
+#: Messages of libraries that abort for lack of memory (FLINT and GMP, the C++ library), and bytes of stderr searched.
 _NO_MEMORY = (b"allocate memory", b"bad_alloc")
 _LAST_WORDS = 4096
 
@@ -124,14 +124,14 @@ class Pool:
         self.closed = False
 
     async def warm_up(self) -> None:
-        """Have one worker ready before anybody asks."""
+        """Start one worker before the first request."""
         async with self._worker("") as worker:
             await worker.until_ready()
 
     async def run(
         self, task: dict[str, Any], seconds: float, model: str = "", blobs: tuple[bytes, ...] = ()
     ) -> AsyncGenerator[Frame, None]:
-        """Frames of one task: queued, started, what it reports, and done or refused at the end.
+        """Frames of one task: queued, started, its reports, and done or refused at the end.
 
         Closing the iterator ends the task. ``model`` and ``blobs`` are a model's identifier and files, sent
         only to a worker that lacks them. Raises `BusyError` before the first frame, never after.
@@ -225,7 +225,7 @@ class Pool:
         self._all = {w for w in self._all if w.process.returncode is None}
 
     def _replace(self) -> None:
-        """Start another in the background, so that whoever comes after a cancelled job need not wait."""
+        """Start another worker in the background, so that the request after a cancelled one need not wait."""
 
         async def start() -> None:
             if sum(w.alive for w in self._all) >= self.workers:
@@ -245,7 +245,7 @@ class Pool:
         return [w.process.pid for w in self._all if w.process.returncode is None]
 
     async def close(self) -> None:
-        """End every worker and wait until it is gone; whoever waits for one is told."""
+        """End every worker and wait until it is gone; waiting requests are refused."""
         self.closed = True
         await asyncio.gather(*self._starting, return_exceptions=True)
         workers = list(self._all)
@@ -258,7 +258,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
     if os.name != "posix":
         process.kill()
         return
-    with suppress(ProcessLookupError, PermissionError):  # gone, and its number perhaps somebody else's
+    with suppress(ProcessLookupError, PermissionError):  # gone, and its number perhaps another process's
         os.kill(process.pid, signal.SIGKILL)
 
 

@@ -111,7 +111,7 @@ def read_problem(formula: str, box: str) -> Formula:
 
 
 def check(task: Frame, send: Send) -> None:
-    """Is there a formula on a box? Says what it reads as."""
+    """Read a formula and a box, and typeset them."""
     formula = read_problem(task.body["formula"], task.body["box"])
     send(
         Frame(
@@ -173,7 +173,7 @@ _models: OrderedDict[str, Model] = OrderedDict()
 
 
 def _model(task: Frame) -> Model:
-    """The model a task is about: remembered from before, or made from its files."""
+    """The model of a task: remembered from before, or made from its files."""
     identifier = task.body["model"]
     if task.blobs:
         description, evidence, claim = (blob.decode() for blob in task.blobs[1:])

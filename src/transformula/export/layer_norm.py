@@ -32,7 +32,7 @@ kernels do.
    and 2 again, with the attended stream).
 
 The result bounds |computed − T_w| for the exact real function T_w of the stored weights, so the model's
-proven `approximation` stays what it is and this number takes the place of `rounding`.
+proven `approximation` is unchanged and this number replaces `rounding`.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ _NUMBERS = 50_000_000
 _CHUNK_FLOATS = 4_000_000
 
 
-def sample_points(target: Formula | Samples | Prompts, weights: Weights, seed: int = 0) -> NDArray[Any]:
+def sample_points(target: Formula | Samples | Prompts, weights: Weights) -> NDArray[Any]:
     """Corners of the box and random points in it, or a memorised model's own samples, in its dtype."""
     if isinstance(target, Samples):
         return target.x.astype(weights.dtype)
     low, high = np.array(target.box.floats()).T
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     if 2 ** len(low) <= _MOST_CORNERS:
         corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
     else:

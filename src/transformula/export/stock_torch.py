@@ -98,7 +98,7 @@ class Transformer(nn.Module):
         stream = self.embedding(x.reshape(batch, -1)).view(batch, self.tokens, -1)
         memory = self.memory.expand(batch, -1, -1)
         for k, block in enumerate(self.blocks):
-            last = k == len(self.blocks) - 1  # nobody looks at the other tokens after the last block
+            last = k == len(self.blocks) - 1  # the other tokens are not read after the last block
             everything = torch.cat([stream, memory], dim=1)
             if isinstance(block, EncoderBlock):
                 stream = block(everything, stream[:, self.read] if last else stream)

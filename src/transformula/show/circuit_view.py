@@ -20,6 +20,7 @@ from transformula.model import Model
 from transformula.runtime.table_reading import CircuitBlock, TableHead
 from transformula.show.slices import own_tokens
 
+#: Length in characters at which a text is cut.
 _LONGEST = 72
 
 
@@ -30,8 +31,8 @@ class Item:
     name: str
     kind: str
     column: int
-    title: str  # what it does to u
-    argument: str  # u as a form of what it reads
+    title: str  # its function of u
+    argument: str  # u as a form of the wires it reads
     reads: tuple[str, ...]
     meaning: str
     ends: tuple[float, float] | None = None
@@ -47,7 +48,7 @@ class Item:
 
     @property
     def range(self) -> str:
-        """The ends as text; what was only rounded away from zero is shown as zero."""
+        """The ends as text; an end that is zero but for rounding is shown as zero."""
         if self.ends is None:
             return ""
         tiny = 1e-15 * (self.ends[1] - self.ends[0])
@@ -66,7 +67,9 @@ class _Drawn:
     """The stored circuit with the names that its wires have in the weights."""
 
     def __init__(self, model: Model) -> None:
-        self.model, self.circuit, self.wires = model, model.circuit, model.wires
+        self.model = model
+        self.circuit = model.circuit
+        self.wires = model.wires
         self.tables = _table_numbers(model)
         self.units = {k for wire in self.circuit.wires if wire.is_norm for k, _ in wire.parts}
         self.names = [*self.circuit.variables]
@@ -127,7 +130,7 @@ class _Drawn:
 
 
 def _without_products(circuit: Circuit, linear: LinearForm) -> LinearForm:
-    """The form with products as the squares that the weights hold; lengths stay what they are."""
+    """The form with products replaced by the squares that the weights hold; lengths stay."""
     totals = {k: wire.total for k, wire in enumerate(circuit.wires) if not wire.is_norm}
     while any(totals.get(k) for k, _ in linear.terms):
         parts = [(ex.number(1), LinearForm((), linear.constant))]

@@ -1,9 +1,11 @@
-"""What there is to say about a model."""
+"""Descriptions of a model as plain data: its facts, its sections for the terminal, its layers and heads in rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,15 @@ from transformula.compiler.gallery.compact_layout import stored_words
 from transformula.compiler.gallery.yun_layout import stages
 from transformula.formula.sample_target import shown
 from transformula.internals import tables_of
-from transformula.kernel.folder.weights import Matrix, block_matrices
+from transformula.kernel.folder.weights import Block, Matrix, block_matrices
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.proven import stated
 from transformula.runtime.matrices import nonzeros
 from transformula.show.circuit_view import circuit_lines, table_lines
 
-MAX_WORDS = 12
+#: Largest number of rows printed as text.
+MAX_LINES = 12
 #: One-hot slots of Fang's tokens, and the steps of Yun's stages.
 _NUMBERED_SLOTS = ("e", "below", "before")
 THEOREM = "size against Fang et al."
@@ -55,7 +58,7 @@ def describe(model: Model) -> dict[str, dict[str, Any]]:
         "Transformer": {key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
     }
-    return sections | _INSIDE[model.family.name](model)
+    return sections | _INSIDE.get(model.family.name, _listed_sections)(model)
 
 
 def _ridge_sections(model: Model) -> dict[str, dict[str, Any]]:
@@ -71,90 +74,10 @@ def _circuit_sections(model: Model) -> dict[str, dict[str, Any]]:
     return _size(model) | {"circuit": {"wires": circuit_lines(model)}}
 
 
-def _prompt_sections(model: Model) -> dict[str, dict[str, Any]]:
-    return _size(model) | {"layers": {"layers": layer_lines(model)}}
-
-
-def _head_sections(model: Model) -> dict[str, dict[str, Any]]:
-    return _size(model) | {"heads": {"heads": head_lines(model)}}
-
-
-def head_lines(model: Model) -> list[str]:
-    """The query, the key and the added value of each head of linear attention, in the slots of a token."""
-    slots, lines = model.weights.slots, []
-    for h, head in enumerate((head for block in model.weights.blocks for head in block.attention.heads), 1):
-        asks, answers = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
-        adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
-        lines.append(f"{h}: query {asks}, key {answers}, adds {adds}")
-    return _first(lines)
-
-
-def _first(lines: list[str]) -> list[str]:
-    """As many as are shown, and how many more there are."""
-    return lines[:MAX_WORDS] + ([f"and {len(lines) - MAX_WORDS} more"] if len(lines) > MAX_WORDS else [])
-
-
-def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
-    """Each row of a matrix as a linear form of the slots, to four digits."""
-    forms: dict[int, list[str]] = {}
-    for row, column, value in zip(matrix.rows.tolist(), matrix.cols.tolist(), matrix.values.tolist(), strict=True):
-        forms.setdefault(row, []).append(slots[column] if value == 1 else f"{value:.4g}*{slots[column]}")
-    return {row: " + ".join(form).replace("+ -", "- ") for row, form in forms.items()}
-
-
-def _word_sections(model: Model) -> dict[str, dict[str, Any]]:
-    lines, found = word_lines(model), stored_words(model.weights)
-    shown = _first([f"{run}: {word}, from {place}" for run, word, place in lines])
-    return _size(model) | {"words": {"runs": len(lines), "bits": found.bits, "words": shown}}
-
-
-def _layer_sections(model: Model) -> dict[str, dict[str, Any]]:
-    lines = [f"{layer}: {tokens} tokens at {of}, written to {to}" for layer, tokens, of, to in softmax_lines(model)]
-    return _size(model) | {"heads": {"heads": _first(lines)}}
-
-
-def softmax_lines(model: Model) -> list[tuple[str, str, str, str]]:
-    """For each head of several layers: its layer, its tokens, what it reads and the slots it writes."""
-    return [
-        (str(t.block + 1), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)
-    ]
-
-
-def word_lines(model: Model) -> list[tuple[str, str, str]]:
-    """For each run of a compact memory: its number, its word in bits, and the bucket at which it begins."""
-    bits, words, offsets = stored_words(model.weights)
-    return [(str(k), f"{word:0{bits}b}", f"{at:g}") for k, (word, at) in enumerate(zip(words, offsets, strict=True), 1)]
-
-
-def _stage_sections(model: Model) -> dict[str, dict[str, Any]]:
-    lines = [f"{stage.layers}: {stage.name}, {stage.what}" for stage in stages(model.weights)]
-    return _size(model) | {"stages": {"stages": lines}}
-
-
-def layer_lines(model: Model) -> list[str]:
-    """What the layers of an in-context model do, slot by slot; equal ones that follow each other in one line."""
-    slots = model.weights.slots
-    found: list[tuple[int, str]] = []
-    for k, block in enumerate(model.weights.blocks):
-        head = block.attention.heads[0]
-        asks, answers = (", ".join(slots[c] for c in m.cols[np.argsort(m.rows)]) for m in (head.query, head.key))
-        output = head.output
-        assert output is not None, "every layer of a prompt has its output matrix"
-        written = dict(zip(output.cols.tolist(), (slots[k] for k in output.rows), strict=True))
-        forms: dict[str, list[str]] = {}
-        for row, of, value in head.value.entries():
-            forms.setdefault(written[row], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
-        adds = "; ".join(f"{' + '.join(form).replace('+ -', '- ')} to {to}" for to, form in forms.items())
-        text = f"{block.attention.kind} attention with query {asks} and key {answers} adds {adds}"
-        if block.feed_forward is not None:
-            text += "; ReLU shrinks w by the threshold and clears p"
-        if not found or found[-1][1] != text:
-            found.append((k, text))
-    ends = [first for first, _ in found[1:]] + [len(model.weights.blocks)]
-    lines = []
-    for (first, text), end in zip(found, ends, strict=True):
-        lines.append(f"{first + 1}: {text}" if end == first + 1 else f"{first + 1} to {end}: {text}")
-    return lines
+def _listed_sections(model: Model) -> dict[str, dict[str, Any]]:
+    listed = listing(model)
+    name = listed.title.lower()
+    return _size(model) | {name: {**listed.facts, name: listed.lines}}
 
 
 def _size(model: Model) -> dict[str, dict[str, Any]]:
@@ -165,16 +88,118 @@ _INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
     "ridge": _ridge_sections,
     "tables": _table_sections,
     "circuit": _circuit_sections,
-    "prompts": _prompt_sections,
-    "words": _word_sections,
-    "stages": _stage_sections,
-    "heads": _head_sections,
-    "layers": _layer_sections,
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Layers, heads or words of a model, one in a row: a table of a page, or lines of text.
+
+    ``pattern`` makes a line of a row; ``facts`` are numbers to print before the lines, ``note`` is a sentence to show
+    above the table, ``numeric`` are the columns to set to the right.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    pattern: str
+    numeric: tuple[int, ...] = ()
+    note: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> list[str]:
+        """The first rows as text, and the number of the others."""
+        lines = [self.pattern.format(*row) for row in self.rows]
+        return lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
+
+
+def listing(model: Model) -> Listing:
+    """The layers, heads, stages or words of a model from the gallery."""
+    return _LISTINGS[model.family.name](model)
+
+
+def _linear_heads(model: Model) -> Listing:
+    """The query, the key and the added value of each head of linear attention, in the slots of a token."""
+    slots, rows = model.weights.slots, []
+    for h, head in enumerate((head for block in model.weights.blocks for head in block.attention.heads), 1):
+        query, key = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
+        adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
+        rows.append((str(h), f"query {query}, key {key}, adds {adds}"))
+    return Listing("Heads", ("head", "what it does at every token z"), rows, "{}: {}")
+
+
+def _forms(matrix: Matrix, slots: tuple[str, ...]) -> dict[int, str]:
+    """Each row of a matrix as a linear form of the slots, to four digits."""
+    forms: dict[int, list[str]] = {}
+    for row, column, value in zip(matrix.rows.tolist(), matrix.cols.tolist(), matrix.values.tolist(), strict=True):
+        forms.setdefault(row, []).append(slots[column] if value == 1 else f"{value:.4g}*{slots[column]}")
+    return {row: _summed(form) for row, form in forms.items()}
+
+
+def _summed(terms: list[str]) -> str:
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def _softmax_heads(model: Model) -> Listing:
+    """The layer of each softmax head, its tokens, its arguments and the slots it writes."""
+    rows = [
+        (str(t.block + 1), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)
+    ]
+    return Listing("Heads", ("layer", "tokens", "reads", "writes"), rows, "{}: {} tokens at {}, written to {}", (0, 1))
+
+
+def _words(model: Model) -> Listing:
+    """The runs of a compact memory: number, word in bits, and the bucket at which the run begins."""
+    found = stored_words(model.weights)
+    pairs = zip(found.words, found.offsets, strict=True)
+    rows = [(str(k), f"{word:0{found.bits}b}", f"{offset:g}") for k, (word, offset) in enumerate(pairs, 1)]
+    note = f"{len(rows)} runs of neighbouring samples, {found.bits} buckets each; a bit is the label of a bucket."
+    facts = {"runs": len(rows), "bits": found.bits}
+    return Listing("Words", ("run", "word", "begins at bucket"), rows, "{}: {}, from {}", (0, 2), note, facts)
+
+
+def _yun_stages(model: Model) -> Listing:
+    rows = [(stage.layers, stage.name, stage.what) for stage in stages(model.weights)]
+    return Listing("Stages", ("layers", "stage", "size"), rows, "{}: {}, {}")
+
+
+def _prompt_layers(model: Model) -> Listing:
+    """The layers of an in-context model, slot by slot; consecutive equal ones in one row."""
+    texts = [_layer_text(block, model.weights.slots) for block in model.weights.blocks]
+    rows, first = [], 0
+    for text, equal in groupby(texts):
+        last = first + len(list(equal))
+        rows.append((str(last) if last == first + 1 else f"{first + 1} to {last}", text))
+        first = last
+    return Listing("Layers", ("layer", "what it does at every token"), rows, "{}: {}")
+
+
+def _layer_text(block: Block, slots: tuple[str, ...]) -> str:
+    head = block.attention.heads[0]
+    query, key = (", ".join(slots[c] for c in m.cols[np.argsort(m.rows)]) for m in (head.query, head.key))
+    output = head.output
+    assert output is not None, "every layer of a prompt has its output matrix"
+    written = dict(zip(output.cols.tolist(), (slots[k] for k in output.rows), strict=True))
+    forms: dict[str, list[str]] = {}
+    for row, of, value in head.value.entries():
+        forms.setdefault(written[row], []).append(f"{value}*{slots[of]}" if value != 1 else slots[of])
+    adds = "; ".join(f"{_summed(form)} to {to}" for to, form in forms.items())
+    relu = "; ReLU shrinks w by the threshold and clears p" if block.feed_forward is not None else ""
+    return f"{block.attention.kind} attention with query {query} and key {key} adds {adds}{relu}"
+
+
+_LISTINGS: dict[str, Callable[[Model], Listing]] = {
+    "prompts": _prompt_layers,
+    "words": _words,
+    "stages": _yun_stages,
+    "heads": _linear_heads,
+    "layers": _softmax_heads,
 }
 
 
 def _slots(model: Model) -> str:
-    """The slots by name; of a long row of numbered ones the first and the last."""
+    """The names of the slots; of a long row of numbered ones the first and the last."""
     slots = list(model.weights.slots)
     for name in _NUMBERED_SLOTS:
         row = [s for s in slots if s.startswith(name) and s.removeprefix(name).isdigit()]
@@ -203,8 +228,7 @@ def _theorem(model: Model) -> dict[str, Any]:
     the theorem's "less than" is an equality (docs/theory.md).
     """
     weights = model.weights
-    n, d, outputs = weights.tokens, len(weights.inputs), weights.outputs
-    q = model.degree
+    d, q, outputs = len(weights.inputs), model.degree, weights.outputs
     free = d ** (q + 1) + outputs * (q * d**q + 1)
     nonzero = d ** (q + 1) + 2 * q * d**q + 8 * q + outputs * (q * d**q + 1)
     return {
@@ -216,7 +240,7 @@ def _theorem(model: Model) -> dict[str, Any]:
         "nonzeros": nonzeros(weights),
         "nonzeros_bound": nonzero,
         "nonzeros_within": nonzeros(weights) <= nonzero,
-        "lemma_nonzeros_per_head": 2 * n + 8,
+        "lemma_nonzeros_per_head": 2 * weights.tokens + 8,
         "nonzeros_per_head": [
             sum(m.nonzeros for _, m in block_matrices(b)) / len(b.attention.heads) for b in weights.blocks
         ],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from transformula.compiler.constructions import TABLE_FAMILY
+from transformula.compiler.constructions import CIRCUIT_FAMILY, TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.export.parity import sample_points
 from transformula.formula.prompt_target import Prompts
@@ -29,11 +29,13 @@ from transformula.show.slices import (
     slice_through,
 )
 
+#: Largest numbers of outputs and heads that are drawn, and of cells in a figure.
 MAX_OUTPUTS = 6
-#: With more outputs each gets its curve and its error only.
-FEW_OUTPUTS = 3
 MAX_HEADS = 6
 MAX_CELLS = 20_000
+#: With more outputs, each has only the figures of its curve and its error.
+FEW_OUTPUTS = 3
+#: Points along a variable at which attention is computed.
 _LINE_POINTS = 161
 _SIGNS = "Red: the Transformer is above the formula; blue: below."
 
@@ -57,7 +59,7 @@ class Followed:
 
 
 def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Drawing]:
-    """Value and error of one output along and across its first variables, against the bound."""
+    """Value and error of one output along and across its first variables, with the bound."""
     assert isinstance(model.formula, Formula)
     bound, status = model.pointwise
     prefix = f"output{output + 1}_" if model.weights.outputs > 1 else ""
@@ -88,9 +90,9 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
 
 
 def resting_point(model: Model) -> dict[str, float]:
-    """Where variables rest while others run: the centre, unless that is 0 for one of them.
+    """The fixed values of variables while others vary: the centre, unless that is 0 for one of them.
 
-    At 0 products vanish, and a picture through it would show nothing; then all rest at 70 % of their way.
+    At 0 products vanish, and a figure through it would show nothing; then all are fixed at 70 % of their intervals.
     """
     ends = dict(zip(model.box.variables, model.box.floats(), strict=True))
     part = 0.7 if any(low + (high - low) / 2 == 0 for low, high in ends.values()) else 0.5
@@ -111,7 +113,7 @@ def _seen(worst: float, model: Model) -> str:
 def follow_heads(model: Model) -> list[Followed]:
     """The first heads, each followed along the first variable it depends on."""
     wanted: dict[str, list[tuple[int, int]]] = {}
-    for place, variable in list(_HEAD_VARIABLES[model.family.name](model).items())[:MAX_HEADS]:
+    for place, variable in list(_head_variables(model).items())[:MAX_HEADS]:
         wanted.setdefault(variable, []).append(place)
     found = []
     for variable, places in wanted.items():
@@ -120,27 +122,15 @@ def follow_heads(model: Model) -> list[Followed]:
     return sorted(found, key=lambda f: (f.head.block, f.head.head))
 
 
-def _form_variables(model: Model) -> dict[tuple[int, int], str]:
-    return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(model.reading)}
-
-
-def _wire_variables(model: Model) -> dict[tuple[int, int], str]:
+def _head_variables(model: Model) -> dict[tuple[int, int], str]:
+    """(block, head) → the first variable that the head depends on; empty for models without tables."""
     names = model.box.variables
+    if model.family is TABLE_FAMILY:
+        return {(0, h): model.weights.inputs[min(head.forms[0])] for h, head in enumerate(model.reading)}
+    if model.family is not CIRCUIT_FAMILY:
+        return {}
     used = {place: variables_of(meaning) for place, meaning in sorted(head_meanings(model).items())}
     return {place: next((v for v in names if v in found), names[0]) for place, found in used.items()}
-
-
-#: The first variable that each head depends on.
-_HEAD_VARIABLES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
-    "ridge": lambda model: {},
-    "tables": _form_variables,
-    "circuit": _wire_variables,
-    "prompts": lambda model: {},
-    "heads": lambda model: {},
-    "words": lambda model: {},
-    "stages": lambda model: {},
-    "layers": lambda model: {},
-}
 
 
 def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[Drawing]:
@@ -201,7 +191,7 @@ def sample_drawing(model: Model, palette: Palette) -> Drawing:
 
 
 def all_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
-    """Everything there is to draw, within the limits of one page."""
+    """All figures of a model, within the limits of one page."""
     if not isinstance(model.formula, Formula):
         yield sample_drawing(model, palette)
     else:

@@ -139,13 +139,13 @@ def styled(palette: Palette) -> Iterator[None]:
         yield
 
 
-def picture(figure: Any, form: str = "png", dots: int = 160) -> bytes:
+def picture(figure: Any, form: str) -> bytes:
     """The figure as the content of a png or svg file."""
     import matplotlib
 
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "transformula"}):
-        figure.savefig(buffer, format=form, dpi=dots, metadata={"Date": None} if form == "svg" else None)
+        figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)
     return buffer.getvalue()
 
 

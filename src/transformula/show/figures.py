@@ -286,11 +286,11 @@ def samples_figure(
     return figure
 
 
-def comparison_figure(found: Comparison, palette: Palette = PRINT) -> Any:
+def comparison_figure(found: Comparison) -> Any:
     """Bars of parameters and of memory tokens, and the proven bounds; refused constructions have none."""
     entries = found.entries
     places = range(len(entries))
-    with styled(palette):
+    with styled(PRINT):
         figure = new_figure(0.6 + 0.42 * len(entries), 9.0)
         sizes, tokens, bounds = figure.subplots(1, 3, sharey=True)
         for axes, title, values in (
@@ -298,7 +298,7 @@ def comparison_figure(found: Comparison, palette: Palette = PRINT) -> Any:
             (tokens, "memory tokens", [e.memory_tokens for e in entries]),
             (bounds, "proven bound", [e.bound for e in entries]),
         ):
-            axes.barh(places, [value or 0 for value in values], height=0.6, color=palette.model)
+            axes.barh(places, [value or 0 for value in values], height=0.6, color=PRINT.model)
             axes.set_title(title)
             if any(values):
                 axes.set_xscale("log" if title == "proven bound" else "symlog")

@@ -1,7 +1,7 @@
-"""The report: one self-contained page about a model: its formula, its claim, its inside, its error.
+"""The report: one self-contained page about a model, with its formula, claim, architecture and error.
 
-The page needs no network and runs one small script of ours, which its policy names by hash. What is drawn
-is sampled and says so; what is claimed is copied from the certificate, digit by digit.
+The page needs no network and runs one small script, which its policy names by hash. Figures are sampled and say so;
+the numbers of the claim are copied from the certificate, digit by digit.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from transformula.show.report_sections import (
 )
 from transformula.show.typeset import typeset_interval, typeset_wrapping
 
+#: Formats of pictures.
 FORMATS = ("png", "svg")
+#: Largest number of intervals of the box that are shown.
 MAX_INTERVALS = 24
-#: Where a claim holds, and what it is about.
+#: Target of a model → the places where its claim holds, and the noun of the target.
 _WORDS: dict[type, tuple[str, str]] = {
     Formula: ("every point of the box", "formula"),
     Samples: ("every sample", "target"),
     Prompts: ("every prompt of the box", "exact answer"),
 }
-#: What is said beside a mean.
+#: Explanation of a claim about a mean.
 _SEAMS = (
     "A continuous function cannot jump: between its cells the model has seams, a part “seams” of the box, where its "
     "error may be as large as the values. At every point outside them |computed − formula| is at most “outside seams”, "
@@ -53,7 +55,7 @@ _SEAMS = (
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_report` did; ``verification`` is None where it was not asked for."""
+    """Files of a report; ``verification`` is None if the checker was not run."""
 
     page: Path
     plots: tuple[Path, ...]
@@ -80,7 +82,7 @@ def write_report(
     form : {"png", "svg"}
         The pictures' format.
     verify : bool
-        Whether to run the checker and say on the page what it found.
+        Whether to run the checker and show its verdict on the page.
 
     Examples
     --------
@@ -115,8 +117,8 @@ def write_report(
 
 
 def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
-    """The page as text. ``verification`` is what the checker said, None if nobody asked it."""
-    # weights that do not verify may have any shape: what cannot be drawn then is left out, with the reason
+    """The page as text; ``verification`` is the checker's verdict, None if it was not run."""
+    # weights that do not verify may have any shape: parts that cannot be drawn are left out, with the reason
     trusted = model.proven
     followed: list[Followed] = []
 
@@ -140,7 +142,7 @@ def report_page(model: Model, name: str = "", verification: Verification | None 
 
 
 def refused_page(name: str, verification: Verification) -> str:
-    """The page of a folder that cannot even be loaded: why the checker refuses it."""
+    """The page of a folder that cannot even be loaded, with the checker's reasons."""
     body = f"<h1>{escape(name)}</h1>\n" + _verdict(verification)
     return html.page(f"{name}: does not verify", body)
 

@@ -10,7 +10,6 @@ import numpy as np
 from flint import fmpq
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY
-from transformula.compiler.gallery.yun_layout import stages
 from transformula.formula import parse
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import FloatArray
@@ -22,15 +21,7 @@ from transformula.runtime.table_reading import TableHead
 from transformula.show import page_parts as html
 from transformula.show.architecture import architecture_svg
 from transformula.show.circuit_view import Item, circuit_items, linear_text
-from transformula.show.describe import (
-    THEOREM,
-    describe,
-    head_lines,
-    layer_lines,
-    softmax_lines,
-    summary,
-    word_lines,
-)
+from transformula.show.describe import THEOREM, describe, listing, summary
 from transformula.show.drawings import (
     MAX_OUTPUTS,
     Drawing,
@@ -165,8 +156,8 @@ def _slider(k: int, one: Followed) -> str:
 
 
 def slider_data(one: Followed) -> dict[str, Any]:
-    """What the script shows: attention at every few points, the tokens with the most of it."""
-    weights = np.nan_to_num(one.head.weights[::_SLIDER_STEP])  # of weights that do not verify, anything may come
+    """Data of the page's script: attention at every few points, of the tokens that get most of it."""
+    weights = np.nan_to_num(one.head.weights[::_SLIDER_STEP])  # weights that do not verify may give anything
     order = token_order(one.head)
     if len(order) > MAX_BARS:
         chosen = set(np.argsort(-weights.max(axis=0), kind="stable")[:MAX_BARS].tolist())
@@ -180,8 +171,8 @@ def slider_data(one: Followed) -> dict[str, Any]:
 
 
 def tables_section(model: Model) -> str:
-    """What the memory tokens hold, by head or wire; a polynomial's directions; what layers or heads do."""
-    return _SECTIONS[model.family.name](model)
+    """The contents of the memory tokens by head or wire; a polynomial's directions; layers or heads of the gallery."""
+    return _SECTIONS.get(model.family.name, _listing)(model)
 
 
 def _layer_tables(model: Model) -> str:
@@ -293,33 +284,12 @@ def _directions(model: Model) -> str:
     return html.section("Directions", html.paragraph(intro), shown, note)
 
 
-def _prompt_layers(model: Model) -> str:
-    rows = [list(map(escape, line.split(": ", 1))) for line in layer_lines(model)[:MAX_ROWS]]
-    return html.section("Layers", html.table(("layer", "what it does at every token"), rows))
-
-
-def _heads(model: Model) -> str:
-    rows = [[*map(escape, f"{line}: ".split(": ")[:2])] for line in head_lines(model)]
-    return html.section("Heads", html.table(("head", "what it does at every token z"), rows))
-
-
-def _words(model: Model) -> str:
-    lines = word_lines(model)
-    rows = [[run, f"<code>{word}</code>", place] for run, word, place in lines[:MAX_ROWS]]
-    note = (
-        f"{len(lines)} runs of neighbouring samples, {len(lines[0][1])} buckets each; a bit is the label of a bucket."
-    )
-    return html.section("Words", html.paragraph(note), html.table(("run", "word", "begins at bucket"), rows, (0, 2)))
-
-
-def _stages(model: Model) -> str:
-    rows = [[stage.layers, escape(stage.name), escape(stage.what)] for stage in stages(model.weights)]
-    return html.section("Stages", html.table(("layers", "stage", "size"), rows))
-
-
-def _layers(model: Model) -> str:
-    rows = [list(map(escape, line)) for line in softmax_lines(model)[:MAX_ROWS]]
-    return html.section("Heads", html.table(("layer", "tokens", "reads", "writes"), rows, (0, 1)))
+def _listing(model: Model) -> str:
+    """Layers, heads, stages or words of a model from the gallery."""
+    found = listing(model)
+    rows = [list(map(escape, row)) for row in found.rows[:MAX_ROWS]]
+    note = html.paragraph(found.note) if found.note else ""
+    return html.section(found.title, note, html.table(found.columns, rows, found.numeric))
 
 
 def _rational(value: fmpq) -> str:
@@ -331,11 +301,6 @@ _SECTIONS: dict[str, Callable[[Model], str]] = {
     "ridge": _directions,
     "tables": _layer_tables,
     "circuit": _circuit_tables,
-    "prompts": _prompt_layers,
-    "words": _words,
-    "stages": _stages,
-    "heads": _heads,
-    "layers": _layers,
 }
 
 

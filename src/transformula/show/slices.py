@@ -1,16 +1,17 @@
 """Numbers to draw: the formula, the model and their difference along a line or a plane; attention at a point.
 
-Everything here is sampled, for looking at; what is *proven* stands in the certificate.
+All of these are samples; *proven* bounds are in the certificate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from transformula.compiler.constructions import CIRCUIT_FAMILY, TABLE_FAMILY
 from transformula.errors import InputError
 from transformula.formula.evaluation import evaluate, evaluate_accurately
 from transformula.internals import summands
@@ -21,14 +22,15 @@ from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
 from transformula.runtime import reference
 
+#: Points along an axis of a curve and of a surface by default, and the largest number of points of a slice.
 CURVE_POINTS = 401
 SURFACE_POINTS = 61
 MAX_POINTS = 1_000_000
-#: Arb evaluates about a million operations a second; a picture should not take longer than half of one.
+#: Operations of a slice up to which it is evaluated with Arb, which does about a million a second.
 _ACCURATE_OPERATIONS = 500_000
-#: Hardmax blocks need every token's scores: tokens × tokens floats.
+#: Largest number of scores: hardmax blocks compute tokens × tokens floats.
 _MAX_SCORES = 30_000_000
-#: Floats that following the attention along a line may compute.
+#: Largest number of floats computed for attention along a line.
 _MAX_FLOATS = 50_000_000
 
 
@@ -180,14 +182,14 @@ def point_in_box(model: Model, at: Mapping[str, float] | None = None) -> dict[st
 
 
 def _outputs(model: Model, rows: FloatArray) -> FloatArray:
-    """Samples × outputs, whatever shape the model likes to answer in."""
+    """The model's outputs in the shape samples × outputs."""
     answers: FloatArray = np.asarray(model(rows)).reshape(len(rows), -1)
     return answers
 
 
 @dataclass(frozen=True, eq=False)
 class HeadAttention:
-    """What one head does at one point, as one token asks.
+    """The attention of one head at one point, for the query of one token.
 
     Attributes
     ----------
@@ -220,7 +222,7 @@ class HeadAttention:
 
 
 def attention_at(model: Model, point: Mapping[str, float], output: int = 0, query: int = 0) -> list[HeadAttention]:
-    """Every head's attention at one point, computed by the definition (`transformers.reference`).
+    """Every head's attention at one point, computed by the definition (`runtime.reference`).
 
     Parameters
     ----------
@@ -250,8 +252,6 @@ def attention_along(
     variable: str,
     at: Mapping[str, float] | None = None,
     points: int = 41,
-    output: int = 0,
-    query: int = 0,
 ) -> tuple[FloatArray, list[HeadAttention]]:
     """Every head's attention while one variable runs through its interval, the others held.
 
@@ -273,7 +273,7 @@ def attention_along(
     axis = axis_points(model, variable, points)
     held = point_in_box(model, at)
     columns = [axis if n == variable else np.full_like(axis, held[n]) for n in model.weights.inputs]
-    return axis.astype(float), _attention(model, np.stack(columns, axis=1), output, query)
+    return axis.astype(float), _attention(model, np.stack(columns, axis=1), 0, 0)
 
 
 def _floats_a_point(weights: Weights) -> int:
@@ -281,7 +281,7 @@ def _floats_a_point(weights: Weights) -> int:
 
 
 def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[HeadAttention]:
-    """The blocks as `transformers.reference` defines them, with only the data tokens asking."""
+    """The blocks as `runtime.reference` defines them, with only the data tokens asking."""
     weights, data = model.weights, model.weights.data_tokens
     if not 0 <= query < max(len(data), 1):
         raise InputError(f"there is no data token {query}: the model has {len(data)}, from 0")
@@ -310,7 +310,7 @@ def _attention(model: Model, rows: FloatArray, output: int, query: int) -> list[
                 if blank.block == b:
                     seen.append(patterns[blank.head][:, query, own].astype(float))
                     offered.append((stream[:, own] @ row_of_value).astype(float))
-            # Memory tokens change too, but never in slots that keys or values read (`kernel.network`).
+            # Memory tokens change too, but never in slots that keys or values read (`kernel.structures`).
             stream[:, data] = finished
     return [
         replace(blank, weights=np.concatenate(seen), values=np.concatenate(offered))
@@ -339,31 +339,15 @@ def _written(head: Head, weights: Weights, output: int) -> tuple[int, str]:
 
 def head_names(model: Model) -> dict[tuple[int, int], str]:
     """(block, head) → the summand or sub-expression its table stands for, where that is clear."""
-    if not isinstance(model.formula, Formula):
+    if model.family is CIRCUIT_FAMILY:
+        return {place: short_text(meaning) for place, meaning in head_meanings(model).items()}
+    if model.family is not TABLE_FAMILY or not isinstance(model.formula, Formula):
         return {}
-    return _HEAD_NAMES[model.family.name](model)
-
-
-def _part_names(model: Model) -> dict[tuple[int, int], str]:
     heads = len(model.weights.blocks[0].attention.heads) if model.weights.blocks else 0
     return {(0, h): text for h, text in enumerate(summands(model.formula, heads)) if text}
 
 
-def _wire_names(model: Model) -> dict[tuple[int, int], str]:
-    return {place: short_text(meaning) for place, meaning in head_meanings(model).items()}
-
-
-_HEAD_NAMES: dict[str, Callable[[Model], dict[tuple[int, int], str]]] = {
-    "ridge": lambda model: {},
-    "heads": lambda model: {},
-    "tables": _part_names,
-    "circuit": _wire_names,
-    "stages": lambda model: {},
-    "layers": lambda model: {},
-}
-
-
 def head_meanings(model: Model) -> dict[tuple[int, int], Expr]:
-    """(block, head) of a circuit → what its table is of the inputs, as the stored circuit says."""
+    """(block, head) of a circuit → its table's result as an expression of the inputs, from the stored circuit."""
     meanings = zip(model.circuit.wires, model.wires.meanings, strict=True)
     return {w.place[:2]: meaning for w, meaning in meanings if w.function is not None and w.place is not None}

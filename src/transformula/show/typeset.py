@@ -1,7 +1,7 @@
-"""Formulas as MathML, which browsers draw by themselves: no scripts, no fonts, no network.
+"""Formulas as MathML, which browsers draw without scripts, fonts or network.
 
-Written from our own tree, as it stands: nothing is simplified, and brackets stand exactly where leaving
-them out would change what is read. Fractions, roots and exponents bracket by their shape.
+The expression tree is written unchanged: nothing is simplified, and brackets stand exactly where the reading would
+change without them. Fractions, roots and exponents bracket by their shape.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
 
-#: How strongly a drawing holds together, weakest first.
+#: Binding strengths of a drawing, weakest first.
 _SUM, _SIGNED, _PRODUCT, _TALL, _POWER, _ATOM = range(6)
 
 #: A sum of more terms is cut, with a note of how many are left out; so is a number of more digits.
@@ -31,7 +31,7 @@ _GREEK = {
     "sigma": "σ", "tau": "τ", "phi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω", "Gamma": "Γ", "Delta": "Δ",
     "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
 }  # fmt: skip
-#: How functions are written; any other has its own name, in upright letters.
+#: Written names of functions; any other function keeps its name, in upright letters.
 _NAMES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arsinh", "acosh": "arcosh", "atanh": "artanh",
     "gamma": "Γ", "lgamma": "ln Γ", "digamma": "ψ", "zeta": "ζ", "lambertw": "W", "airyai": "Ai", "airybi": "Bi",
@@ -39,12 +39,10 @@ _NAMES = {
 }  # fmt: skip
 #: Functions whose powers are written sin²(x); never with an exponent of −1, which would mean the inverse.
 _RAISED = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "log")
-_TIMES, _APPLY, _DOT, _MINUS = (
-    "<mo>&#x2062;</mo>",
-    "<mo>&#x2061;</mo>",
-    "<mo>&#x22C5;</mo>",
-    "<mo>&#x2212;</mo>",
-)
+_TIMES = "<mo>&#x2062;</mo>"
+_APPLY = "<mo>&#x2061;</mo>"
+_DOT = "<mo>&#x22C5;</mo>"
+_MINUS = "<mo>&#x2212;</mo>"
 _BEGINS_WITH_DIGIT = re.compile(r"(<m(row|sup|frac)>)*<mn>")
 _WORD = re.compile(r"(<m(row|sup|sub)>)*(<mtext>|<mi>[A-Za-z]{2,}</mi>(?!<mo>&#x2061;))")
 _NUMBERED = re.compile(r"([A-Za-z]+)_?(\d+)")
@@ -102,7 +100,7 @@ class _Setter:
         return f"<mtext>{escape(name)}</mtext>" if name in self.plain else _name(name)
 
     def draw(self, expr: Expr) -> tuple[str, int]:
-        """The drawing and how strongly it holds together."""
+        """The drawing and its binding strength."""
         op, args = expr.op, expr.args
         if expr.number is not None:
             return _number(expr.number)
@@ -151,7 +149,7 @@ class _Setter:
         return pieces
 
     def _inside(self, expr: Expr) -> str:
-        """Where the shape brackets: exactly one element."""
+        """Exactly one element, for places where the shape brackets."""
         text, strength = self.draw(expr)
         return text if strength in (_TALL, _ATOM, _POWER) else _row(text)
 
