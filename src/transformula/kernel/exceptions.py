@@ -55,4 +55,4 @@ class RefutedError(NotProvenError):
 
 
 class SingularError(Exception):
-    """A function may fail to be smooth, or defined, or bounded, on what it was given; whoever asked tries otherwise."""
+    """A function may fail to be smooth, defined or bounded on its argument; the caller falls back to another method."""

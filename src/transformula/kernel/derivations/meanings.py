@@ -1,4 +1,4 @@
-"""What the wires of a stored circuit mean on the box, and that its outputs are the formula.
+"""Meanings of the wires of a stored circuit on the box, and the proof that its outputs are the formula.
 
 Every wire has a normal form in the inputs (`normal_forms`), by substitution. The outputs' forms must be those of
 the formula, a product's total must be the product of its factors, and an expression that evidence gives for a
@@ -99,7 +99,7 @@ class Meanings:
             raise RefutedError(f"wire {k} is not the product that the circuit says it is")
 
     def argument_sign(self, k: int) -> int:
-        """What is known of the sign of a wire's argument: 2, 1, 0, -1 or -2."""
+        """The known sign of a wire's argument: 2, 1, 0, -1 or -2."""
         if k not in self.wires:
             return 0
         return self.algebra.sign(self.linear(self.circuit.wires[k].arguments[0]))

@@ -132,7 +132,7 @@ def each_once(expr: Expr) -> bool:
 
 
 def undecided(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Where a finite range does not show a strict sign."""
+    """A mask of the ranges that do not show a strict sign."""
     return ~(((low > 0) | (high < 0)) & np.isfinite(low) & np.isfinite(high))
 
 

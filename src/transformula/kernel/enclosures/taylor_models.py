@@ -18,7 +18,7 @@ i and j and A, B their totals,
   `TINY` covers underflow.
 
 Transcendental values come from Arb; of NumPy only +, -, *, / are trusted (IEEE 754). A number that is
-not finite makes ``rest`` infinite or nan; whoever reads a model takes both as "nothing is known".
+not finite makes ``rest`` infinite or nan; readers of a model take both as "nothing is known".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ExponentLayout:
 
     @property
     def terms(self) -> int:
-        """How many monomials."""
+        """Number of monomials."""
         return len(self.exponents)
 
 

@@ -68,7 +68,7 @@ def _tan(u: arb_series) -> arb_series:
 
 @lru_cache(maxsize=256)
 def root_model(by: Fraction) -> Callable[[TaylorModel], TaylorModel]:
-    """What u**by does to Taylor models, by > 0 a fraction; they hold where u >= 0."""
+    """u**by of Taylor models, by > 0 a fraction; they hold where u >= 0."""
 
     q = fmpq(by.numerator, by.denominator)
 
@@ -156,7 +156,7 @@ class Domain(NamedTuple):
 
 
 def domain_of(node: Expr) -> Domain | None:
-    """Where the argument of a node must lie, or None if any finite number will do.
+    """The domain of a node's argument, or None if any finite number will do.
 
     Not for a function with ``poles``: its domain is no interval, or has an end that is no fraction. A power with an
     exponent that is not a number is read as u > 0 (`intervals.range_of` also takes u >= 0 where the exponent is

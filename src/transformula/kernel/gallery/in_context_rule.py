@@ -107,7 +107,7 @@ class _StreamSizes:
         self.keys = (self.root * (n * self.x + self.penalty[1])).upper()  # K
 
     def shift(self, reach: fmpq) -> arb:
-        """How far rounding moves an input of at most this size."""
+        """Rounding error of an input of at most this size."""
         return self.form.unit_roundoff * arb(reach) + self.lost
 
     def contraction(self, step: arb) -> arb:

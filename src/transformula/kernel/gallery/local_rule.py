@@ -162,7 +162,7 @@ def with_columns(box: Box, ends: Sequence[tuple[float, float]], terms: Sequence[
 
 
 def column_names(count: int) -> list[str]:
-    """What the columns are called in the circuit."""
+    """Names of the columns in the circuit."""
     return [f"local{i + 1}" for i in range(count)]
 
 

@@ -69,7 +69,7 @@ class FloatFormat:
 
     @property
     def lost(self) -> arb:
-        """What an operation may lose that underflows, or is flushed to zero: 2η."""
+        """Error of an operation that underflows, or is flushed to zero: 2η."""
         return 2 * self.normal
 
     @property

@@ -62,7 +62,7 @@ def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Ev
 
 
 class _Reading(NamedTuple):
-    """How a table of one axis is read: its argument, the argument's rounding, error and range, and the leak.
+    """The reading of a table of one axis: its argument, the argument's rounding, error and range, and the leak.
 
     ``question`` is what `HeadProofs` answers about the table.
     """
@@ -210,7 +210,7 @@ def _size(ends: tuple[float, float]) -> arb:
 
 
 def _widened(meant: tuple[float, float], shift: float, actual: tuple[arb, arb]) -> tuple[float, float]:
-    """Where the argument can be: near what is meant, and within what its wires really hold.
+    """The interval of the argument: near what is meant, and within what its wires really hold.
 
     The meant range itself is kept whole, since the modulus compares with it.
     """

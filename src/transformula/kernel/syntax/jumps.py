@@ -67,7 +67,7 @@ def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def size_of(expr: Expr) -> int:
-    """How many nodes it has, each as often as it stands there."""
+    """Number of nodes, each as often as it stands there."""
     return ex.fold(expr, lambda _, sizes: 1 + sum(sizes))
 
 
@@ -210,7 +210,7 @@ def _opens(expr: Expr) -> bool:
 
 
 def _places(group: Mapping[Expr, tuple[Fraction, Fraction]], low: Fraction, high: Fraction) -> Iterator[Fraction]:
-    """Where floors and signs of c v + d jump, for v from low to high; counted before they are made."""
+    """Places where floors and signs of c v + d jump, for v from low to high; counted before they are made."""
     for node, (c, d) in group.items():
         first, last = sorted((c * low + d, c * high + d))
         least, most = -(-first // 1), last // 1
@@ -261,7 +261,7 @@ def _solved(v: Expr) -> dict[Expr, Expr]:
 
 
 def _variable(term: Expr, value: Expr) -> dict[Expr, Expr]:
-    """What a term that is so much says of the variable in it, if it is that times a constant."""
+    """The variable of a term, solved for the term's value, if the term is the variable times a constant."""
     if term.op == "div" and term.args[1].is_constant:
         return _variable(term.args[0], ex.mul(value, term.args[1]))
     factors = [a for a in term.args if not a.is_constant] if term.op == "mul" else []

@@ -141,7 +141,7 @@ class Sheets:
         return values, rest * UP + tiny, self.gamma * total * UP
 
     def _replaced(self, axis: int, index: list[Ints]) -> Floats:
-        """What the rest of one axis can change: earlier axes exact, later ones polynomial.
+        """Bound of the change by the rest of one axis: earlier axes exact, later ones polynomial.
 
         sum_j rho_j abs(sum Y_{..j..} prod_{earlier} u prod_{later} P); a true u is P plus its rest.
         """

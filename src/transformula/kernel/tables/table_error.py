@@ -142,7 +142,7 @@ class TablePieces:
             self.total = sum((abs(y) for y in self.values), arb(0))
 
     def on(self, low: float, high: float) -> Piece:
-        """What holds on the part of [low, high] between the ends."""
+        """Bounds on the part of [low, high] between the ends."""
         with precision(_BITS), series_length(2 * _ORDER):
             centre = arb(low + (high - low) / 2)  # a float, as Taylor models need
             radius = arb(round_up((arb(high) - centre).max(centre - arb(low))))
