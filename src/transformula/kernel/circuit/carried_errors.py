@@ -4,8 +4,8 @@ A form Σ c_w·slot_w + c_0 is read where Σ p_w M_w + p_0 is meant, and slot w 
 
     Σ |c_w| e_w + Σ |c_w − p_w| sup|M_w| + |c_0 − p_0|.
 
-Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths made of
-ReLUs bring their own error along (`lengths`).
+Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`network_wires`). Lengths made of
+ReLUs bring their own error along (`fold_lengths`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every wire has a normal form in the inputs (`normal_forms`), by substitution. The outputs' forms must be those of
 the formula, a product's total must be the product of its factors, and an expression that evidence gives for a
-wire must have the wire's form. Signs that the normal forms use are proven first (`facts`).
+wire must have the wire's form. Signs that the normal forms use are proven first (`derivation_steps`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Meanings:
         """A product's total, its squares taken apart, is left·right as a polynomial in the wires it reads.
 
         Not only on the box: then errors of those wires reach the total as they reach left·right, and the
-        squares add nothing but what they err themselves (`flow`).
+        squares add nothing but what they err themselves (`error_flow`).
         """
         wire = self.circuit.wires[k]
         assert wire.total is not None

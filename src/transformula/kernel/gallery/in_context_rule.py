@@ -1,6 +1,6 @@
 """The proof for in-context models: over the whole box of prompts, how far the blocks are from the algorithm.
 
-`in_context_plan` shows that the blocks are those of the algorithm. What is left is the remainder of Newton and
+`in_context_blocks` shows that the blocks are those of the algorithm. What is left is the remainder of Newton and
 Schulz's iteration, and rounding. Hats mark computed numbers. Inputs are rounded once, |x̂ − x| <= Dx, and the hatted
 box is that much larger. A sum of m products of total size S is off by at most gamma_m S + m·lost; a stored rational
 counts as two roundings. n pairs, d features, L the penalty; norms are Euclidean, of matrices spectral.

@@ -40,7 +40,7 @@ from transformula.kernel.folder.weights import Matrix, Weights, named_matrices, 
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
-#: √D for heads of up to 4096 coordinates (`transformers.stock_packing`).
+#: √D for heads of up to 4096 coordinates (`export.stock_torch`).
 QUERY_FACTOR = 64
 
 

@@ -9,7 +9,7 @@ between two neighbours, and G'_k with those at T_k itself. If G'_k(T_k, p) is th
 
 as for v between T_j and T_(j+1) all other differences are 0 or G_(k-1)(T_k, p) - G_k(T_k, p) = 0. What stands on the
 right is proven to be defined on the whole box like any formula, with 0 G'_k(T_k, p) added where that may be undefined
-and is neither neighbour; so both sides of each equality are. The equalities are identities (`pieces.check_meeting`),
+and is neither neighbour; so both sides of each equality are. The equalities are identities (`check_meeting`),
 and v is defined on the box because it has a range there.
 
 p are the other quantities of G. One term of v = a + rest is written as t - rest in G, whose t then stands for v: a
