@@ -4,8 +4,8 @@
 the latter is the formula. Wire k is meant to be M_k on the box and holds M_k up to an error. In order:
 
 * *Argument.* A linear form of wires, off by what `carried_errors` says.
-* *Table.* `head_proofs` bounds |T − f| wherever a computed argument can be; a moved argument changes f by its modulus of
-  continuity; foreign tokens leak next to nothing. Several axes must read exact linear forms of the inputs.
+* *Table.* `head_proofs` bounds |T − f| wherever a computed argument can be; a moved argument changes f by its modulus
+  of continuity; foreign tokens leak next to nothing. Several axes must read exact linear forms of the inputs.
 * *ReLU* does not enlarge an error. The readout is one more linear form.
 
 Rounding is carried the same way. This first walk multiplies the largest slopes, wherever they are. With the
