@@ -108,7 +108,7 @@ def part_of_the_rest(part: float) -> Iterator[None]:
 
 
 def left() -> float:
-    """How much work may still be done."""
+    """Work that may still be done, in microseconds."""
     limit = _limit.get()
     return math.inf if limit is None else max(min(one.most for one in limit.all()) - counted(), 0.0)
 

@@ -1,4 +1,4 @@
-"""What this process has proven. Nothing else is called proven, whatever a folder says about itself.
+"""Proofs made by this process. Nothing else is called proven, whatever a folder says about itself.
 
 A folder's certificate is a claim: anyone who changes the weights can recompute the hashes. So the word *proven* is
 reserved for contents that the kernel has accepted in this process, known by their fingerprint; all others are
@@ -67,7 +67,7 @@ def stated(claim: Certificate | Verification) -> dict[str, float | None]:
 
 
 def norm_of(claim: Certificate | Verification) -> str:
-    """What a claim bounds: the error at every point ("sup"), or its mean over the box ("mean")."""
+    """The norm of a claim: the error at every point ("sup"), or its mean over the box ("mean")."""
     return "sup" if claim.mean is None else "mean"
 
 

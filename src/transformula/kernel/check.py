@@ -95,7 +95,7 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
 
 
 def _wrong_mean(claimed: Mean | None, proven: Mean | None) -> list[str]:
-    """What is wrong with the numbers beside a mean; a mean proves nothing about every point."""
+    """Reasons against the numbers beside a mean; a mean proves nothing about every point."""
     if claimed is None or proven is None:
         return [] if claimed is proven else ["the certificate and the proof are not both about the mean over the box"]
     pairs = ((name, getattr(claimed, name), getattr(proven, name)) for name in vars(claimed))

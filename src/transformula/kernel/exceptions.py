@@ -77,4 +77,4 @@ class RefutedError(NotProvenError):
 
 
 class SingularError(Exception):
-    """A function may not be smooth, defined or bounded on its argument; the caller falls back to another method."""
+    """A function may fail to be smooth, defined or bounded on its argument; the caller falls back to another method."""

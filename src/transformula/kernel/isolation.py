@@ -44,7 +44,7 @@ def verify_isolated(packed: Packed, claim: str) -> Verification:
 
 
 def _answer(packed: Packed, claim: str, reading: int, writing: int) -> NoReturn:
-    """What the forked child does: set the limits, check, write the result, and end."""
+    """Run in the forked child: set the limits, check, write the result, and end."""
     try:
         os.close(reading)
         _limit()

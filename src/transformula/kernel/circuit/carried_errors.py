@@ -1,11 +1,11 @@
-"""How errors and rounding are carried through linear forms of wires, and followed on parts of the box.
+"""Errors and rounding carried through linear forms of wires, and followed on parts of the box.
 
 A form Σ c_w·slot_w + c_0 is read where Σ p_w M_w + p_0 is meant, and slot w holds M_w up to e_w: it is off by at most
 
     Σ |c_w| e_w + Σ |c_w − p_w| sup|M_w| + |c_0 − p_0|.
 
-Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`wires`). Lengths made of
-ReLUs bring their own error along (`lengths`).
+Rounding is carried the same way, with γ_n of every term for the n roundings it meets (`network_wires`). Lengths made of
+ReLUs bring their own error along (`fold_lengths`).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Carrier:
         return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs, self._relative(terms, form, signs))
 
     def _relative(self, terms: Mapping[int, Term], form: WireForm, signs: bool) -> Relative | None:
-        """How a form is rounded whose terms do not cancel, if all its wires are of this kind."""
+        """The rounding of a form whose terms do not cancel, if all its wires have relative rounding."""
         known = [(t, self.values[k].relative) for k, t in terms.items() if k != ONE]
         alone = len(terms) == 1 and all(abs(t.coefficient) == t.size for t in terms.values())
         roundings, lost = 0, arb(form.underflow) * self.flush
@@ -168,7 +168,7 @@ class Carrier:
             check_size(self.form, 2 * factor * sum(sizes, arb(0)))
 
     def norm(self, k: int) -> tuple[Fuzz, Fuzz]:
-        """What a norm adds: the error of its measure; and to rounding, since it bends a little otherwise.
+        """Error and rounding that a norm adds: its measure is off, and its gradient is not that of the length.
 
         N(â) − N(a) is |â| − |a| up to sup|∇N − ∇|·|| · |â − a|, and up to twice the error; that the units' coefficients
         are not those meant changes both, by what errors of the units may.
@@ -190,7 +190,7 @@ class Carrier:
         return self.norms[k]
 
     def followed(self, name: str, linear: LinearForm) -> tuple[arb, arb] | None:
-        """What reaches a linear form of the errors and roundings made at the wires, at worst."""
+        """Bounds of the errors and of the roundings made at the wires that reach a linear form."""
         flow = cache(lambda: self._flow(linear))  # only if it is asked for
         region = self.meanings.region
         tree = self.evidence.parts(name, linear, lambda a, b: np.add(*flow()(a, b)), *region.floats)

@@ -1,4 +1,4 @@
-"""How errors made at the wires of a circuit reach an output, on given parts of the box.
+"""The flow of errors from the wires of a circuit to an output, on given parts of the box.
 
 *Theorem.* Let every wire be computed with a small error: v_k = f_k(u_k + α_k) + β_k, u_k a linear form of
 earlier wires. Bring the errors in one wire after the other. By the mean value theorem the output moves by
@@ -46,7 +46,7 @@ _Pairs = Mapping[int, Pair]
 
 
 class Fuzz(NamedTuple):
-    """How far off a wire's argument and value may be, apart from what earlier wires bring along."""
+    """Errors of a wire's argument and value, apart from those that earlier wires bring along."""
 
     argument: float = 0.0
     value: float = 0.0
@@ -69,7 +69,7 @@ class Paths:
     cut: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def carry(self, fuzz: Mapping[int, Fuzz], whole: Mapping[int, float]) -> Floats:
-        """What the errors amount to at the output; ``whole`` is a wire's error where its path is cut."""
+        """The errors at the output; ``whole`` is a wire's error where its path is cut."""
         total = np.zeros(1)
         with np.errstate(invalid="ignore", over="ignore"):
             for k, amplitude in self.value.items():
@@ -155,7 +155,7 @@ class ErrorFlow:
         return widen(squared(left) if same else times(left, right), off * UP + TINY)
 
     def _part(self, wire: Wire, part: int, factor: Fraction, arguments: _Pairs) -> tuple[float, Floats | float]:
-        """How strongly a part's own error counts in a virtual wire, and its argument's in the part."""
+        """Sensitivities: of a virtual wire to its part's own error, and of the part to its argument's."""
         if wire.measure is not None:
             return wire.measure.unit_factor * float(factor), 1.0
         if part not in self.cells:

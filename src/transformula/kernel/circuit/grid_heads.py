@@ -38,7 +38,7 @@ LINE = ex.variable("u")
 
 
 def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Sequence[Argument]) -> Value:
-    """What a table of several axes, or a sharp one, is known to hold."""
+    """The proven value of a table of several axes, or of a sharp one."""
     function = wire.function
     head = found.table
     form = walk.form

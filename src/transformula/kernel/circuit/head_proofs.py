@@ -1,4 +1,4 @@
-"""What is proven of one head: its table's error, what other tokens leak in, and its rounding.
+"""Bounds of one head: its table's error, the leak of other tokens, and its rounding.
 
 *Leak.* On arguments up to R_k in absolute value on axis k, some token of the head's own table scores at least
 own = max_j Σ_k (b_jk − |a_jk| R_k), and every foreign token j at most g_j + Σ_k (|b_jk| + |a_jk| R_k). With gap
@@ -57,7 +57,7 @@ Interval = tuple[float, float]
 
 
 class Leak(NamedTuple):
-    """What foreign tokens change in exact arithmetic, and in floats."""
+    """Bounds of the change that foreign tokens make, in exact arithmetic and in floats."""
 
     real: arb
     computed: arb
@@ -105,7 +105,7 @@ def as_table(head: HeadTable) -> SoftmaxTable:
 
 
 class Question(NamedTuple):
-    """How close is a wire's table to a function where its argument can be, ``reach``?
+    """A question about a wire's table: its distance from a function on ``reach``, where its argument can be.
 
     ``meant`` is where the argument is meant to be. If ``plain`` it is an input, off by its own rounding. ``relative``:
     how often it is rounded as a whole, and what is lost to underflow, if that is all (`Relative`).
@@ -198,7 +198,7 @@ class HeadProofs:
         return found
 
     def _error(self, question: Question) -> tuple[float, float, Interval, Meant]:
-        """As in `Found`."""
+        """The first four fields of `Found`."""
         wire, table, function, reach, meant = question[:5]
         ends = [(arb(reach[0]), arb(reach[1]))]
         pieces = _edges(self.evidence.pieces(wire, table, function, ("u",), ends, meant))

@@ -74,7 +74,7 @@ class WireRanges:
         return self.values[k]
 
     def meant(self, k: int) -> Meant:
-        """What a table's argument is meant to be."""
+        """The meant range of a table's argument."""
         exact = self._exact(self.circuit.wires[k].arguments[0])
         if exact is None:
             return Meant(self.arguments[k])

@@ -5,14 +5,14 @@
 * B is built of functions that are analytic on the whole line, so it is analytic on R^n, and is not zero at a
   given point: its zeros have measure zero, and the points of the box with B != 0 are dense in the box, whose
   intervals are no single points;
-* A is defined on the whole box (`facts`), so that S is defined wherever B is not zero: what is closed is no larger
+* A is defined on the whole box (`Facts`), so that S is defined wherever B is not zero: what is closed is no larger
   hole, such as x < 0 in (sin(x) + 0*log(x))/x;
-* E*B and A have the same normal form, with f(u) written by the rests that are in E (`rests`), so E = S wherever E is
-  defined and B is not zero;
+* E*B and A have the same normal form, with f(u) written by the rests that are in E (`taylor_rests`), so E = S wherever
+  E is defined and B is not zero;
 * no exponent becomes a number: x**(y/y) is defined for x > 0 only, x**1 everywhere.
 
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
-whole box (`facts`); hence it is the old one, continuously extended to zeros of B.
+whole box (`Facts`); hence it is the old one, continuously extended to zeros of B.
 
 Signs of the nodes of an expression: from those of its arguments, and of normal forms where these do not tell.
 
@@ -23,7 +23,7 @@ signs, but know those that are proven, and all that follows from cancellation.
 
 What is proven of a formula on its box before anything else: signs, and that it is defined everywhere.
 
-Removable singularities are removed first (`steps`). Then signs are proven one after the other on given parts
+Removable singularities are removed first (`extended`). Then signs are proven one after the other on given parts
 of the box and taken over by the normal forms. A node whose domain condition follows from them counts as defined;
 all others, and the numerators of removed quotients, are shown to be defined part by part.
 """
@@ -164,7 +164,7 @@ def extended(
 
 
 def _by_rests(expr: Expr) -> dict[Expr, Expr]:
-    """f(u) = P(u) + (u - a)**m rest(u), for every rest in an expression (`rests`): true wherever f(u) is defined."""
+    """f(u) = P(u) + (u - a)**m rest(u), for every rest in an expression: true wherever f(u) is defined."""
     found = {}
     for node in walk(expr):
         rest = rest_named(node.op)

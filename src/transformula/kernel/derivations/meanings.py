@@ -1,8 +1,8 @@
-"""What the wires of a stored circuit mean on the box, and that its outputs are the formula.
+"""Meanings of the wires of a stored circuit on the box, and the proof that its outputs are the formula.
 
 Every wire has a normal form in the inputs (`normal_forms`), by substitution. The outputs' forms must be those of
 the formula, a product's total must be the product of its factors, and an expression that evidence gives for a
-wire must have the wire's form. Signs that the normal forms use are proven first (`facts`).
+wire must have the wire's form. Signs that the normal forms use are proven first (`derivation_steps`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Meanings:
         """A product's total, its squares taken apart, is left·right as a polynomial in the wires it reads.
 
         Not only on the box: then errors of those wires reach the total as they reach left·right, and the
-        squares add nothing but what they err themselves (`flow`).
+        squares add nothing but what they err themselves (`error_flow`).
         """
         wire = self.circuit.wires[k]
         assert wire.total is not None
@@ -99,7 +99,7 @@ class Meanings:
             raise RefutedError(f"wire {k} is not the product that the circuit says it is")
 
     def argument_sign(self, k: int) -> int:
-        """What is known of the sign of a wire's argument: 2, 1, 0, -1 or -2."""
+        """The known sign of a wire's argument: 2, 1, 0, -1 or -2."""
         if k not in self.wires:
             return 0
         return self.algebra.sign(self.linear(self.circuit.wires[k].arguments[0]))

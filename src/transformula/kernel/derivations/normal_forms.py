@@ -91,7 +91,7 @@ class Algebra(Identities):
         return self._extreme(op, args) if op in ("min", "max") else self.call(op, args[0])
 
     def _extreme(self, op: str, args: list[QuotientForm]) -> QuotientForm:
-        """Of several, in a balanced tree in the order written."""
+        """The extreme of several forms, by a balanced tree in the order written."""
         if len(args) == 1:
             return args[0]
         a, b = (self._extreme(op, half) for half in (args[: len(args) // 2], args[len(args) // 2 :]))

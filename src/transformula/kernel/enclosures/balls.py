@@ -34,7 +34,7 @@ def to_fraction(value: fmpq) -> Fraction:
 
 @dataclass(frozen=True)
 class Operations(Generic[T]):
-    """How numbers of one kind are calculated with; ``kind`` is their column in the registry of functions."""
+    """Arithmetic of one kind of numbers; ``kind`` is their column in the table of functions."""
 
     kind: str
     divide: Callable[[T, T], T]

@@ -94,7 +94,7 @@ def leaves(lower: Floats, upper: Floats, trees: Any, most: int) -> tuple[Floats,
 
 
 def halfway(low: float, high: float) -> float:
-    """Where an interval is cut in two."""
+    """The point at which an interval is cut in two."""
     return low + (high - low) / 2
 
 

@@ -1,7 +1,7 @@
 """Proven ranges and signs of an expression on a region that is cut into the leaves of a given tree.
 
 On each leaf an expression lies in its interval range (exact ends, `intervals`) and in the range of its
-Taylor model (`modelling`). Taylor models take roots and arcsines as defined; that they are is what the
+Taylor model (`expression_models`). Taylor models take roots and arcsines as defined; that they are is what the
 interval range proves, on the whole region or else on every leaf.
 """
 
@@ -132,7 +132,7 @@ def each_once(expr: Expr) -> bool:
 
 
 def undecided(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Where a finite range does not show a strict sign."""
+    """A mask of the ranges that do not show a strict sign."""
     return ~(((low > 0) | (high < 0)) & np.isfinite(low) & np.isfinite(high))
 
 

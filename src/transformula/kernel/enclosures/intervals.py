@@ -58,13 +58,13 @@ def range_of(expr: Expr, values: Mapping[str, Ends], defined: Container[Expr] = 
 
 
 def corner_range(expr: Expr, values: Mapping[str, Ends], defined: Container[Expr] = ()) -> Ends:
-    """As `range_of`, but variables in which the expression is monotone stand at their ends."""
+    """The range of `range_of`, with variables in which the expression is monotone at their ends."""
     where = _Where(values, defined, True)
     return _at_corners(expr, _range(expr, where), where)
 
 
 def try_range(expr: Expr, values: Mapping[str, Ends], defined: Container[Expr] = ()) -> Ends | None:
-    """As `range_of`, but None if a node may be undefined or unbounded."""
+    """The range of `range_of`, or None if a node may be undefined or unbounded."""
     try:
         return range_of(expr, values, defined)
     except UndefinedError:

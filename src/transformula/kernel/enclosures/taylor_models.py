@@ -13,12 +13,12 @@ i and j and A, B their totals,
 - a product drops sum_{i+j>=K} A_i B_j, rounds by at most (terms + 2) u A B in any order of summation
   (charged: terms + 4) and adds A rest_b + B rest_a + rest_a rest_b;
 - g(u), u = p0 + v, abs(v) <= S, is sum_{k<K} g_k v**k plus at most sup abs(g^(K))/K! S**K, the
-  supremum over [p0 - S, p0 + S] as `smooth` bounds it;
+  supremum over [p0 - S, p0 + S] as `smooth_functions` bounds it;
 - ``rest`` itself is a sum of non-negative terms: its own rounding is below the factor `UP`, and
   `TINY` covers underflow.
 
 Transcendental values come from Arb; of NumPy only +, -, *, / are trusted (IEEE 754). A number that is
-not finite makes ``rest`` infinite or nan; whoever reads a model takes both as "nothing is known".
+not finite makes ``rest`` infinite or nan; readers of a model take both as "nothing is known".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ExponentLayout:
 
     @property
     def terms(self) -> int:
-        """How many monomials."""
+        """Number of monomials."""
         return len(self.exponents)
 
 

@@ -1,1 +1,1 @@
-"""What a model folder holds: weights, model.json, evidence and certificate, bounded before they are believed."""
+"""The files of a model: weights, model.json, evidence and certificate, bounded before they are believed."""

@@ -13,7 +13,7 @@ from transformula.kernel.folder.description import CERTIFICATE_FILE, VERSION, pa
 
 @dataclass(frozen=True)
 class Mean:
-    """What a claim about the mean over the box says beside it: |computed − f| <= ``outside`` at every point outside the
+    """Bounds beside a claim about the mean over the box: |computed − f| <= ``outside`` at every point outside the
     seams, which are at most the part ``seams`` of the box, and |computed| <= ``largest`` at every point."""
 
     outside: float

@@ -35,7 +35,7 @@ class RangeClaim(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """What a table's argument is meant to be: its range as floats, rounded outwards, and if it is known as exactly
+    """The range that a table's argument is meant to have: as floats, rounded outwards, and if it is known as exactly
     the range that occurs, that range, with nodes of the table's function that are defined on all of it."""
 
     floats: tuple[float, float]
@@ -61,7 +61,7 @@ class Evidence:
     def ranges(
         self, wire: int, of: str, found: tuple[float, float], region: Region, known: frozenset[Expr]
     ) -> list[RangeClaim]:
-        """What bounds a wire's argument (u) or value (w), beside the range found from the wires it reads."""
+        """Claims that bound a wire's argument (u) or value (w), beside the range found from the wires it reads."""
         claims: Any = self._item("ranges", str(wire), {})
         try:
             return [RangeClaim(str(name), str(text), cut) for name, text, cut in claims]
@@ -77,7 +77,7 @@ class Evidence:
         ends: Sequence[tuple[arb, arb]],
         meant: Meant | None = None,
     ) -> Any:
-        """Where to cut the arguments to bound |table − function|."""
+        """Cuts of the arguments that bound |table − function|."""
         return self._table(wire, "pieces")
 
     def cells(self, wire: int, function: Expr, low: float, high: float) -> Any:
@@ -105,7 +105,7 @@ class Evidence:
         return self._item("parts", name, None)
 
     def corollary(self, output: int, difference: Expr, region: Region) -> Any:
-        """Where to cut the box to bound polynomial − formula."""
+        """Cuts of the box that bound polynomial − formula."""
         return self._item("corollary", output)
 
     def grid(self, name: str) -> Any:

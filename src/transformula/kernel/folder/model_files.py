@@ -79,7 +79,7 @@ def read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _entry(entry: object, size: int, name: str) -> tuple[int, int, np.dtype[Any], int]:
-    """Where an array begins and ends, its dtype and its length."""
+    """Begin and end of an array, its dtype and its length."""
     malformed = f"{WEIGHTS_FILE}: the array {name[:80]} is malformed"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise ModelFileError(malformed)

@@ -42,7 +42,7 @@ class Matrix:
 
     @property
     def nonzeros(self) -> int:
-        """How many entries are stored (none of them is zero)."""
+        """Number of stored entries; none of them is zero."""
         return len(self.values)
 
     def dense(self, dtype: Any = None) -> FloatArray:
@@ -129,7 +129,7 @@ class Weights:
 
     @property
     def outputs(self) -> int:
-        """How many numbers come out."""
+        """Number of outputs."""
         return self.readout.shape[0]
 
     @property

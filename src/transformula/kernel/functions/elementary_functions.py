@@ -1,4 +1,4 @@
-"""What the elementary functions do to intervals with exact rational ends, rounded outward.
+"""The elementary functions of intervals with exact rational ends, of power series and of Taylor models.
 
 A function that is monotone between its turning points takes its extreme values at the ends of an interval or
 at the turning points inside. Beyond monotonicity is used:
@@ -9,9 +9,9 @@ at the turning points inside. Beyond monotonicity is used:
   sinc decreases. So with ``_ROOT`` just below it, abs(sinc) <= ``_LEVEL`` beyond ``_ROOT``, and sinc >=
   -``_LEVEL`` everywhere.
 
-What some functions do to power series over balls; each raises `SingularError` where it may not be smooth.
+*Series.* Functions of power series over balls; each raises `SingularError` where it may not be smooth.
 
-Taylor models of exp, sin, cos and log, many boxes at once: the functions that are asked for on most boxes.
+*Models.* exp, sin, cos and log of Taylor models on many boxes at once.
 
 With [low, high] the range of u, abs(g^(K)) / K! is at most e^high / K! for exp, 1 / K! for sin and cos, and
 1 / (K low**K) for log, which is unbounded (rest = inf) where u may reach zero.

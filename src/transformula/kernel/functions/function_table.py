@@ -1,8 +1,9 @@
 """The functions of one argument a formula may use: one entry each, and no table of them anywhere else.
 
-An entry (`smooth.Function`) says where a function is defined and what it does to a ball, to an interval with exact
-rational ends, to a power series and to a Taylor model. The elementary ones bring their own of the first
-three, four of them of all; any other is made of its values and its Taylor coefficients by `smooth.from_taylor`.
+An entry (`smooth_functions.Function`) says where a function is defined and evaluates it on a ball, on an interval with
+exact rational ends, on a power series and on a Taylor model. The elementary functions bring their own of the first
+three, four of them of all; any other is made of its values and its Taylor coefficients
+(`smooth_functions.from_taylor`).
 Functions of an order and an argument, such as besselj(2, u), have an entry for each order, called besselj:2.
 
 Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**(q - k). Those of atan, with u = tan(t), are
@@ -68,7 +69,7 @@ def _tan(u: arb_series) -> arb_series:
 
 @lru_cache(maxsize=256)
 def root_model(by: Fraction) -> Callable[[TaylorModel], TaylorModel]:
-    """What u**by does to Taylor models, by > 0 a fraction; they hold where u >= 0."""
+    """u**by of Taylor models, by > 0 a fraction; they hold where u >= 0."""
 
     q = fmpq(by.numerator, by.denominator)
 
@@ -156,7 +157,7 @@ class Domain(NamedTuple):
 
 
 def domain_of(node: Expr) -> Domain | None:
-    """Where the argument of a node must lie, or None if any finite number will do.
+    """The domain of a node's argument, or None if any finite number will do.
 
     Not for a function with ``poles``: its domain is no interval, or has an end that is no fraction. A power with an
     exponent that is not a number is read as u > 0 (`intervals.range_of` also takes u >= 0 where the exponent is

@@ -153,7 +153,7 @@ def sharp(taylor: Taylor, steady: int | None) -> Taylor:
 
 
 def on_series(taylor: Taylor) -> OnSeries:
-    """What the function does to a power series."""
+    """The function of a power series."""
 
     def series(u: arb_series) -> arb_series:
         length = u.prec
@@ -205,7 +205,7 @@ def _hull(balls: list[arb]) -> Ends:
 def on_models(
     taylor: Taylor, ends: OnEnds, least: Fraction | None = None, most: Fraction | None = None
 ) -> Callable[[TaylorModel], TaylorModel]:
-    """What the function does to Taylor models: they hold where u is in the domain, from least to most."""
+    """The function of Taylor models; they hold where u is in the domain, from least to most."""
     limits = -np.inf if least is None else float(least), np.inf if most is None else float(most)
 
     def one(place: list[float], order: int) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""The functions beyond the elementary ones: what Arb evaluates, by values and Taylor coefficients (`smooth`).
+"""The functions beyond the elementary ones: what Arb evaluates, by values and Taylor coefficients (`smooth_functions`).
 
 Conventions: ellipk and ellipe take the parameter m = k**2; fresnels and fresnelc integrate sin and cos of pi t**2/2;
 Ei is a principal value for u > 0, so is li(u) = Ei(log u) for u > 1; lambertw is the principal branch. Only

@@ -1,4 +1,4 @@
-"""What is left of a function after the first terms of its Taylor series: exp_rest1(u) = (exp(u) - 1)/u, 1 at zero.
+"""Remainders of functions after the first terms of their Taylor series: exp_rest1(u) = (exp(u) - 1)/u, 1 at zero.
 
 For a function f, a whole number a inside its domain and an order m,
 
@@ -42,7 +42,7 @@ class Rest(NamedTuple):
 
 
 def rest_named(name: str) -> Rest | None:
-    """What a name says, if it is one of a rest."""
+    """Function and number of terms in the name of a remainder; None for other names."""
     found = _NAME.fullmatch(name) if "_rest" in name else None
     return found and Rest(found["base"] + (found["index"] or ""), int(found["at"] or 0), int(found["order"]))
 

@@ -52,7 +52,7 @@ class BoxBalls:
 
     @property
     def size(self) -> Floats:
-        """What no number of a ball exceeds."""
+        """A bound of all numbers of a ball."""
         return np.abs(self.middle) + self.reach
 
     def shaped(self, *shape: int) -> BoxBalls:
@@ -91,7 +91,7 @@ class Runner:
         return BoxBalls(*(np.concatenate(values) for values in zip(*(vars(p).values() for p in found), strict=True)))
 
     def _parts(self) -> list[int]:
-        """How many numbers embedding, readout, each head and each layer make of one box, beside the stream's."""
+        """Numbers that embedding, readout, each head and each layer make of one box, beside the stream's."""
         weights, tokens = self.weights, self.weights.tokens
         parts = [3 * m.nonzeros + 8 * m.shape[0] for m in (weights.embedding, weights.readout)]
         for block in weights.blocks:
@@ -136,7 +136,7 @@ class Runner:
         return self._added(terms, chain((self._product(matrix, z, terms) for matrix, z in products), plain))
 
     def _added(self, terms: int, found: Iterable[BoxBalls]) -> BoxBalls:
-        """What makes up a sum of so many terms, added up; only one of it is held at a time."""
+        """The sum of so many terms, of which one is held at a time."""
         middle = real = computed = size = np.zeros(())
         count = np.zeros((), np.int64)
         for one in found:

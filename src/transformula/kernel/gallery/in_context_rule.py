@@ -1,6 +1,6 @@
 """The proof for in-context models: over the whole box of prompts, how far the blocks are from the algorithm.
 
-`in_context_plan` shows that the blocks are those of the algorithm. What is left is the remainder of Newton and
+`in_context_blocks` shows that the blocks are those of the algorithm. What is left is the remainder of Newton and
 Schulz's iteration, and rounding. Hats mark computed numbers. Inputs are rounded once, |x̂ − x| <= Dx, and the hatted
 box is that much larger. A sum of m products of total size S is off by at most gamma_m S + m·lost; a stored rational
 counts as two roundings. n pairs, d features, L the penalty; norms are Euclidean, of matrices spectral.
@@ -107,7 +107,7 @@ class _StreamSizes:
         self.keys = (self.root * (n * self.x + self.penalty[1])).upper()  # K
 
     def shift(self, reach: fmpq) -> arb:
-        """How far rounding moves an input of at most this size."""
+        """Rounding error of an input of at most this size."""
         return self.form.unit_roundoff * arb(reach) + self.lost
 
     def contraction(self, step: arb) -> arb:

@@ -109,7 +109,7 @@ class _SizeRing:
 
 
 def _outputs(weights: Weights, inputs: Sequence[Any], ring: Any, asking: Iterable[int]) -> list[Any]:
-    """What the layer reads out, carried out in a ring; only the tokens that are asking are told."""
+    """The outputs of the layer in a ring; attention is computed for the tokens that are asking only."""
     width = weights.width
     stream: list[Slots] = [{} for _ in range(weights.tokens)]
     memory = [(token * width + slot, value) for token, slot, value in _entries(weights.memory, ring)]
@@ -162,7 +162,7 @@ def _applied(
 
 
 def _polynomials(weights: Weights) -> Iterator[fmpq_mpoly]:
-    """What each output computes in exact arithmetic."""
+    """The polynomial of each output in exact arithmetic."""
     ring = _PolynomialRing()
     count = len(weights.inputs)
     asking = dict.fromkeys((weights.readout.cols // weights.width).tolist())

@@ -22,9 +22,9 @@ nonnegative and with sum 1: the head reads a c' between the same numbers. As in 
 
     |P(x, c') − P(x, c)| = |Σ (w'_j − w_j)(p_j − T)| <= P/(1 − P) Σ w_j |p_j − T| <= 2P/(1 − P) times the bound above,
 
-T = P(x, c), and 2ηQ for tokens of other heads. Sums and quotient are off by what `partition` says, and what is left of
-other heads' tokens in floats by what `heads` says, column by column; from inputs x and c' that are off by so much the
-circuit's rounding is counted. Its error e occurs at c and at c': 2e.
+T = P(x, c), and 2ηQ for tokens of other heads. Sums and quotient are off by what `cell_error` says, and what is left of
+other heads' tokens in floats by what `head_proofs` says, column by column; from inputs x and c' that are off by so much
+the circuit's rounding is counted. Its error e occurs at c and at c': 2e.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def with_columns(box: Box, ends: Sequence[tuple[float, float]], terms: Sequence[
 
 
 def column_names(count: int) -> list[str]:
-    """What the columns are called in the circuit."""
+    """Names of the columns in the circuit."""
     return [f"local{i + 1}" for i in range(count)]
 
 

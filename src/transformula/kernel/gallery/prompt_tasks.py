@@ -1,4 +1,4 @@
-"""What an in-context model is to compute: an algorithm, the size of its prompts, and the box they lie in.
+"""The task of an in-context model: an algorithm, the size of its prompts, and the box they lie in.
 
 A prompt is n pairs (x_i, y_i) and a query q; x_i and q have d features, |x_i|, |q| <= ``x`` entry by entry and
 |y_i| <= ``y``. X is the matrix of the rows x_i. The answer is one number:
@@ -77,7 +77,7 @@ class PromptTask:
 
     @property
     def size(self) -> int:
-        """How many numbers a prompt has."""
+        """Number of numbers in a prompt."""
         return 3 if self.algorithm == "recurrence" else self.pairs * self.features + self.pairs + self.features
 
     @property
@@ -91,7 +91,7 @@ class PromptTask:
 
     @property
     def outputs(self) -> int:
-        """How many numbers are the answer."""
+        """Number of numbers in the answer."""
         return self.steps if self.algorithm == "recurrence" else 1
 
 

@@ -40,7 +40,7 @@ from transformula.kernel.folder.weights import Matrix, Weights, named_matrices, 
 
 #: What every current libm, SLEEF, CUDA and MKL states for exp, with room to spare.
 EXP_ULPS = 4
-#: √D for heads of up to 4096 coordinates (`transformers.stock_packing`).
+#: √D for heads of up to 4096 coordinates (`export.stock_torch`).
 QUERY_FACTOR = 64
 
 
@@ -69,7 +69,7 @@ class FloatFormat:
 
     @property
     def lost(self) -> arb:
-        """What an operation may lose that underflows, or is flushed to zero: 2η."""
+        """Error of an operation that underflows, or is flushed to zero: 2η."""
         return 2 * self.normal
 
     @property

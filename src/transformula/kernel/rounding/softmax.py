@@ -1,4 +1,4 @@
-"""How far softmax attention computed in floats can be from the real function of its weights.
+"""The distance of softmax attention computed in floats from the real function of its weights.
 
 *Model* (`formats`). fl(a op b) = (a op b)(1 + d), abs(d) <= u, for + - * /; exp within `EXP_ULPS` units in
 the last place, at most 2 u each, so within a relative theta = 2 u EXP_ULPS, unless it is and should be at most 3 eta;
@@ -72,7 +72,7 @@ _CHUNK = 2_000_000
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What is assumed of the floats and of the evaluation."""
+    """Assumptions about the floats and the evaluation."""
 
     form: FloatFormat
     #: Roundings that a product a_i x_i meets on its way into a score, its own included; offsets meet one fewer.
@@ -101,7 +101,7 @@ class _Factors(NamedTuple):
 
 
 def flushed(form: FloatFormat, tokens: int, largest: float, axes: int = 1) -> float:
-    """What flushing changes: at most 4 axes M eta (1 + 2 Y), M tokens with abs(values) <= Y.
+    """The effect of flushing: at most 4 axes M eta (1 + 2 Y), M tokens with abs(values) <= Y.
 
     An exponential: 3 eta 2 Y / S with a sum S >= 1 - theta, as the leading token has e^0; a quotient: eta Y; a
     product and an addition: eta each. That is 2 + 7.1 Y a token and axis, and later roundings add less than the rest.

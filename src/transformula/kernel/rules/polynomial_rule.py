@@ -67,7 +67,7 @@ def checked_ridge(weights: Weights) -> Ridge:
 
 
 def ridge_polynomial(ridge: Ridge, output: int, dimension: int) -> fmpq_mpoly:
-    """What one output computes, expanded by Horner's rule."""
+    """The polynomial of one output, expanded by Horner's rule."""
     context = fmpq_mpoly_ctx.get([f"x{k}" for k in range(dimension)], Ordering.degrevlex)
     generators = context.gens()
     network = context.constant(ridge.bias[output])
@@ -123,7 +123,7 @@ def _check_overflow(size: arb, form: FloatFormat) -> None:
 
 @dataclass(frozen=True)
 class _Slot:
-    """What a token holds in a slot: a bound of the real value, and of the computed value's error."""
+    """A token's value in a slot: a bound of the real value, and of the computed value's error."""
 
     size: arb
     error: arb

@@ -1,15 +1,15 @@
 """The rule for softmax models of any depth: lookup, partition and circuit.
 
-`network` reads what the weights compute, `circuits` what they are meant to compute, and `derivations` shows that
+`network` reads what the weights compute, `stored_circuit` what they are meant to compute, and `derivations` shows that
 the latter is the formula. Wire k is meant to be M_k on the box and holds M_k up to an error. In order:
 
-* *Argument.* A linear form of wires, off by what `carrying` says.
-* *Table.* `heads` bounds |T − f| wherever a computed argument can be; a moved argument changes f by its modulus of
-  continuity; foreign tokens leak next to nothing. Several axes must read exact linear forms of the inputs.
+* *Argument.* A linear form of wires, off by what `carried_errors` says.
+* *Table.* `head_proofs` bounds |T − f| wherever a computed argument can be; a moved argument changes f by its modulus
+  of continuity; foreign tokens leak next to nothing. Several axes must read exact linear forms of the inputs.
 * *ReLU* does not enlarge an error. The readout is one more linear form.
 
 Rounding is carried the same way. This first walk multiplies the largest slopes, wherever they are. With the
-errors it found, `flow` then follows the errors made at each wire to the outputs on given parts of the box.
+errors it found, `error_flow` then follows the errors made at each wire to the outputs on given parts of the box.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Ev
 
 
 class _Reading(NamedTuple):
-    """How a table of one axis is read: its argument, the argument's rounding, error and range, and the leak.
+    """The reading of a table of one axis: its argument, the argument's rounding, error and range, and the leak.
 
     ``question`` is what `HeadProofs` answers about the table.
     """
@@ -128,7 +128,7 @@ class Walk(Carrier):
     def _relu(self, k: int, argument: Argument) -> Value:
         low, high = self.ranges.values[k]
         zero = arb(0)
-        # off: meant, in exact arithmetic and computed; a length's also at what its other wires hold (`lengths`)
+        # off: meant, in exact arithmetic and computed; a length's also at what its other wires hold (`fold_lengths`)
         held = zero if k in self.meanings.wires else argument.error + argument.rounding
         if self.ranges.arguments[k][1] + held <= 0 and argument.ends[1] + argument.rounding <= 0:
             return Value(zero, zero, zero, (zero, zero), nonnegative=True)
@@ -187,7 +187,7 @@ class Walk(Carrier):
         edge = inside if exact is None else (float_above(exact[0]), float_below(exact[1]))
         beyond = arb(max(edge[0] - reach[0], reach[1] - edge[1], 0.0)) * (1 + self.form.unit_roundoff)
         off, blur = argument.made + beyond, argument.rounded + 2 * beyond
-        if function == SQUARE:  # `flow` says why
+        if function == SQUARE:  # `error_flow` says why
             near = argument.error + argument.rounding
             own, fresh = own + off * argument.error, fresh + 2 * off * argument.rounding + blur * near
         fresh, computed = fresh + lost.computed, (computed + lost.computed).upper()
@@ -210,7 +210,7 @@ def _size(ends: tuple[float, float]) -> arb:
 
 
 def _widened(meant: tuple[float, float], shift: float, actual: tuple[arb, arb]) -> tuple[float, float]:
-    """Where the argument can be: near what is meant, and within what its wires really hold.
+    """The interval of the argument: near what is meant, and within what its wires really hold.
 
     The meant range itself is kept whole, since the modulus compares with it.
     """

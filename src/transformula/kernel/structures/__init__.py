@@ -1,1 +1,1 @@
-"""What weights compute, read entry by entry: powers of linear forms, tables, ReLUs, and the circuit that is meant."""
+"""Weights read entry by entry: powers of linear forms, tables, ReLUs, and the circuit that is meant."""

@@ -48,7 +48,7 @@ class FoldRow(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """How a length is measured: by so many ReLUs, which are two more than m."""
+    """The measure of a length by so many ReLUs, which are two more than m."""
 
     units: int
 
@@ -64,20 +64,20 @@ class Measure(NamedTuple):
 
     @property
     def bend(self) -> arb:
-        """How far the gradients of N and of the length can be apart."""
+        """Bound of the distance between the gradients of N and of the length."""
         return 2 / (1 + self.step.cos()) - 1 + 2 * (self.step / 2).sin()
 
     @property
     def unit_factor(self) -> float:
-        """How strongly the errors of a ReLU count in the length, but for its ``share``."""
+        """Factor of a ReLU's errors in the length, but for its ``share``."""
         return round_up(2 / (1 + self.step.cos()))
 
     def share(self, k: int) -> Fraction:
-        """How much of an error of unit k counts, the first being 0."""
+        """The share of an error of unit k that counts, the first being 0."""
         return Fraction(2 * self.reach(k) if k >= 4 else 1)
 
     def reach(self, k: int) -> float:
-        """How large unit k's argument can be beside the length: sin(φ_{k−2}), for φ_{k−1} is next."""
+        """Largest argument of unit k as a part of the length: sin(φ_{k−2}), for φ_{k−1} is next."""
         return round_up((arb.pi() / 2 ** (k - 2)).sin()) if k >= 4 else 1.0
 
     def rows(self) -> list[FoldRow]:

@@ -93,7 +93,7 @@ class _NetworkReader:
         _require(not ones[self.positions :].any(), "a memory token carries the constant 1")
 
     def _embedding(self) -> tuple[int, bool]:
-        """How many inputs a position reads, and whether every position has its own."""
+        """Number of inputs that a position reads, and whether every position has its own."""
         weights = self.weights
         carried: list[dict[int, int]] = [{} for _ in range(self.positions)]
         for row, column, value in weights.embedding.entries():
@@ -127,7 +127,7 @@ class _NetworkReader:
         return wires.total(self._products(row, stream, bias))
 
     def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> list[WireForm]:
-        """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
+        """The summands of a dot product; a bias that stands for a rational is off like one of its products."""
         products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
         if bias != 0:
             products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))

@@ -79,7 +79,7 @@ def wire_form(wire: int) -> WireForm:
 
 
 def roundings(value: fmpq, form: FloatFormat) -> int:
-    """How often a product with this stored number is rounded."""
+    """Number of roundings of a product with this stored number."""
     if not form.holds(value):
         return 3
     p, q = abs(int(value.p)), int(value.q)
@@ -110,7 +110,7 @@ class NetworkWire:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What the weights compute: wire k is an input for k < inputs, then ``wires`` in order.
+    """The function of the weights: wire k is an input for k < inputs, then ``wires`` in order.
 
     ``held`` is all that slots and hidden units ever hold, read or not: an infinity there would spread to others,
     as a dense product multiplies it by zero. If ``repeated`` the positions of a sequence all compute the same from

@@ -46,7 +46,7 @@ class ProductHead:
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    """What the blocks compute, and the product heads whose gaps a proof has to check.
+    """The function of the blocks, and the product heads whose gaps a proof has to check.
 
     ``terms[(output, token)]`` maps a power of t to its coefficient. ``directions[token]`` maps an input's
     index to its coefficient in t.
@@ -110,7 +110,7 @@ def _require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class _RidgeLayout:
-    """Where the tokens keep t, the constant 1 and their one-hot."""
+    """Slots of t, of the constant 1 and of the tokens' one-hot."""
 
     tokens: int
     t: int

@@ -5,7 +5,7 @@ for a combination of wires that have one. An argument u is a linear form of earl
 are constant expressions (1/3, 2*pi). Two kinds are virtual:
 
 * a **product** a·b, with a ``total`` of squares and other wires that must equal it (`derivations` checks);
-* a **norm** √(a² + b²), measured by ReLUs (`lengths`): its ``total`` is nearly that.
+* a **norm** √(a² + b²), measured by ReLUs (`fold_lengths`): its ``total`` is nearly that.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a text means: expressions, the parser, boxes; where, floor and sign written as continuous formulas."""
+"""The meaning of a text: expressions, the parser, boxes; where, floor and sign written as continuous formulas."""

@@ -69,7 +69,7 @@ class Box:
 
     @property
     def dimension(self) -> int:
-        """How many variables."""
+        """Number of variables."""
         return len(self.variables)
 
     def magnitude(self, index: int) -> arb:
@@ -196,7 +196,7 @@ class Formula:
 
 
 def formula_of_a_position(formula: Formula, positions: int) -> Formula:
-    """What every position computes from its own inputs; refused if it is not the same for all.
+    """The formula of every position in its own inputs; refused if the positions differ.
 
     Examples
     --------

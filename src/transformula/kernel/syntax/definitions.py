@@ -95,7 +95,7 @@ def by_order(name: str, order: Expr, u: Expr) -> Expr:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name may stand before a bracket; that of a rest (`rests`) is not listed."""
+    """Whether a name may stand before a bracket; that of a rest (`taylor_rests`) is not listed."""
     rest = rest_named(name)
     return name in (*known(), *JUMPS, *JUMPING) or (rest is not None and rest.base in (*ex.FUNCTIONS, *FAMILIES))
 

@@ -9,7 +9,7 @@ between two neighbours, and G'_k with those at T_k itself. If G'_k(T_k, p) is th
 
 as for v between T_j and T_(j+1) all other differences are 0 or G_(k-1)(T_k, p) - G_k(T_k, p) = 0. What stands on the
 right is proven to be defined on the whole box like any formula, with 0 G'_k(T_k, p) added where that may be undefined
-and is neither neighbour; so both sides of each equality are. The equalities are identities (`pieces.check_meeting`),
+and is neither neighbour; so both sides of each equality are. The equalities are identities (`check_meeting`),
 and v is defined on the box because it has a range there.
 
 p are the other quantities of G. One term of v = a + rest is written as t - rest in G, whose t then stands for v: a
@@ -67,7 +67,7 @@ def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def size_of(expr: Expr) -> int:
-    """How many nodes it has, each as often as it stands there."""
+    """Number of nodes, each as often as it stands there."""
     return ex.fold(expr, lambda _, sizes: 1 + sum(sizes))
 
 
@@ -213,7 +213,7 @@ def _opens(expr: Expr) -> bool:
 
 
 def _places(group: Mapping[Expr, tuple[Fraction, Fraction]], low: Fraction, high: Fraction) -> Iterator[Fraction]:
-    """Where floors and signs of c v + d jump, for v from low to high; counted before they are made."""
+    """Places where floors and signs of c v + d jump, for v from low to high; counted before they are made."""
     for node, (c, d) in group.items():
         first, last = sorted((c * low + d, c * high + d))
         least, most = -(-first // 1), last // 1
@@ -264,7 +264,7 @@ def _solved(v: Expr) -> dict[Expr, Expr]:
 
 
 def _variable(term: Expr, value: Expr) -> dict[Expr, Expr]:
-    """What a term that is so much says of the variable in it, if it is that times a constant."""
+    """The variable of a term, solved for the term's value, if the term is the variable times a constant."""
     if term.op == "div" and term.args[1].is_constant:
         return _variable(term.args[0], ex.mul(value, term.args[1]))
     factors = [a for a in term.args if not a.is_constant] if term.op == "mul" else []

@@ -191,7 +191,7 @@ class _Parser:
         return where(*test, a, self._closed(b))
 
     def _piecewise(self) -> Expr:
-        """As where of the first piece, and of what follows it."""
+        """A piecewise formula as where(first piece, rest)."""
         pieces = []
         while True:
             value = self._after("(")

@@ -1,1 +1,1 @@
-"""How far a softmax table is from a function, on pieces that are given."""
+"""The distance of a softmax table from a function, on given pieces."""

@@ -87,7 +87,7 @@ def blur_factor(table: SoftmaxTable, ends: Sequence[Ends], score_error: arb, for
 
 
 def sum_error(form: FloatFormat, tokens: int, size: arb, axes: int) -> arb:
-    """What sums, quotient and flushing add, of values up to a size."""
+    """Error of sums, quotient and flushing, of values up to a size."""
     common = form.gamma(tokens)
     sums = (common + (1 + common) * form.gamma(tokens + 2 * axes)) * size  # a quotient and a product for each axis
     return sums + flushed(form, tokens, round_up(size), axes)

@@ -1,7 +1,7 @@
 """Proof rule for a softmax table on a tensor grid of 2 to 4 axes, on boxes that are given.
 
 *The table.* On a grid the softmax factorises, T(x) = sum_{j,k,..} Y_{jk..} u_j(x_1) v_k(x_2) .. On a box,
-`axes` gives u_j = P_j + e_j, abs(e_j) <= rho_j, and likewise for the other axes, so T's polynomial has the
+`table_axis` gives u_j = P_j + e_j, abs(e_j) <= rho_j, and likewise for the other axes, so T's polynomial has the
 coefficients sum Y P_j Q_k .. (small matrix products), and replacing one factor at a time,
 
     abs(T - polynomial) <= sum_axes sum_j rho_j abs(sum_{k..} Y_{jk..} Q_k ..) + products of rests,
@@ -9,7 +9,7 @@ coefficients sum Y P_j Q_k .. (small matrix products), and replacing one factor 
 where abs of a polynomial is the sum of abs(coefficients): large Y of alternating sign still cancel. Matrix
 products are rounded: at most gamma sum abs(P) abs(Y) abs(Q), any summation order.
 
-*The error.* With f's Taylor model from `modelling`, the polynomial of T - f is bounded by its tensor
+*The error.* With f's Taylor model from `expression_models`, the polynomial of T - f is bounded by its tensor
 Bernstein coefficients on parts of the box, and the rests are added. Every leaf of the given trees gets a
 bound of its own; the leaves cover the box of arguments; f must be defined on each.
 """
@@ -141,7 +141,7 @@ class Sheets:
         return values, rest * UP + tiny, self.gamma * total * UP
 
     def _replaced(self, axis: int, index: list[Ints]) -> Floats:
-        """What the rest of one axis can change: earlier axes exact, later ones polynomial.
+        """Bound of the change by the rest of one axis: earlier axes exact, later ones polynomial.
 
         sum_j rho_j abs(sum Y_{..j..} prod_{earlier} u prod_{later} P); a true u is P plus its rest.
         """

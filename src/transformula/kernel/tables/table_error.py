@@ -6,13 +6,13 @@ The error
     T(u) - f(u) = (N - D f) / D
 
 needs no division of series. On a piece u = c + r t, abs(t) <= 1, multiply N and D by e^{-s*(u)}, s*
-affine (`axes.leading`): this changes nothing and leaves exponentials e_j e^{l_j t}, l_j = (a_j - a*) r. Then
+affine (`table_axis.leading`): this changes nothing and leaves exponentials e_j e^{l_j t}, l_j = (a_j - a*) r. Then
 
 - N and D below order K are closed forms in Arb, sum y_j e_j l_j**k / k!; beyond it they are at
   most sum abs(y_j) e_j abs(l_j)**K / K! e^{abs(l_j)} (Lagrange);
 - f has Taylor coefficients and a Lagrange remainder from `series`, which fails unless f is smooth, hence
   defined, on a ball around the piece; or, if `intervals` shows f to be defined on the piece, a Taylor
-  model from `modelling` or the middle of its range with half the range as remainder. The latter two leave out
+  model from `expression_models` or the middle of its range with half the range as remainder. The latter two leave out
   the linear terms of f, which are added exactly;
 - tokens whose score stays below -CUT on the piece enter only through e^{-CUT};
 - the polynomial N - D f and the polynomial D are bounded on parts of the piece by `bernstein`.
@@ -142,7 +142,7 @@ class TablePieces:
             self.total = sum((abs(y) for y in self.values), arb(0))
 
     def on(self, low: float, high: float) -> Piece:
-        """What holds on the part of [low, high] between the ends."""
+        """Bounds on the part of [low, high] between the ends."""
         with precision(_BITS), series_length(2 * _ORDER):
             centre = arb(low + (high - low) / 2)  # a float, as Taylor models need
             radius = arb(round_up((arb(high) - centre).max(centre - arb(low))))

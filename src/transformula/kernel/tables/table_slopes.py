@@ -1,4 +1,4 @@
-"""How steep a table of one axis is: bounds of sup|T'| and of sup|T' − f'| on pieces that are given.
+"""The slope of a table of one axis: bounds of sup|T'| and of sup|T' − f'| on pieces that are given.
 
 When an argument is off by r, all scores move together and T changes by at most sup|T'| r, far less than if
 every score moved on its own. With u = c + r t, T = N/D has coefficients t_k at c, and t_K(ξ) over the whole
