@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
-from transformula.compiler.attempts import Attempt, Built, Findings, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
 from transformula.compiler.circuit_layout import Layout
@@ -45,7 +45,7 @@ _FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
 _MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 
 
-def circuit_attempts(task: Task) -> Iterator[Attempt]:
+def circuit_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Circuits of the formula, or of the formula of one position of a sequence."""
     ground, positions = task.ground, task.options.shape[0] if task.options.shape else 1
     if positions > 1:

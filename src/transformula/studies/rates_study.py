@@ -8,7 +8,7 @@ import numpy as np
 from flint import arb
 
 from transformula.api import compile
-from transformula.compiler.attempts import Task
+from transformula.compiler.attempts import BuildTask
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.evidence.table_pieces import find_pieces
@@ -266,7 +266,7 @@ def local_polynomials(run: StudyRun) -> Report:
 
 def _compiled(formula: str, box: str, eps: float, degree: int) -> Model | None:
     """The first model that is proven, if any."""
-    task = Task(Prepared(Formula.of(formula, box)), Options(eps=eps))
+    task = BuildTask(Prepared(Formula.of(formula, box)), Options(eps=eps))
     try:
         for attempt in local_attempts(task, degree):
             try:

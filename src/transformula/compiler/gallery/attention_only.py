@@ -25,7 +25,7 @@ import numpy as np
 from flint import fmpq
 
 from transformula.compiler import policy
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.head_layout import HeadSpec, Reads, Tokens, assembled, places
@@ -49,7 +49,7 @@ _APART = 1.0
 _POINTS = np.linspace(-1, 1, 2001)
 
 
-def attention_only_attempts(task: Task) -> Iterator[Attempt]:
+def attention_only_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
     for finer in policy.FINER_CELLS:
         yield Attempt(ATTENTION_ONLY, partial(_built, task.ground, task.eps / finer, task.options.dtype))

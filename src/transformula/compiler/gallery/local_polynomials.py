@@ -25,7 +25,7 @@ from functools import partial
 from itertools import islice
 
 from transformula.compiler import policy
-from transformula.compiler.attempts import Attempt, Built, Findings, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_cells import Plan
@@ -45,7 +45,7 @@ _CELLS, _CIRCUIT, _NOISE = 0.9, 0.025, 0.05
 _FINER, _CIRCUITS = (1.0, 1.5, 3.0), 3
 
 
-def local_attempts(task: Task, degree: int | None = None) -> Iterator[Attempt]:
+def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attempt]:
     """Models with ever finer cells, of the degree that takes the fewest numbers unless one is asked for."""
     formula, eps, dtype = task.formula, task.eps, task.options.dtype
     names = _used(formula)

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import YUN
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.gallery.yun_layout import Plan, assemble
@@ -70,7 +70,7 @@ _MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
 _PIECES, _MAX_PIECES = 8, 40_000
 
 
-def yun_attempts(task: Task, narrow: bool = False) -> Iterator[Attempt]:
+def yun_attempts(task: BuildTask, narrow: bool = False) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
     formula, ground = task.formula, task.ground
     if formula.box.dimension > MAX_TOKENS:
