@@ -123,7 +123,7 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", c
     [1.0, 0.0]
     """
     from transformula.compiler.gallery.compact_memory import construct_compact
-    from transformula.compiler.gallery.memorization import construct_memorize
+    from transformula.compiler.gallery.memorize import construct_memorize
 
     tolerance, form = positive(eps, "eps") or DEFAULT_EPS, known_dtype(dtype)
     samples, options = Samples.of(x, y), Options(eps=tolerance, dtype=form)

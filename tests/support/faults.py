@@ -141,7 +141,7 @@ def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 _A, _L, _S = "compiler.lower.additive:", "compiler.lower.lowering:_Lowering.", "compiler.lower.store_circuit:"
 _F, _D, _W = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.lowered_wires:"
-_ONE, _LAYOUT = "compiler.one_layer_layout:", "compiler.circuit_layout:Layout."
+_ONE, _LAYOUT = "compiler.softmax_layout:", "compiler.circuit_layout:Layout."
 _FIND = "compiler.evidence.finder:Finder."
 
 REWRITING = [
@@ -525,13 +525,13 @@ CONSTRUCTIONS = [
           'ex.variable("u1")', "bent_anchors"),
     fault("a local model is that of the next cell", "compiler.gallery.local_polynomials:_built", "cut.columns[:, cut.used]",
           "__import__('numpy').roll(cut.columns[:, cut.used], 1, axis=0)", "local"),
-    fault("cells of local models are elsewhere", "compiler.gallery.local_layout:joined", "Tokens(slopes, offsets, columns",
+    fault("cells of local models are elsewhere", "compiler.gallery.local_polynomials:joined", "Tokens(slopes, offsets, columns",
           "Tokens(slopes, -offsets, columns", "local"),
     fault("terms of local models change places", "compiler.gallery.local_polynomials:_built", "for q in cut.terms(o)",
           "for q in cut.terms(o)[::-1]", "local"),
-    fault("a product is computed before its factors", "compiler.gallery.local_layout:joined", "dict.fromkeys(local, 1)",
+    fault("a product is computed before its factors", "compiler.gallery.local_polynomials:joined", "dict.fromkeys(local, 1)",
           "dict.fromkeys(local, 0)", "local"),
-    fault("a coefficient goes to another slot", "compiler.gallery.local_layout:joined", "reach, tuple(local)",
+    fault("a coefficient goes to another slot", "compiler.gallery.local_polynomials:joined", "reach, tuple(local)",
           "reach, tuple(local[::-1])", "local"),
     fault("a polynomial's powers have the wrong sign", "compiler.polynomial:_RidgeBuilder._power_slot",
           "fmpq((-1) ** s)", "fmpq(1)",

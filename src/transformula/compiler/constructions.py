@@ -221,7 +221,7 @@ YUN = Construction(
     "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
     "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
     "cell that bounds the mean of the error over the box, and not the error at every point.",
-    sharp=True, attempts=made_by("gallery.yun_stages", "yun_attempts"),
+    sharp=True, attempts=made_by("gallery.yun", "yun_attempts"),
 )  # fmt: skip
 MEMORIZE = Construction(
     "memorize", "one layer that stores samples", TABLE_FAMILY,

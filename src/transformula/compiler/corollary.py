@@ -34,7 +34,7 @@ from transformula.compiler.policy import (
 )
 from transformula.compiler.polynomial import construct_polynomial, weights_from_terms
 from transformula.compiler.prepare import is_polynomial
-from transformula.compiler.ridge_lattice import compositions
+from transformula.compiler.ridge_directions import compositions
 from transformula.compiler.tables.least_squares import least_squares
 from transformula.errors import InputError, NotProvenError
 from transformula.formula.evaluation import evaluate

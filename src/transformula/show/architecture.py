@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from transformula.compiler.gallery.compact_layout import stored_words
-from transformula.compiler.gallery.yun_layout import stages
+from transformula.compiler.gallery.compact_memory import stored_words
+from transformula.compiler.gallery.yun import stages
 from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Block
 from transformula.model import Model

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiler.gallery.compact_layout import stored_words
-from transformula.compiler.gallery.yun_layout import stages
+from transformula.compiler.gallery.compact_memory import stored_words
+from transformula.compiler.gallery.yun import stages
 from transformula.formula.shown_text import shown
 from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Matrix, block_matrices

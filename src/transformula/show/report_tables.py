@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.gallery.yun_layout import stages
+from transformula.compiler.gallery.yun import stages
 from transformula.formula import parse
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.structures.network_wires import HeadTable

@@ -12,7 +12,7 @@ from flint import arb
 from transformula.api import compile
 from transformula.compiler.evidence.table_pieces import find_pieces
 from transformula.compiler.gallery.attention_only import anchors
-from transformula.compiler.head_layout import Tokens
+from transformula.compiler.softmax_layout import Tokens
 from transformula.errors import NotProvenError
 from transformula.internals import tables_of
 from transformula.kernel.syntax.expression import variable

@@ -19,9 +19,9 @@ from transformula.compiler.lower.guides import PlainGuide
 from transformula.compiler.lower.lowered_wires import SQUARE
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import collected, store_circuit, store_one_layer
-from transformula.compiler.one_layer_layout import assemble
 from transformula.compiler.one_layer_parts import FittedPart, one_layer_spec
 from transformula.compiler.prepare import Prepared
+from transformula.compiler.softmax_layout import assemble
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure

@@ -13,12 +13,11 @@ from fractions import Fraction
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.one_layer_layout import OneLayerSpec, TableSpec, assemble
+from transformula.compiler.policy import MAX_SAMPLES
+from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Weights
-
-MAX_SAMPLES = 100_000
 
 
 def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:

@@ -12,7 +12,7 @@ mark of its table. Output o is Σ tables + affine(x) + Σ kinks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ from transformula.runtime.matrices import dense_matrix, matrix_of
 GATE_MARGIN = 800.0
 
 Entries = list[tuple[int, int, Any]]
+#: A hidden unit: coefficients of the slots it reads, its bias, and its coefficients in the slots it adds to.
+Unit = tuple[Mapping[str, Any], Any, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ class _Assembler:
 
     def _heads(self) -> tuple[Head, ...]:
         spec, width = self.spec, len(self.slots)
-        gate = self._gate()
+        gate = gate_below(self._score_reach(), self.spec.dtype)
         heads = []
         for h, table in enumerate(spec.tables):
             rows = 2 * len(table.forms) + 1
@@ -164,21 +166,13 @@ class _Assembler:
             )
         return tuple(heads)
 
-    def _gate(self) -> float:
-        """What no score can make up for: a whole number, or a power of two where the format has not all of these."""
-        gate = float(np.ceil(2 * self._score_reach() + GATE_MARGIN))
-        return -gate if float(np.dtype(self.spec.dtype).type(gate)) == gate else -power_of_two(gate)
-
     def _score_reach(self) -> float:
         """The largest |score| any head gives to any token, without gates."""
         tables = self.spec.tables
         far = max((abs(end) for t in tables for pair in t.ranges for end in pair), default=0.0)
         with np.errstate(over="ignore"):
             scores = [np.abs(t.offsets).sum(axis=1) + far * np.abs(t.slopes).sum(axis=1) for t in tables]
-        reach = max((float(s.max()) for s in scores), default=0.0)
-        if not reach < float(np.finfo(self.spec.dtype).max) / 8:
-            raise NotProvenError(f"the scores of a table are beyond {self.spec.dtype}'s range: rescale the variables")
-        return reach
+        return max((float(s.max()) for s in scores), default=0.0)
 
     def _readout(self) -> tuple[Entries, Entries]:
         spec, width = self.spec, len(self.slots)
@@ -194,42 +188,162 @@ class _Assembler:
         return entries, [(o, 0, constant) for o, (_, constant) in enumerate(spec.affine)]
 
     def _feed_forward(self) -> FeedForward | None:
-        spec, width = self.spec, len(self.slots)
-        units: list[tuple[Entries, Any, Entries]] = []
+        spec = self.spec
+        units: list[Unit] = []
         for relu in spec.relus:
             reads, bias, slot = self._inside(relu.form), relu.constant, f"y{relu.output + 1}"
             if spec.shape:
                 p, c = divmod(relu.output, spec.shape[1])
                 limit = power_of_two(relu.reach)
-                reads.append((0, self.index[f"position{p + 1}"], limit))
+                reads[f"position{p + 1}"] = limit
                 bias, slot = bias - to_rational(limit), f"out{c + 1}"
-            units.append((reads, bias, [(self.index[slot], 0, relu.coefficient)]))
+            units.append((reads, bias, {slot: relu.coefficient}))
         if spec.shape:
             limit = power_of_two(spec.reach)
             for o, (form, constant) in enumerate(spec.affine):
                 p, c = divmod(o, spec.shape[1])
-                out = self.index[f"out{c + 1}"]
-                reads = self._inside(form)
-                reads += [(0, self.index[f"y{o + 1}"], 1), (0, self.index[f"position{p + 1}"], 2 * limit)]
-                units.append((reads, constant - to_rational(limit), [(out, 0, 1)]))
+                reads = self._inside(form) | {f"y{o + 1}": 1, f"position{p + 1}": 2 * limit}
+                units.append((reads, constant - to_rational(limit), {f"out{c + 1}": 1}))
                 # − R e_p: a unit that is R at position p and 0 elsewhere
-                units.append(([(0, self.index[f"position{p + 1}"], limit)], 0, [(out, 0, -1)]))
-        if not units:
-            return None
-        hidden = [(u, c, v) for u, (reads, _, _) in enumerate(units) for _, c, v in reads]
-        bias_entries = [(u, 0, b) for u, (_, b, _) in enumerate(units)]
-        output = [(r, u, v) for u, (_, _, writes) in enumerate(units) for r, _, v in writes]
-        return FeedForward(
-            self._matrix((len(units), width), hidden),
-            self._matrix((len(units), 1), bias_entries),
-            self._matrix((width, len(units)), output),
-            self._matrix((width, 1), []),
-        )
+                units.append(({f"position{p + 1}": limit}, 0, {f"out{c + 1}": -1}))
+        return feed_forward(units, self.index, spec.dtype) if units else None
 
-    def _inside(self, form: Sequence[fmpq]) -> Entries:
-        return [(0, self.index[f"x.{name}"], v) for name, v in zip(self.spec.inputs, form, strict=True) if v != 0]
+    def _inside(self, form: Sequence[fmpq]) -> dict[str, Any]:
+        return {f"x.{name}": v for name, v in zip(self.spec.inputs, form, strict=True) if v != 0}
+
+
+def feed_forward(units: Sequence[Unit], at: Mapping[str, int], dtype: str) -> FeedForward:
+    """The feed-forward layer of hidden units; ``at`` numbers the slots."""
+    width, count = len(at), len(units)
+    hidden = [(u, at[slot], v) for u, (reads, _, _) in enumerate(units) for slot, v in reads.items()]
+    output = [(at[slot], u, v) for u, (_, _, writes) in enumerate(units) for slot, v in writes.items()]
+    return FeedForward(
+        matrix_of((count, width), hidden, dtype),
+        matrix_of((count, 1), [(u, 0, bias) for u, (_, bias, _) in enumerate(units)], dtype),
+        matrix_of((width, count), output, dtype),
+        matrix_of((width, 1), [], dtype),
+    )
+
+
+def gate_below(reach: float, dtype: str) -> float:
+    """A gate that no score up to ``reach`` can make up for, exact in the format: a whole number or a power of two."""
+    if not reach < float(np.finfo(dtype).max) / 8:
+        raise NotProvenError(f"the scores of a table are beyond {dtype}'s range: rescale the variables")
+    gate = float(np.ceil(2 * reach + GATE_MARGIN))
+    return -gate if float(np.dtype(dtype).type(gate)) == gate else -power_of_two(gate)
 
 
 def power_of_two(bound: float) -> float:
     """A power of two above a bound: exact in every format."""
     return float(2.0 ** np.ceil(np.log2(max(bound, 2.0**-100) * 1.0001)))
+
+
+#: Coefficients of slots by their names.
+Reads = Mapping[str, fmpq]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """A table: slopes and offsets are tokens × axes, values tokens × columns, in slots of that name."""
+
+    slopes: FloatArray
+    offsets: FloatArray
+    values: FloatArray
+    name: str = "value"
+
+    @property
+    def columns(self) -> list[str]:
+        """The slots of its values."""
+        return [f"{self.name}{k + 1}" for k in range(self.values.shape[1])]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSpec:
+    """A head: its block, the number of its table, what each axis reads and how far that goes, and what it writes."""
+
+    block: int
+    table: int
+    arguments: tuple[Reads, ...]
+    reach: tuple[float, ...]
+    writes: tuple[str, ...]
+
+
+def assembled(
+    inputs: Sequence[str],
+    tables: Sequence[Tokens],
+    heads: Sequence[HeadSpec],
+    readout: Sequence[tuple[Reads, fmpq]],
+    dtype: str,
+) -> Weights:
+    """The weights; ``readout`` has a form of slots and a constant for each output. Inputs are read as x.NAME."""
+    axes = max((t.slopes.shape[1] for t in tables), default=0)
+    names = [f"x.{name}" for name in inputs] + ["one", *dict.fromkeys(slot for h in heads for slot in h.writes)]
+    names += [f"{kind}{k + 1}" for kind in ("slope", "offset") for k in range(axes)]
+    names += dict.fromkeys(slot for t in tables for slot in t.columns)
+    names += [f"gate{g}" for g in range(len(tables) + 1)]
+    at = {name: k for k, name in enumerate(names)}
+    width, tokens = len(names), 1 + sum(len(t.slopes) for t in tables)
+    memory = np.zeros((tokens, width))
+    memory[0, [at["one"], at["gate0"]]] = 1
+    start = 1
+    for g, table in enumerate(tables):
+        rows = slice(start, start + len(table.slopes))
+        for k in range(table.slopes.shape[1]):
+            memory[rows, at[f"slope{k + 1}"]] = table.slopes[:, k]
+            memory[rows, at[f"offset{k + 1}"]] = table.offsets[:, k]
+        memory[rows, at[table.columns[0]] : at[table.columns[-1]] + 1] = table.values
+        memory[rows, at[f"gate{g + 1}"]] = 1
+        start = rows.stop
+    if not np.abs(memory).max() < float(np.finfo(dtype).max) / 2:
+        raise NotProvenError(f"the numbers of a table are beyond {dtype}'s range: rescale the variables")
+
+    def matrix(shape: tuple[int, int], entries: Entries) -> Matrix:
+        return matrix_of(shape, entries, dtype)
+
+    def made(head: HeadSpec) -> Head:
+        last = 2 * len(head.arguments)
+        gate = _gate(tables, head.reach, dtype)
+        query: Entries = [(last, at["one"], 1)]
+        key: Entries = [(last, at[f"gate{g}"], gate) for g in range(len(tables) + 1) if g != head.table + 1]
+        for k, reads in enumerate(head.arguments):
+            query += [(2 * k, at[slot], v) for slot, v in reads.items()] + [(2 * k + 1, at["one"], 1)]
+            key += [(2 * k, at[f"slope{k + 1}"], 1), (2 * k + 1, at[f"offset{k + 1}"], 1)]
+        value = [(at[to], at[of], 1) for to, of in zip(head.writes, tables[head.table].columns, strict=True)]
+        return Head(matrix((last + 1, width), query), matrix((last + 1, width), key), matrix((width, width), value))
+
+    layers = 1 + max((head.block for head in heads), default=0)
+    blocks = [Block(Attention(tuple(made(h) for h in heads if h.block == b)), None) for b in range(layers)]
+    return Weights(
+        inputs=tuple(inputs),
+        slots=tuple(names),
+        tokens=tokens,
+        embedding=matrix((tokens * width, len(inputs)), [(at[f"x.{name}"], k, 1) for k, name in enumerate(inputs)]),
+        memory=dense_matrix(memory, dtype),
+        blocks=tuple(blocks),
+        readout=matrix(
+            (len(readout), tokens * width),
+            [(o, at[s], v) for o, (form, _) in enumerate(readout) for s, v in form.items()],
+        ),
+        bias=matrix((len(readout), 1), [(o, 0, constant) for o, (_, constant) in enumerate(readout)]),
+        dtype=dtype,
+    )
+
+
+def places(heads: Sequence[HeadSpec]) -> list[tuple[int, int]]:
+    """[block, head] of each, as `assembled` lays them out."""
+    seen: dict[int, int] = {}
+    found = []
+    for head in heads:
+        found.append((head.block, seen.get(head.block, 0)))
+        seen[head.block] = found[-1][1] + 1
+    return found
+
+
+def _gate(tables: Sequence[Tokens], reach: Sequence[float], dtype: str) -> float:
+    """The gate of a head: arguments may go half as far again as ``reach``."""
+    most = 0.0
+    for table in tables:
+        axes = min(len(reach), table.slopes.shape[1])
+        scores = np.abs(table.offsets[:, :axes]) + np.asarray(reach[:axes]) * np.abs(table.slopes[:, :axes])
+        most = max(most, float(scores.sum(axis=1).max()))
+    return gate_below(1.5 * most, dtype)
