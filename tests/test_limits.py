@@ -8,7 +8,7 @@ import transformula as tf
 from transformula import budget as limits
 from transformula.budget import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
 from transformula.compiler import driver
-from transformula.compiler.attempts import Attempt, Task
+from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
 from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
@@ -150,7 +150,7 @@ def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it
     monkeypatch.setattr(driver, "attempts", lambda *_: iter(alike))
     formula = Formula.of(["sin(x)"], Box.of("x=0..1"))
     search = driver.Search(formula, None)
-    search.eps, task = 1e-6, Task(Prepared(formula), Options(eps=1e-6))
+    search.eps, task = 1e-6, BuildTask(Prepared(formula), Options(eps=1e-6))
     task.findings.fitted["a table"] = None
     with limited(driver.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
         search.first_proven(CONSTRUCTIONS["circuit"], task)

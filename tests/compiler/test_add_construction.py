@@ -9,7 +9,7 @@ import pytest
 from flint import fmpq
 
 import transformula as tf
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import CONSTRUCTIONS, RIDGE_FAMILY, Construction, register
 from transformula.compiler.polynomial import weights_from_terms
 from transformula.errors import InputError, NotProvenError
@@ -28,7 +28,7 @@ def _ends(formula) -> tuple[fmpq, fmpq]:
     return range_of(formula.outputs[0], Region.of_box(formula.box).ends)
 
 
-def constant_attempts(task: Task) -> Iterator[Attempt]:
+def constant_attempts(task: BuildTask) -> Iterator[Attempt]:
     """One model: the middle of the formula's range."""
     low, high = _ends(task.ground.defined)
     zero = (0,) * task.formula.box.dimension

@@ -46,7 +46,7 @@ class Findings:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class BuildTask:
     """A request to a construction: the prepared formula, the options, and the findings so far.
 
     ``most`` is the number of memory tokens above which a model is of no use, because a smaller one is proven.

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cached_property
 from operator import itemgetter
 
-from transformula.compiler.attempts import Attempt, Built, Findings, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
 from transformula.compiler.circuit_layout import Layout
@@ -61,7 +61,7 @@ _MODES = {
 }
 
 
-def circuit_attempts(task: Task) -> Iterator[Attempt]:
+def circuit_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Circuits of the formula, or of the formula of one position of a sequence."""
     ground, positions = task.ground, task.options.shape[0] if task.options.shape else 1
     if positions > 1:

@@ -15,7 +15,7 @@ from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, brief
 
 if TYPE_CHECKING:
-    from transformula.compiler.attempts import Attempt, Task
+    from transformula.compiler.attempts import Attempt, BuildTask
     from transformula.kernel.folder.weights import Weights
     from transformula.kernel.structures.network_wires import Network
     from transformula.kernel.structures.ridge_blocks import Ridge
@@ -147,7 +147,7 @@ class Construction:
     proof: str
     identity: str = ""
     sharp: bool = False
-    attempts: Callable[[Task], Iterator[Attempt]] | None = None
+    attempts: Callable[[BuildTask], Iterator[Attempt]] | None = None
     options: frozenset[str] = frozenset()
 
     @property
@@ -166,10 +166,10 @@ class Construction:
         return self.family.program(weights, read or (lambda: self.family.read(weights)), None if self.sharp else box)
 
 
-def made_by(module: str, function: str) -> Callable[[Task], Iterator[Attempt]]:
+def made_by(module: str, function: str) -> Callable[[BuildTask], Iterator[Attempt]]:
     """The attempts of a construction, from a module of the compiler that is imported when they are asked for."""
 
-    def attempts(task: Task) -> Iterator[Attempt]:
+    def attempts(task: BuildTask) -> Iterator[Attempt]:
         found: Iterator[Attempt] = getattr(import_module(f"transformula.compiler.{module}"), function)(task)
         return found
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
 from transformula.budget import SECOND, checkpoint
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.policy import (
@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
 
 
-def corollary_attempts(task: Task) -> Iterator[Attempt]:
+def corollary_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models of the polynomial that the formula has been extended to, or of polynomials that approximate it."""
     extended = task.ground.defined
     dtype, multi_head = task.options.dtype, task.options.multi_head

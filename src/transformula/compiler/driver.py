@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from transformula.budget import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
-from transformula.compiler.attempts import Attempt, Task
+from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import at_positions, checked_options, known_shape, positive
@@ -86,7 +86,7 @@ def compile_formula(
         ground = Prepared(formula)
         options = checked_options(ground, rel=rel, shape=sequence, **asked)
         plan = rounds(ground, options)
-        return search.run(plan, Task(ground, options))  # attempts in turn: build → prove → store
+        return search.run(plan, BuildTask(ground, options))  # attempts in turn: build → prove → store
 
 
 def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
@@ -100,7 +100,7 @@ def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> 
         raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
 
 
-def make(attempt: Attempt, task: Task, loose: bool) -> Model:
+def make(attempt: Attempt, task: BuildTask, loose: bool) -> Model:
     """Build an attempt's weights, prove them, and store them; ``loose`` if any bound will do."""
     with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
         built = attempt.build()
@@ -141,7 +141,7 @@ class Search:
         size = max(self.formula.box.dimension, len(self.formula.outputs))
         return max(usual * min(max(1.0, size / SMALL), MOST_TIMES), self.time_limit or 0.0)
 
-    def run(self, plan: Sequence[Round], task: Task) -> Model:
+    def run(self, plan: Sequence[Round], task: BuildTask) -> Model:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in plan for kind in some]
         self.eps = kinds[-1].tolerance(task.options.eps)
@@ -165,14 +165,14 @@ class Search:
             raise self.stopped(self.ending)
         raise when_all_is_tried(self.formula, [*self.refusals, *([] if self.closest is None else [self.closest])])
 
-    def compete(self, plan: Sequence[Round], task: Task) -> None:
+    def compete(self, plan: Sequence[Round], task: BuildTask) -> None:
         """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
         for number, kinds in enumerate(plan, 1):
             self.try_each(kinds, task, 1.0 if number == len(plan) else EACH)
             if self.proven:
                 return
 
-    def try_each(self, kinds: Round, task: Task, part: float) -> None:
+    def try_each(self, kinds: Round, task: BuildTask, part: float) -> None:
         """Try each construction: models go to ``proven``, and the reasons of failures to ``refusals``."""
         for kind in kinds:
             most = min((model.memory_tokens for model in self.proven), default=math.inf)
@@ -187,7 +187,7 @@ class Search:
                 checkpoint()  # goes on if it was this construction's part only
                 self.ending = Ending.WORK
 
-    def first_proven(self, construction: Construction, task: Task) -> Model:
+    def first_proven(self, construction: Construction, task: BuildTask) -> Model:
         """The first attempt of a construction that is proven; raises the refusal that came closest if none is."""
         trial = Trial()
         try:
@@ -203,7 +203,7 @@ class Search:
         assert trial.closest is not None, "a construction yields attempts or raises"
         raise when_refuted(construction.name, trial.closest, task.options.dtype)
 
-    def attempted(self, attempt: Attempt, trial: Trial, task: Task) -> Model | None:
+    def attempted(self, attempt: Attempt, trial: Trial, task: BuildTask) -> Model | None:
         """The model if it is proven; otherwise None, and the failure is noted."""
         before = left()
         try:
@@ -231,7 +231,7 @@ class Search:
             unknown = closest_bound(self.closest) == math.inf and self.limit.spent < self.seconds(AFTER_FAILURE)
             self.limit.after(self.seconds(ALL if unknown else AFTER_FAILURE))
 
-    def look_coarser(self, kinds: Sequence[Construction], task: Task) -> None:
+    def look_coarser(self, kinds: Sequence[Construction], task: BuildTask) -> None:
         """Prove a coarse bound, then better ones, as long as there is work left."""
         measured = min(self.bound, self.fitted_error, self.format_error) < math.inf
         if self.eps is None or not (self.ending or measured):  # an attempt that could not be built has its reason
@@ -255,7 +255,7 @@ class Search:
             return max(halfway, least if least < math.inf else 0.0)
         return found if found < WORTH_SAYING * reach else COARSE * reach
 
-    def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: Task) -> None:
+    def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: BuildTask) -> None:
         """Remember the bound of the first construction that is proven to meet a larger tolerance."""
         for kind in kinds:
             with suppress(NotProvenError, InputError):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import LOOKUP
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
@@ -31,7 +31,7 @@ from transformula.formula.evaluation import evaluate
 from transformula.kernel.syntax.printing import short_text
 
 
-def lookup_attempts(task: Task) -> Iterator[Attempt]:
+def lookup_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models whose measured error meets the tolerance, fewest tokens first.
 
     Where none does, the closest, if it is close: its proof says by how much it falls short.

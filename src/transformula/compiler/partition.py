@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import PARTITION
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
@@ -40,7 +40,7 @@ from transformula.formula.evaluation import evaluate
 Floats = NDArray[np.float64]
 
 
-def partition_attempts(task: Task) -> Iterator[Attempt]:
+def partition_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
     dtype = task.options.dtype
     for finer in FINER_CELLS:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transformula.compiler.attempts import Attempt, Task
+from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.constructions import (
     CIRCUIT,
     CONSTRUCTIONS,
@@ -61,7 +61,7 @@ def _steep_inside(ground: Prepared) -> bool:
         return False
 
 
-def attempts(construction: Construction, task: Task) -> Iterator[Attempt]:
+def attempts(construction: Construction, task: BuildTask) -> Iterator[Attempt]:
     """Models of one construction to try, cheapest first, once nothing rules it out."""
     assert construction.attempts is not None, f"{construction.name} is not made from formulas"
     check_options(construction, task.options)

@@ -26,7 +26,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY, POLYNOMIAL
 from transformula.compiler.one_layer_parts import CONSTANT_BITS, midpoint_rational
 from transformula.compiler.policy import MAX_PROOF_TERMS
@@ -44,7 +44,7 @@ from transformula.runtime.matrices import matrix_of
 OFFSET = 3
 
 
-def polynomial_attempts(task: Task) -> Iterator[Attempt]:
+def polynomial_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models of the polynomial itself; of one that approximates it, if the formula is not a polynomial."""
     try:
         for weights in construct_polynomial(task.formula, task.options.dtype, task.options.multi_head):

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from transformula.compiler.attempts import Task
+from transformula.compiler.attempts import BuildTask
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_polynomials import local_attempts
@@ -67,7 +67,7 @@ def study(run: Run) -> Report:
 
 def _compiled(formula: str, box: str, eps: float, degree: int) -> Model | None:
     """The first model that is proven, if any."""
-    task = Task(Prepared(Formula.of(formula, box)), Options(eps=eps))
+    task = BuildTask(Prepared(Formula.of(formula, box)), Options(eps=eps))
     try:
         for attempt in local_attempts(task, degree):
             try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformula.api import compile
-from transformula.compiler.attempts import Task
+from transformula.compiler.attempts import BuildTask
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import YUN
 from transformula.compiler.gallery.yun import yun_attempts
@@ -123,7 +123,7 @@ def _layouts(formula: str, box: str, eps: float) -> list[Any]:
 
 def _first_proven(target: Formula, eps: float, narrow: bool) -> Model:
     refusal: NotProvenError | None = None
-    task = Task(Prepared(target), Options(eps=eps))
+    task = BuildTask(Prepared(target), Options(eps=eps))
     for attempt in yun_attempts(task, narrow):
         try:
             return package(YUN, attempt.build(), target, task.options)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import random_formula
+from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit import SPLITS, Circuits
 from transformula.compiler.circuit_layout import Layout
 from transformula.compiler.circuit_tables import fit_tables
@@ -214,7 +215,7 @@ def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
     analysis = next(Circuits(Prepared(formula), "float64").promising_first(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
-    tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {}, 0.05)
+    tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", Findings(), 0.05)
     layout = Layout(analysis.circuit, nodes, tables, "float64", 1, formula.box.variables)
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
     stored = store_circuit(analysis.circuit, layout.places, scales)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.lower.additive import Decomposition, Form, Part
@@ -46,7 +46,7 @@ _APART = 1.0
 _POINTS = np.linspace(-1, 1, 2001)
 
 
-def attention_only_attempts(task: Task) -> Iterator[Attempt]:
+def attention_only_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
     for finer in FINER_CELLS:
         yield Attempt(ATTENTION_ONLY, partial(_built, task.ground, task.eps / finer, task.options.dtype))

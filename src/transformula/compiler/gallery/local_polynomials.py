@@ -27,7 +27,7 @@ from typing import Any
 
 from flint import fmpq
 
-from transformula.compiler.attempts import Attempt, Built, Findings, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_cells import CellPlan
@@ -51,7 +51,7 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.runtime.circuit_reading import read_circuit
 
 
-def local_attempts(task: Task, degree: int | None = None) -> Iterator[Attempt]:
+def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attempt]:
     """Models with ever finer cells, of the degree that takes the fewest numbers unless one is asked for."""
     formula, eps, dtype = task.formula, task.eps, task.options.dtype
     names = _used(formula)

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
 from transformula.compiler import policy
-from transformula.compiler.attempts import Attempt, Built, Task
+from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import YUN
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.softmax_layout import Unit, feed_forward
@@ -64,7 +64,7 @@ Floats = NDArray[np.float64]
 _APART = 0.125
 
 
-def yun_attempts(task: Task, narrow: bool = False) -> Iterator[Attempt]:
+def yun_attempts(task: BuildTask, narrow: bool = False) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
     formula, ground = task.formula, task.ground
     if formula.box.dimension > policy.MAX_TOKENS:
