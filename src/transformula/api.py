@@ -114,7 +114,7 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", c
         The format of the weights and of the arithmetic the claim is about.
     compact : bool
         For one output with two values: labels become bits of words, which takes a few dozen layers and far fewer
-        parameters than one token for each sample in one layer (`constructions.compact` has the rate).
+        parameters than one token for each sample in one layer (`compiler.gallery.compact_memory` has the rate).
 
     Examples
     --------

@@ -460,7 +460,7 @@ def _told(found: Any) -> Any:
 
 
 CONSTRUCTIONS = [
-    wrapped("the gate of one layer is too weak", _ONE + "_Assembler._score_reach", lambda reach: -390.0, "two_parts"),
+    wrapped("the gate of one layer is too weak", _ONE + "_OneLayerBuilder._score_reach", lambda reach: -390.0, "two_parts"),
     wrapped("the gate of a circuit is too weak", _LAYOUT + "_gate", lambda gate: -64.0, "two_tables"),
     wrapped("the gate has the wrong sign", _LAYOUT + "_gate", lambda gate: -gate, "two_tables"),
     fault("a form forgets its scale", _LAYOUT + "_form", "factor = to_fmpq(scale)", "factor = fmpq(1)",
@@ -492,10 +492,10 @@ CONSTRUCTIONS = [
     fault("a hidden unit forgets its constant", _LAYOUT + "_feed_forward",
           "hidden += [(unit, slot, v) for slot, v in self._form(argument)]",
           "hidden += [(unit, slot, v) for slot, v in self._form(argument)[:-1]]", "two_clamps"),
-    fault("a table's own tokens move by a slot", _ONE + "_Assembler._memory", "start = rows.stop",
+    fault("a table's own tokens move by a slot", _ONE + "fill_tables", "start = rows.stop",
           "start = rows.stop - 1",
           "two_parts"),
-    fault("a table's value is off", _ONE + "_Assembler._memory", "= table.values[:, column]",
+    fault("a table's value is off", _ONE + "fill_tables", "= table.values[:, column]",
           "= table.values[:, column] * 1.25",
           "one_table cells"),
     fault("the slope beside a table is lost", "compiler.one_layer_parts:one_layer_spec",

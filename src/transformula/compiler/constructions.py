@@ -17,12 +17,9 @@ from transformula.errors import InputError, brief
 if TYPE_CHECKING:
     from transformula.compiler.attempts import Attempt, BuildTask
     from transformula.kernel.folder.weights import Weights
-    from transformula.kernel.structures.network_wires import Network
     from transformula.kernel.structures.ridge_blocks import Ridge
     from transformula.kernel.syntax.boxes import Box
-    from transformula.runtime.circuit_reading import CircuitWeights
     from transformula.runtime.program.program_steps import Program
-    from transformula.runtime.table_reading import TableHead
 
 #: Names that a formula may ask for.
 Choice = Literal[
@@ -58,10 +55,13 @@ class Family:
     count: Callable[[Weights, Callable[[], Any]], int]
 
 
-def _read_ridge(weights: Weights) -> Ridge:
-    from transformula.kernel.structures.ridge_blocks import read_ridge
+def _imported(module: str, function: str) -> Callable[..., Any]:
+    """A function of the package that is imported when it is first called."""
 
-    return read_ridge(weights)
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"transformula.{module}"), function)(*arguments)
+
+    return call
 
 
 def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
@@ -76,24 +76,6 @@ def _count_ridge(weights: Weights, read: Callable[[], Ridge]) -> int:
     return weights.tokens * len(weights.inputs) + beta + weights.outputs
 
 
-def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
-    from transformula.runtime.table_reading import read_heads
-
-    return read_heads(weights)
-
-
-def _read_circuit(weights: Weights) -> CircuitWeights:
-    from transformula.runtime.circuit_reading import read_circuit
-
-    return read_circuit(weights)
-
-
-def _read_network(weights: Weights) -> Network:
-    from transformula.kernel.structures.network import read_network
-
-    return read_network(weights)
-
-
 def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
     from transformula.runtime.program.table_program import read_tables
 
@@ -105,6 +87,11 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
     return nonzeros(weights) + weights.memory.nonzeros
 
+
+_read_ridge = _imported("kernel.structures.ridge_blocks", "read_ridge")
+_read_tables = _imported("runtime.table_reading", "read_heads")
+_read_circuit = _imported("runtime.circuit_reading", "read_circuit")
+_read_network = _imported("kernel.structures.network", "read_network")
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
@@ -168,12 +155,7 @@ class Construction:
 
 def made_by(module: str, function: str) -> Callable[[BuildTask], Iterator[Attempt]]:
     """The attempts of a construction, from a module of the compiler that is imported when they are asked for."""
-
-    def attempts(task: BuildTask) -> Iterator[Attempt]:
-        found: Iterator[Attempt] = getattr(import_module(f"transformula.compiler.{module}"), function)(task)
-        return found
-
-    return attempts
+    return _imported(f"compiler.{module}", function)
 
 
 _ENCLOSED = (

@@ -53,6 +53,11 @@ class TableSpec:
     outputs: tuple[int, ...]
     ranges: tuple[tuple[float, float], ...]  # of the forms on the box: the gate must exceed the scores
 
+    @property
+    def columns(self) -> list[str]:
+        """The slots of its values."""
+        return [f"value{output + 1}" for output in self.outputs]
+
 
 @dataclass(frozen=True)
 class ReluSpec:
@@ -82,10 +87,10 @@ class OneLayerSpec:
 
 def assemble(spec: OneLayerSpec) -> Weights:
     """Lay out tokens and slots, and fill in the matrices."""
-    return _Assembler(spec).weights()
+    return _OneLayerBuilder(spec).weights()
 
 
-class _Assembler:
+class _OneLayerBuilder:
     def __init__(self, spec: OneLayerSpec) -> None:
         self.spec = spec
         self.positions = spec.shape[0] if spec.shape else 1
@@ -130,40 +135,17 @@ class _Assembler:
             memory[p, self.index["one"]] = memory[p, self.index["gate0"]] = 1
             if self.spec.shape:
                 memory[p, self.index[f"position{p + 1}"]] = 1
-        start = self.positions
-        for h, table in enumerate(self.spec.tables):
-            rows = slice(start, start + len(table.slopes))
-            for k in range(len(table.forms)):
-                memory[rows, self.index[f"slope{k + 1}"]] = table.slopes[:, k]
-                memory[rows, self.index[f"offset{k + 1}"]] = table.offsets[:, k]
-            for column, output in enumerate(table.outputs):
-                memory[rows, self.index[f"value{output + 1}"]] = table.values[:, column]
-            memory[rows, self.index[f"gate{h + 1}"]] = 1
-            start = rows.stop
+        fill_tables(memory, self.spec.tables, self.index, self.positions)
         return memory
 
     def _heads(self) -> tuple[Head, ...]:
-        spec, width = self.spec, len(self.slots)
         gate = gate_below(self._score_reach(), self.spec.dtype)
+        inputs = [f"x.{name}" for name in self.spec.inputs]
         heads = []
-        for h, table in enumerate(spec.tables):
-            rows = 2 * len(table.forms) + 1
-            query: Entries = [(rows - 1, self.index["one"], 1)]
-            key: Entries = [(rows - 1, self.index[f"gate{g}"], gate) for g in range(len(spec.tables) + 1) if g != h + 1]
-            for k, form in enumerate(table.forms):
-                query += [
-                    (2 * k, self.index[f"x.{name}"], to_fmpq(v)) for name, v in zip(spec.inputs, form, strict=True)
-                ]
-                query.append((2 * k + 1, self.index["one"], 1))
-                key += [(2 * k, self.index[f"slope{k + 1}"], 1), (2 * k + 1, self.index[f"offset{k + 1}"], 1)]
-            value = [(self.index[f"y{o + 1}"], self.index[f"value{o + 1}"], 1) for o in table.outputs]
-            heads.append(
-                Head(
-                    self._matrix((rows, width), query),
-                    self._matrix((rows, width), key),
-                    self._matrix((width, width), value),
-                )
-            )
+        for h, table in enumerate(self.spec.tables):
+            reads = [{slot: to_fmpq(v) for slot, v in zip(inputs, form, strict=True)} for form in table.forms]
+            copies = {f"y{o + 1}": slot for o, slot in zip(table.outputs, table.columns, strict=True)}
+            heads.append(softmax_head(h, reads, copies, self.index, gate, self.spec.dtype))
         return tuple(heads)
 
     def _score_reach(self) -> float:
@@ -210,6 +192,35 @@ class _Assembler:
 
     def _inside(self, form: Sequence[fmpq]) -> dict[str, Any]:
         return {f"x.{name}": v for name, v in zip(self.spec.inputs, form, strict=True) if v != 0}
+
+
+def fill_tables(memory: FloatArray, tables: Sequence[TableSpec | Tokens], at: Mapping[str, int], start: int) -> None:
+    """Write each table's slopes, offsets, values and mark into its memory tokens, from row ``start`` on."""
+    for g, table in enumerate(tables, 1):
+        rows = slice(start, start + len(table.slopes))
+        for k in range(table.slopes.shape[1]):
+            memory[rows, at[f"slope{k + 1}"]] = table.slopes[:, k]
+            memory[rows, at[f"offset{k + 1}"]] = table.offsets[:, k]
+        for column, slot in enumerate(table.columns):
+            memory[rows, at[slot]] = table.values[:, column]
+        memory[rows, at[f"gate{g}"]] = 1
+        start = rows.stop
+
+
+def softmax_head(
+    table: int, arguments: Sequence[Reads], copies: Mapping[str, str], at: Mapping[str, int], gate: float, dtype: str
+) -> Head:
+    """A head over one table: an argument for each axis, and for each slot it writes the slot of the values."""
+    last, width = 2 * len(arguments), len(at)
+    others = [slot for name, slot in at.items() if name.startswith("gate") and name != f"gate{table + 1}"]
+    query: Entries = [(last, at["one"], 1)]
+    key: Entries = [(last, slot, gate) for slot in others]
+    for k, reads in enumerate(arguments):
+        query += [(2 * k, at[slot], v) for slot, v in reads.items()] + [(2 * k + 1, at["one"], 1)]
+        key += [(2 * k, at[f"slope{k + 1}"], 1), (2 * k + 1, at[f"offset{k + 1}"], 1)]
+    value = [(at[target], at[source], 1) for target, source in copies.items()]
+    shapes = ((last + 1, width), (last + 1, width), (width, width))
+    return Head(*(matrix_of(shape, part, dtype) for shape, part in zip(shapes, (query, key, value), strict=True)))
 
 
 def feed_forward(units: Sequence[Unit], at: Mapping[str, int], dtype: str) -> FeedForward:
@@ -285,15 +296,7 @@ def assembled(
     width, tokens = len(names), 1 + sum(len(t.slopes) for t in tables)
     memory = np.zeros((tokens, width))
     memory[0, [at["one"], at["gate0"]]] = 1
-    start = 1
-    for g, table in enumerate(tables):
-        rows = slice(start, start + len(table.slopes))
-        for k in range(table.slopes.shape[1]):
-            memory[rows, at[f"slope{k + 1}"]] = table.slopes[:, k]
-            memory[rows, at[f"offset{k + 1}"]] = table.offsets[:, k]
-        memory[rows, at[table.columns[0]] : at[table.columns[-1]] + 1] = table.values
-        memory[rows, at[f"gate{g + 1}"]] = 1
-        start = rows.stop
+    fill_tables(memory, tables, at, 1)
     if not np.abs(memory).max() < float(np.finfo(dtype).max) / 2:
         raise NotProvenError(f"the numbers of a table are beyond {dtype}'s range: rescale the variables")
 
@@ -301,15 +304,8 @@ def assembled(
         return matrix_of(shape, entries, dtype)
 
     def made(head: HeadSpec) -> Head:
-        last = 2 * len(head.arguments)
-        gate = _gate(tables, head.reach, dtype)
-        query: Entries = [(last, at["one"], 1)]
-        key: Entries = [(last, at[f"gate{g}"], gate) for g in range(len(tables) + 1) if g != head.table + 1]
-        for k, reads in enumerate(head.arguments):
-            query += [(2 * k, at[slot], v) for slot, v in reads.items()] + [(2 * k + 1, at["one"], 1)]
-            key += [(2 * k, at[f"slope{k + 1}"], 1), (2 * k + 1, at[f"offset{k + 1}"], 1)]
-        value = [(at[to], at[of], 1) for to, of in zip(head.writes, tables[head.table].columns, strict=True)]
-        return Head(matrix((last + 1, width), query), matrix((last + 1, width), key), matrix((width, width), value))
+        copies = dict(zip(head.writes, tables[head.table].columns, strict=True))
+        return softmax_head(head.table, head.arguments, copies, at, _gate(tables, head.reach, dtype), dtype)
 
     layers = 1 + max((head.block for head in heads), default=0)
     blocks = [Block(Attention(tuple(made(h) for h in heads if h.block == b)), None) for b in range(layers)]

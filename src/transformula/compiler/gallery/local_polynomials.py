@@ -12,8 +12,8 @@ parameters; with polynomials the same holds for every smoothness α = m + 1.
   beside it powers (ξ·x)^s are tables.
 * *Layer 2.* The products c_i · (ξ·x)^s, by squares: ab = ((a + b)² − (a − b)²)/4.
 
-The basis are the powers of the lattice directions {ξ : |ξ| = s} (`lattice`), as many as there are monomials, each a
-function of one linear form. Coefficients are least squares at Chebyshev points of the cells. What the layers do with
+The basis are the powers of the lattice directions {ξ : |ξ| = s} (`ridge_directions`), as many as there are monomials,
+each a function of one linear form. Coefficients are least squares at Chebyshev points of the cells. What the layers do with
 the coefficients is a circuit with inputs x and c, made by `circuit`; there is no feed-forward layer.
 """
 

@@ -23,8 +23,8 @@ these, the output is high − ReLU(high − low − ReLU(v − low)).
 
 *Error.* On a cell it is at most half the range of f, on a seam at most the range; seams are a part of about
 Σ_k (N_k − 1)/κ of the box, and only rounding limits κ. So the theorem holds in L^p for p < ∞ and *not* uniformly: eps
-is a tolerance for the mean of |computed − f| over the box, the paper's d_1 if that is the unit cube. `kernel.yun`
-proves it, and says beside it how large the error is outside the seams.
+is a tolerance for the mean of |computed − f| over the box, the paper's d_1 if that is the unit cube. The
+kernel's `yun_rule` proves it, and says beside it how large the error is outside the seams.
 
 *Size.* A context for each cell of the box: N_1 ⋯ N_n hidden units in the value mapping, at a mean error of about
 Σ_k G_k / 4N_k or less, G_k the mean variation of f along axis k: of the order of eps^−n. The paper has one step, one
