@@ -9,9 +9,14 @@ from hypothesis import given, settings
 
 import transformula as tf
 from support.polynomials import Terms, dense, polynomials, text_of
-from transformula.compiler.ridge_directions import power_terms, ridge_sums
-from transformula.compiler.ridge_lattice import compositions, lattice_ridge_sum
-from transformula.compiler.ridge_sum import RidgeSum, primitive
+from transformula.compiler.ridge_directions import (
+    RidgeSum,
+    compositions,
+    lattice_ridge_sum,
+    power_terms,
+    primitive,
+    ridge_sums,
+)
 from transformula.errors import FormulaError
 
 

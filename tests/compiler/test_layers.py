@@ -5,7 +5,7 @@ import pytest
 
 import transformula as tf
 from transformula.compiler.gallery.attention_only import anchors
-from transformula.compiler.gallery.local_cells import Plan
+from transformula.compiler.gallery.local_cells import CellPlan
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.syntax.boxes import Formula
 
@@ -67,9 +67,9 @@ def test_local_polynomials_are_as_small_as_they_were(text, box, eps, cells, toke
 def test_the_error_falls_with_the_degree():
     formula = Formula.of("exp(x*y)", "x=-1..1, y=0..1")
     for degree in (1, 2, 3):
-        errors = [Plan(formula, ("x", "y"), degree, "float64", (n, n)).measured for n in (4, 8, 16)]
+        errors = [CellPlan(formula, ("x", "y"), degree, "float64", (n, n)).measured for n in (4, 8, 16)]
         assert abs(np.log2(errors[1] / errors[2]) - degree - 1) < 0.3
-        plan = Plan(formula, ("x", "y"), degree, "float64", (8, 8))
+        plan = CellPlan(formula, ("x", "y"), degree, "float64", (8, 8))
         assert plan.measured <= plan.proven <= 3 * plan.measured
 
 

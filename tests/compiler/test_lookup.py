@@ -7,7 +7,7 @@ from flint import fmpq
 import transformula as tf
 from support.one_layer_models import model_named
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.one_layer_layout import OneLayerSpec, TableSpec, assemble
+from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.progress import listening
 from transformula.runtime.table_reading import read_heads

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
-from transformula.compiler.gallery.yun_layout import Plan, Shifts, assemble, stages
+from transformula.compiler.gallery.yun import Shifts, YunPlan, assemble, stages
 from transformula.errors import InputError, NotProvenError
 from transformula.runtime import reference
 from transformula.show.card import card
@@ -36,7 +36,7 @@ def test_contexts_are_told_apart_by_attention(counts, narrow):
     values = np.random.default_rng(0).uniform(-1, 1, (*counts, 1))
     names = tuple(f"x{k}" for k in range(len(counts)))
     limits = values.min(axis=tuple(range(len(counts)))), values.max(axis=tuple(range(len(counts))))
-    plan = Plan(names, ((0.0, 1.0),) * len(counts), counts, values, limits, 1024.0, "float64", narrow)
+    plan = YunPlan(names, ((0.0, 1.0),) * len(counts), counts, values, limits, 1024.0, "float64", narrow)
     weights, shifts = assemble(plan), Shifts.of(plan)
     grid = np.meshgrid(*((np.arange(c) + 0.5) / c for c in counts), indexing="ij")
     x = np.stack([axis.ravel() for axis in grid], axis=1)

@@ -142,7 +142,7 @@ def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 _A, _L, _S = "compiler.lower.additive:", "compiler.lower.lowering:_Lowering.", "compiler.lower.store_circuit:"
 _F, _D, _C = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.lowered_circuit:"
 _B = "compiler.lower.lowered_circuit:CircuitBuilder."
-_ONE, _LAYOUT = "compiler.one_layer_layout:", "compiler.circuit_layout:Layout."
+_ONE, _LAYOUT = "compiler.softmax_layout:", "compiler.circuit_layout:Layout."
 _FIND = "compiler.evidence.finder:Finder."
 
 REWRITING = [
@@ -455,7 +455,7 @@ def _told(found: Any) -> Any:
 
 
 CONSTRUCTIONS = [
-    wrapped("the gate of one layer is too weak", _ONE + "_Assembler._score_reach", lambda reach: -390.0, "two_parts"),
+    wrapped("the gate of one layer is too weak", _ONE + "_OneLayerBuilder._score_reach", lambda reach: -390.0, "two_parts"),
     wrapped("the gate of a circuit is too weak", _LAYOUT + "_gate", lambda gate: -64.0, "two_tables"),
     wrapped("the gate has the wrong sign", _LAYOUT + "_gate", lambda gate: -gate, "two_tables"),
     fault("a form forgets its scale", _LAYOUT + "_form", "factor = to_fmpq(scale)", "factor = fmpq(1)",
@@ -487,10 +487,10 @@ CONSTRUCTIONS = [
     fault("a hidden unit forgets its constant", _LAYOUT + "_feed_forward",
           "hidden += [(unit, slot, v) for slot, v in self._form(self.nodes[k].wire.arguments[0])]",
           "hidden += [(unit, slot, v) for slot, v in self._form(self.nodes[k].wire.arguments[0])[:-1]]", "two_clamps"),
-    fault("a table's own tokens move by a slot", _ONE + "_Assembler._memory", "start = rows.stop",
+    fault("a table's own tokens move by a slot", _ONE + "fill_tables", "start = rows.stop",
           "start = rows.stop - 1",
           "two_parts"),
-    fault("a table's value is off", _ONE + "_Assembler._memory", "= table.values[:, column]",
+    fault("a table's value is off", _ONE + "fill_tables", "= table.values[:, column]",
           "= table.values[:, column] * 1.25",
           "one_table cells"),
     fault("the slope beside a table is lost", "compiler.one_layer_parts:one_layer_spec",
@@ -520,13 +520,13 @@ CONSTRUCTIONS = [
           'ex.variable("u1")', "bent_anchors"),
     fault("a local model is that of the next cell", "compiler.gallery.local_polynomials:_built", "cut.columns[:, cut.used]",
           "__import__('numpy').roll(cut.columns[:, cut.used], 1, axis=0)", "local"),
-    fault("cells of local models are elsewhere", "compiler.gallery.local_layout:joined", "Tokens(slopes, offsets, columns",
+    fault("cells of local models are elsewhere", "compiler.gallery.local_polynomials:joined", "Tokens(slopes, offsets, columns",
           "Tokens(slopes, -offsets, columns", "local"),
     fault("terms of local models change places", "compiler.gallery.local_polynomials:_built", "for q in cut.terms(o)",
           "for q in cut.terms(o)[::-1]", "local"),
-    fault("a product is computed before its factors", "compiler.gallery.local_layout:joined", "dict.fromkeys(local, 1)",
+    fault("a product is computed before its factors", "compiler.gallery.local_polynomials:joined", "dict.fromkeys(local, 1)",
           "dict.fromkeys(local, 0)", "local"),
-    fault("a coefficient goes to another slot", "compiler.gallery.local_layout:joined", "reach, tuple(local)",
+    fault("a coefficient goes to another slot", "compiler.gallery.local_polynomials:joined", "reach, tuple(local)",
           "reach, tuple(local[::-1])", "local"),
     fault("a polynomial's powers have the wrong sign", "compiler.polynomial:_RidgeBuilder._power_slot",
           "fmpq((-1) ** s)", "fmpq(1)",

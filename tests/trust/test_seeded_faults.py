@@ -100,7 +100,7 @@ def few(monkeypatch):
     monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "FINER_CELLS", partition.FINER_CELLS[:2])
-    monkeypatch.setattr(local, "_FINER", local._FINER[:1])
+    monkeypatch.setattr(local, "FINER_LOCAL_CELLS", local.FINER_LOCAL_CELLS[:1])
     monkeypatch.setattr(lookup, "LOOKUP_SHARES", lookup.LOOKUP_SHARES[:1])
 
 

@@ -12,8 +12,8 @@ from flint import fmpq
 
 from transformula.compiler.circuit_guide import Interval, largest
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit
-from transformula.compiler.one_layer_layout import GATE_MARGIN
 from transformula.compiler.one_layer_parts import midpoint
+from transformula.compiler.softmax_layout import GATE_MARGIN
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights

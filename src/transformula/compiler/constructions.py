@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from transformula.kernel.structures.ridge_blocks import Ridge
     from transformula.kernel.syntax.boxes import Box
     from transformula.runtime.program.program_steps import Program
-    from transformula.runtime.table_reading import CircuitWeights, TableHead
 
 #: Names that a formula may ask for.
 Choice = Literal[
@@ -56,10 +55,13 @@ class Family:
     count: Callable[[Weights, Callable[[], Any]], int]
 
 
-def _read_ridge(weights: Weights) -> Ridge:
-    from transformula.kernel.structures.ridge_blocks import read_ridge
+def _imported(module: str, function: str) -> Callable[..., Any]:
+    """A function of the package that is imported when it is first called."""
 
-    return read_ridge(weights)
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"transformula.{module}"), function)(*arguments)
+
+    return call
 
 
 def _ridge_program(weights: Weights, read: Callable[[], Ridge], box: Box | None) -> Program:
@@ -74,24 +76,6 @@ def _count_ridge(weights: Weights, read: Callable[[], Ridge]) -> int:
     return weights.tokens * len(weights.inputs) + beta + weights.outputs
 
 
-def _read_tables(weights: Weights) -> tuple[TableHead, ...]:
-    from transformula.runtime.table_reading import read_heads
-
-    return read_heads(weights)
-
-
-def _read_circuit(weights: Weights) -> CircuitWeights:
-    from transformula.runtime.table_reading import read_circuit
-
-    return read_circuit(weights)
-
-
-def _read_layers(weights: Weights) -> CircuitWeights:
-    from transformula.runtime.table_reading import read_layers
-
-    return read_layers(weights)
-
-
 def _table_program(weights: Weights, read: Callable[[], Any], box: Box | None) -> Program:
     from transformula.runtime.program.weights_program import read_tables
 
@@ -103,6 +87,11 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
     return nonzeros(weights) + weights.memory.nonzeros
 
+
+_read_ridge = _imported("kernel.structures.ridge_blocks", "read_ridge")
+_read_tables = _imported("runtime.table_reading", "read_heads")
+_read_circuit = _imported("runtime.table_reading", "read_circuit")
+_read_layers = _imported("runtime.table_reading", "read_layers")
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)
@@ -166,12 +155,7 @@ class Construction:
 
 def made_by(module: str, function: str) -> Callable[[BuildTask], Iterator[Attempt]]:
     """The attempts of a construction, from a module of the compiler that is imported when they are asked for."""
-
-    def attempts(task: BuildTask) -> Iterator[Attempt]:
-        found: Iterator[Attempt] = getattr(import_module(f"transformula.compiler.{module}"), function)(task)
-        return found
-
-    return attempts
+    return _imported(f"compiler.{module}", function)
 
 
 _ENCLOSED = (
@@ -219,7 +203,7 @@ YUN = Construction(
     "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
     "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
     "cell that bounds the mean of the error over the box, and not the error at every point.",
-    sharp=True, attempts=made_by("gallery.yun_stages", "yun_attempts"),
+    sharp=True, attempts=made_by("gallery.yun", "yun_attempts"),
 )  # fmt: skip
 MEMORIZE = Construction(
     "memorize", "one layer that stores samples", TABLE_FAMILY,

@@ -25,7 +25,7 @@ from transformula.compiler.constructions import COROLLARY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.polynomial import construct_polynomial, weights_from_terms
 from transformula.compiler.prepare import is_polynomial
-from transformula.compiler.ridge_lattice import compositions
+from transformula.compiler.ridge_directions import compositions
 from transformula.compiler.tables.minimax import least_squares
 from transformula.errors import InputError, NotProvenError
 from transformula.formula.evaluation import evaluate

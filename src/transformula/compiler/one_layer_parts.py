@@ -14,8 +14,8 @@ from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.lower.additive import AffineForm, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
-from transformula.compiler.one_layer_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.compiler.prepare import Prepared, proven_signs
+from transformula.compiler.softmax_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, to_fmpq

@@ -187,3 +187,45 @@ MAX_GRID_TOKENS = 20_000  # tokens of a grid
 GRID_CAUTIONS = (1.0, 30.0, 1000.0)  # factors on the price of large values while scores are chosen
 GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)  # factors on the price of large values while rounding is the larger error
 AXIS_WORK = 2e10  # work on one axis
+
+# --- gallery: yun
+#: Most contexts (cells of the box), and most variables.
+MAX_CONTEXTS, MAX_TOKENS = 1024, 6
+#: Shares of eps for the cells, tried in turn; the rest is for seams, rounding and enclosures that are not tight.
+YUN_SHARES = (0.93, 0.85, 0.7, 0.5)
+#: Share of eps for the seams.
+YUN_SEAMS = 1 / 32
+#: Mesh points on an axis where the variation is measured, by number of variables.
+YUN_MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
+#: Pieces of a cell along an axis, and of all cells together: the mean on a cell is proven piece by piece.
+YUN_PIECES, MAX_YUN_PIECES = 8, 40_000
+
+# --- gallery: local polynomials
+#: Degrees in the order they are tried; a degree that takes more numbers than another is given up.
+DEGREES = (2, 3, 1)
+#: Share of the tolerance for the cells, and for the circuit, whose error counts three times.
+CELL_SHARE, CIRCUIT_SHARE = 0.9, 0.025
+#: Noise of the format, in tolerances, that is no reason to look for another degree.
+NOISE = 0.05
+#: Factors by which cells are made finer, tried in turn, and circuits tried for each.
+FINER_LOCAL_CELLS, CIRCUITS_EACH = (1.0, 1.5, 3.0), 3
+#: Most cells, and most sample points of all cells together.
+MAX_CELLS, MAX_CELL_POINTS = 20_000, 5_000_000
+#: Factor by which an axis is cut finer.
+MORE_CELLS = 1.25
+#: Chebyshev points of a cell beyond those that determine a polynomial.
+EXTRA_POINTS = 2
+
+# --- gallery: attention only
+#: Error of the first layer, as a fraction of the narrowest cell, and the least error that is asked for.
+LINE_ERROR, LEAST_LINE_ERROR = 1e-3, {"float64": 1e-12, "float32": 1e-6}
+
+# --- gallery: memories
+#: Most samples of one memory.
+MAX_SAMPLES = 100_000
+#: Directions tried for a compact memory.
+DIRECTIONS = 6
+#: Offsets of a run that are tried.
+OFFSETS = 1024
+#: Widths of a bucket that are tried, in mean distances of samples.
+BUCKET_WIDTHS = (0.3, 0.4, 0.55, 0.75, 1.0, 1.4)

@@ -30,8 +30,7 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY, POLYNOMIAL
 from transformula.compiler.one_layer_parts import CONSTANT_BITS, midpoint_rational
-from transformula.compiler.ridge_directions import ridge_sums
-from transformula.compiler.ridge_sum import Direction, RidgeSum, primitive
+from transformula.compiler.ridge_directions import Direction, RidgeSum, primitive, ridge_sums
 from transformula.errors import FormulaError, InputError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial

@@ -23,7 +23,7 @@ from transformula.compiler.certify import package
 from transformula.compiler.constructions import POLYNOMIAL
 from transformula.compiler.options import Options, known_dtype
 from transformula.compiler.polynomial import ridge_weights
-from transformula.compiler.ridge_sum import RidgeSum
+from transformula.compiler.ridge_directions import RidgeSum
 from transformula.errors import InputError
 from transformula.formula.given_box import box_of
 from transformula.kernel.enclosures.balls import to_fmpq

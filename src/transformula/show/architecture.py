@@ -12,8 +12,8 @@ from html import escape
 from importlib.resources import files
 from itertools import pairwise
 
-from transformula.compiler.gallery.compact_layout import stored_words
-from transformula.compiler.gallery.yun_layout import stages
+from transformula.compiler.gallery.compact_memory import stored_words
+from transformula.compiler.gallery.yun import stages
 from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Weights
 from transformula.model import Model

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiler.gallery.compact_layout import stored_words
-from transformula.compiler.gallery.yun_layout import stages
+from transformula.compiler.gallery.compact_memory import stored_words
+from transformula.compiler.gallery.yun import stages
 from transformula.formula.sample_target import shown
 from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Block, Matrix, block_matrices

@@ -9,7 +9,7 @@ import numpy as np
 from flint import fmpq
 
 from transformula.compiler.gallery import prompt_models
-from transformula.compiler.gallery.in_context_weights import construct_in_context
+from transformula.compiler.gallery.prompt_models import construct_in_context
 from transformula.errors import NotProvenError
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.digits import at_most

@@ -22,7 +22,7 @@ from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_
 from transformula.compiler.options import Options
 from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared
-from transformula.compiler.ridge_sum import RidgeSum
+from transformula.compiler.ridge_directions import RidgeSum
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.weights import named_matrices

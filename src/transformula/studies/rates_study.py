@@ -14,9 +14,9 @@ from transformula.compiler.constructions import LOCAL
 from transformula.compiler.evidence.table_pieces import find_pieces
 from transformula.compiler.gallery.attention_only import anchors
 from transformula.compiler.gallery.local_polynomials import local_attempts
-from transformula.compiler.head_layout import Tokens
 from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
+from transformula.compiler.softmax_layout import Tokens
 from transformula.errors import NotProvenError
 from transformula.internals import tables_of
 from transformula.kernel.syntax.boxes import Formula

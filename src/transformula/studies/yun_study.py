@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from transformula.api import compile
+from transformula.compiler import policy
 from transformula.compiler.attempts import BuildTask
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import YUN
-from transformula.compiler.gallery.yun_stages import MAX_CONTEXTS, yun_attempts
+from transformula.compiler.gallery.yun import yun_attempts
 from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
@@ -83,7 +84,7 @@ def _findings(rows: list[list[Any]], slope: float, small: float) -> list[str]:
         "With positional encodings one selective shift for each token does what the paper has one for each grid value "
         "do: its number of attention layers, n/δ, can be n.",
         f"At eps = {SMALL:g} this formula would take about {small:.0e} contexts, hence as many layers in the paper's "
-        f"layout; up to {MAX_CONTEXTS} are built here.",
+        f"layout; up to {policy.MAX_CONTEXTS} are built here.",
         "The claims differ. Fang's and Gumaan's bounds hold at every point; Yun's is of the mean over the box, and at "
         "points outside the seams the error is several times as large. No finer grid makes it hold on the seams.",
     ]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import random_formula
+from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit import SPLITS, Circuits
 from transformula.compiler.circuit_layout import Layout
 from transformula.compiler.circuit_tables import fit_tables
@@ -18,9 +19,9 @@ from transformula.compiler.lower.additive import decompose, without_cancelled
 from transformula.compiler.lower.lowered_circuit import Guide, collected, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
-from transformula.compiler.one_layer_layout import assemble
 from transformula.compiler.one_layer_parts import FittedPart, one_layer_spec
 from transformula.compiler.prepare import Prepared
+from transformula.compiler.softmax_layout import assemble
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
@@ -213,7 +214,7 @@ def test_the_weights_hold_the_stored_circuit(text, box):
     formula = Formula.of(text, box)
     analysis = next(Circuits(Prepared(formula), "float64").all(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
-    tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", {}, 0.05)
+    tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", Findings(), 0.05)
     layout = Layout(analysis.lowered, nodes, tables, "float64", 1, formula.box.variables)
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
     stored = store_circuit(analysis.lowered.circuit, layout.places, scales)

@@ -12,7 +12,7 @@ from support.claims import refuses_a_hair_less
 from support.folders import open_model
 from support.in_context_models import MODELS, RATIONAL, exact_answer, fractions, learner, prompts
 from transformula.blas_threads import one_thread
-from transformula.compiler.gallery.in_context_weights import _written
+from transformula.compiler.gallery.prompt_models import _written
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
 from transformula.kernel.folder.model_files import unpack

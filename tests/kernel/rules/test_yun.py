@@ -196,25 +196,23 @@ def test_every_place_matters_or_does_no_harm(part):
         _judge(model, changed)
 
 
-LAYOUT = "compiler.gallery.yun_layout:"
+LAYOUT = "compiler.gallery.yun:"
 FAULTS = [
-    fault("no shift down", LAYOUT + "_Builder._shift", "(-1.0, stop)", "(1.0, stop)", ""),
-    fault("half the lead", LAYOUT + "_Builder._shift", "math.log2(2 * lead)", "math.log2(lead / 8)", ""),
-    fault("contexts in another order", LAYOUT + "_Builder.weights", "[self.order]", "[self.order[::-1]]", ""),
+    fault("no shift down", LAYOUT + "_YunBuilder._shift", "(-1.0, stop)", "(1.0, stop)", ""),
+    fault("half the lead", LAYOUT + "_YunBuilder._shift", "math.log2(2 * lead)", "math.log2(lead / 8)", ""),
+    fault("contexts in another order", LAYOUT + "_YunBuilder.weights", "[self.order]", "[self.order[::-1]]", ""),
     fault("contexts that share a number", LAYOUT + "Shifts.of", "len(set(z[:, -1])) == len(z)", "True", ""),
-    fault("steps that are not steep", LAYOUT + "_Builder._blocks", "STEEP * (number", "0.25 * (number", ""),
-    fault("other thresholds", LAYOUT + "Plan.thresholds", "k / count", "k / count / 2", ""),
-    fault("limits that are too narrow", LAYOUT + "_Builder._blocks", "high - low, {", "(high - low) / 4, {", ""),
+    fault("steps that are not steep", LAYOUT + "_YunBuilder._blocks", "STEEP * (number", "0.25 * (number", ""),
+    fault("other thresholds", LAYOUT + "YunPlan.thresholds", "k / count", "k / count / 2", ""),
+    fault("limits that are too narrow", LAYOUT + "_YunBuilder._blocks", "high - low, {", "(high - low) / 4, {", ""),
     fault(
         "cells over the seams",
-        "compiler.gallery.yun_stages:_grid",
+        "compiler.gallery.yun:_grid",
         "k / count - (1 + _APART)",
         "k / count + (1 + _APART)",
         "",
     ),
-    fault(
-        "cells that overlap", "compiler.gallery.yun_stages:_grid", "k / count + _APART", "k / count / 2 + _APART", ""
-    ),
+    fault("cells that overlap", "compiler.gallery.yun:_grid", "k / count + _APART", "k / count / 2 + _APART", ""),
 ]
 
 

@@ -28,23 +28,20 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.head_layout import HeadSpec, Reads, Tokens, assembled, places
 from transformula.compiler.lower.additive import Decomposition, Form, Part
 from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
 from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
 from transformula.compiler.partition import fit_partition
 from transformula.compiler.prepare import Prepared, proven_signs
+from transformula.compiler.softmax_layout import HeadSpec, Reads, Tokens, assembled, places
 from transformula.compiler.tables.softmax_table import softmax_weights
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.kernel.syntax.printing import to_text
 
-#: The line's error, as a part of the narrowest cell, and the least that is asked for in a format.
-_LINE = 1e-3
-_LEAST = {"float64": 1e-12, "float32": 1e-6}
-#: Anchors lie this far apart, on a line that is scaled to −1..1.
+#: Distance between anchors on a line that is scaled to −1..1.
 _APART = 1.0
 _POINTS = np.linspace(-1, 1, 2001)
 
@@ -74,7 +71,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
             narrowest = min(narrowest, *(_narrowest(fitted[-1][1], k, ends) for k, ends in enumerate(ranges)))
     ends = {form: _scaled(form_range(form, box)) for form in lines}
     if lines:
-        tables.append(anchors(max(_LINE * narrowest, _LEAST[dtype]), dtype))
+        tables.append(anchors(max(policy.LINE_ERROR * narrowest, policy.LEAST_LINE_ERROR[dtype]), dtype))
     heads = [_line(form, k, ends[form], box.variables) for form, k in lines.items()]
     for part, table in fitted:
         tables.append(Tokens(table.slopes, table.offsets, table.values[:, None]))

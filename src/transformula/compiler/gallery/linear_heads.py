@@ -4,8 +4,8 @@ Token i carries the numbers z_i of its position in slots z1, z2, ..., and a cons
 by it. Head h asks with Q_h z_j, answers with z_i as it is, and adds V_h z_i, weighed by the score, to the slots y1, y2,
 ...: token j then holds Σ_h V_h Σ_i z_i (z_iᵀ Q_h z_j). The readout takes them from the last token, or from all.
 
-The error is that of the factorisation in floats: `kernel.linear_attention` expands what the heads compute and compares
-it with the polynomial that least squares found.
+The error is that of the factorisation in floats: the kernel's `linear_attention_rule` expands what the heads compute
+and compares it with the polynomial that least squares found.
 """
 
 from __future__ import annotations

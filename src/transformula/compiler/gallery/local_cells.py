@@ -20,7 +20,7 @@ from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.partition import Floats, sharp_scores
 from transformula.compiler.refusal import Coarse
-from transformula.compiler.ridge_lattice import compositions
+from transformula.compiler.ridge_directions import compositions
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
@@ -32,18 +32,16 @@ from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.tables.cell_error import BITS, far_of, used_cells
 from transformula.kernel.tables.table_error import SoftmaxTable
 
-MAX_TOKENS = 20_000
-#: Of all cells together.
-_MOST_POINTS = 5_000_000
-_TINY, _NOTHING = 1e-300, 1e-14
+#: Smallest error whose logarithm is taken.
+_TINY = 1e-300
+#: Largest relative size of a coefficient that is left out.
+_NOTHING = 1e-14
 #: Numbers of a head and its slots.
 _HEAD = 16
-#: By how much cells are made more along an axis, and Chebyshev points beyond a polynomial's.
-_MORE, _EXTRA = 1.25, 2
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CellPlan:
     """Cells: so many along each axis, and polynomials of one degree."""
 
     target: Formula
@@ -55,7 +53,7 @@ class Plan:
     @classmethod
     def fine(
         cls, formula: Formula, names: tuple[str, ...], degree: int, eps: float, dtype: str, most: float = math.inf
-    ) -> Plan | None:
+    ) -> CellPlan | None:
         """As few cells as do it: the axis that helps most per token, going by errors at points, is cut finer.
 
         None if that would take more than so many numbers.
@@ -68,7 +66,7 @@ class Plan:
                 raise NotProvenError(f"{formula} is undefined or unbounded on the box: narrow the box")
             if plan.numbers > most:
                 return None
-            if plan.tokens * _MORE > plan.most_tokens:
+            if plan.tokens * policy.MORE_CELLS > plan.most_tokens:
                 raise Coarse(
                     f"polynomials of degree {degree} would need more than {plan.most_tokens} cells", error
                 ).error()
@@ -81,10 +79,10 @@ class Plan:
             error = plan.measured
         return plan
 
-    def cut(self, axis: int) -> Plan:
+    def cut(self, axis: int) -> CellPlan:
         """More cells along an axis."""
-        counts = [max(n + 1, round(n * _MORE)) if k == axis else n for k, n in enumerate(self.counts)]
-        return Plan(self.target, self.names, self.degree, self.dtype, tuple(counts))
+        counts = [max(n + 1, round(n * policy.MORE_CELLS)) if k == axis else n for k, n in enumerate(self.counts)]
+        return CellPlan(self.target, self.names, self.degree, self.dtype, tuple(counts))
 
     @property
     def tokens(self) -> int:
@@ -94,8 +92,8 @@ class Plan:
     @property
     def most_tokens(self) -> int:
         """More cells would be too many, or have too many points for the memory."""
-        points: int = (self.degree + 1 + _EXTRA) ** len(self.names)
-        return min(MAX_TOKENS, _MOST_POINTS // points)
+        points: int = (self.degree + 1 + policy.EXTRA_POINTS) ** len(self.names)
+        return min(policy.MAX_CELLS, policy.MAX_CELL_POINTS // points)
 
     @property
     def numbers(self) -> int:
@@ -191,7 +189,7 @@ class Plan:
     @cached_property
     def fitted(self) -> tuple[list[Floats], float]:
         """For each output the coefficients of local monomials, cells in C order, and the largest error at points."""
-        points = np.cos(np.linspace(0, math.pi, self.degree + 1 + _EXTRA))
+        points = np.cos(np.linspace(0, math.pi, self.degree + 1 + policy.EXTRA_POINTS))
         local = products([points] * len(self.names))
         basis = np.stack([np.prod(local.T**e, axis=1) for e in self.exponents], axis=1)
         solve = np.linalg.pinv(basis)

@@ -12,9 +12,9 @@ parameters; with polynomials the same holds for every smoothness α = m + 1.
   beside it powers (ξ·x)^s are tables.
 * *Layer 2.* The products c_i · (ξ·x)^s, by squares: ab = ((a + b)² − (a − b)²)/4.
 
-The basis are the powers of the lattice directions {ξ : |ξ| = s} (`lattice`), as many as there are monomials, each a
-function of one linear form. Coefficients are least squares at Chebyshev points of the cells. What the layers do with
-the coefficients is a circuit with inputs x and c, made by `circuit`; there is no feed-forward layer.
+The basis are the powers of the lattice directions {ξ : |ξ| = s} (`ridge_directions`), as many as there are monomials,
+each a function of one linear form. Coefficients are least squares at Chebyshev points of the cells. The layers compute
+a circuit of x and the coefficients c, made by `circuit`; there is no feed-forward layer.
 """
 
 from __future__ import annotations
@@ -23,26 +23,24 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import Any
+
+from flint import fmpq
 
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
-from transformula.compiler.gallery.local_cells import Plan
-from transformula.compiler.gallery.local_layout import joined
+from transformula.compiler.gallery.local_cells import CellPlan
 from transformula.compiler.prepare import Prepared
+from transformula.compiler.softmax_layout import HeadSpec, Tokens, assembled, places
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.kernel.enclosures.coverings import products
+from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.gallery.local_rule import MAX_COLUMNS, ORDERS, column_names
-from transformula.kernel.syntax.boxes import Formula
-
-#: Degrees in the order they are tried: what would take more numbers than another is given up.
-DEGREES = (2, 3, 1)
-#: What part of the tolerance the cells may use, and the circuit (whose error counts three times); and how much noise is
-#: no reason to look for another degree.
-_CELLS, _CIRCUIT, _NOISE = 0.9, 0.025, 0.05
-#: How much finer each attempt is, and circuits tried for each.
-_FINER, _CIRCUITS = (1.0, 1.5, 3.0), 3
+from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.runtime.table_reading import read_circuit
 
 
 def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attempt]:
@@ -53,25 +51,27 @@ def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attem
         raise InputError(f"{min(taken)} is a name that coefficients use inside: give the variable another name")
     if task.ground.steps:
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
-    plan = _planned(formula, names, eps, dtype, DEGREES if degree is None else (degree,))
-    for group, finer in enumerate(_FINER):
-        cut = plan if group == 0 else Plan.fine(formula, names, plan.degree, _CELLS * eps / finer, dtype)
+    plan = _planned(formula, names, eps, dtype, policy.DEGREES if degree is None else (degree,))
+    for group, finer in enumerate(policy.FINER_LOCAL_CELLS):
+        cut = plan if group == 0 else CellPlan.fine(formula, names, plan.degree, policy.CELL_SHARE * eps / finer, dtype)
         assert cut is not None, "nobody has said how many numbers it may take"
         both = Prepared(cut.formula())
         inputs = both.formula.box.variables
-        circuits = circuits_of(both, _CIRCUIT * eps, dtype, Findings(), 1, inputs, enough=eps)
-        for attempt in islice(circuits, _CIRCUITS):
+        circuits = circuits_of(both, policy.CIRCUIT_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
+        for attempt in islice(circuits, policy.CIRCUITS_EACH):
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 
 
-def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, degrees: Sequence[int]) -> Plan:
+def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, degrees: Sequence[int]) -> CellPlan:
     """The plan with the fewest numbers, of those that are not too noisy for the format if there are any."""
-    best: Plan | None = None
+    best: CellPlan | None = None
     failure: NotProvenError | None = None
     for degree in degrees:
-        quiet = best is not None and best.noise <= _NOISE * eps
+        quiet = best is not None and best.noise <= policy.NOISE * eps
         try:
-            found = Plan.fine(formula, names, degree, _CELLS * eps, dtype, best.numbers if best and quiet else math.inf)
+            found = CellPlan.fine(
+                formula, names, degree, policy.CELL_SHARE * eps, dtype, best.numbers if best and quiet else math.inf
+            )
         except NotProvenError as error:
             failure = closer(error, failure)
             continue
@@ -83,11 +83,11 @@ def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, d
     return best
 
 
-def _worth(plan: Plan, eps: float) -> tuple[float, int]:
-    return max(plan.noise / eps, _NOISE), plan.numbers
+def _worth(plan: CellPlan, eps: float) -> tuple[float, int]:
+    return max(plan.noise / eps, policy.NOISE), plan.numbers
 
 
-def _built(cut: Plan, attempt: Attempt) -> Built:
+def _built(cut: CellPlan, attempt: Attempt) -> Built:
     outputs = range(len(cut.target.outputs))
     stated = {"bits": policy.FAR_BITS[cut.dtype] - 1, "models": [[str(q) for q in cut.terms(o)] for o in outputs]}
     slopes, offsets = (products(side).T for side in cut.scores)
@@ -103,3 +103,67 @@ def _used(formula: Formula) -> tuple[str, ...]:
             f"the formula depends on {len(names)} variables; a grid of cells takes at most {max(ORDERS)}: use circuit"
         )
     return names
+
+
+def joined(
+    built: Built,
+    box: Box,
+    axes: Sequence[str],
+    slopes: FloatArray,
+    offsets: FloatArray,
+    columns: FloatArray,
+    stated: dict[str, Any],
+) -> Built:
+    """The model whose inputs are the box's variables.
+
+    Parameters
+    ----------
+    built : Built
+        A circuit of one data token whose inputs are the variables and then the columns.
+    axes : sequence of str
+        The variables that the cells are cut along.
+    slopes, offsets, columns
+        Of the cells' tokens: tokens × axes, and tokens × columns.
+    stated : dict
+        What model.json says of the local models, but for the head.
+    """
+    circuit, names, count = read_circuit(built.weights), built.weights.slots, columns.shape[1]
+    if any(block.units or block.bias for block in circuit.blocks):
+        raise NotProvenError("the products of local polynomials would need a feed-forward layer")
+    local = column_names(count)
+    slot = {k: name.removeprefix("x.") if name.removeprefix("x.") in local else name for k, name in enumerate(names)}
+    reach = tuple(max(map(abs, box.floats()[box.variables.index(name)])) for name in axes)
+    reads = tuple({f"x.{name}": fmpq(1)} for name in axes)
+    tables = [Tokens(slopes, offsets, columns, "coefficient")]
+    heads = [HeadSpec(0, 0, reads, reach, tuple(local))]
+    ready = dict.fromkeys(local, 1)
+    known: dict[HeadTable, int] = {}
+    old: dict[tuple[int, int], int] = {}
+    for b, block in enumerate(circuit.blocks):
+        for h, head in enumerate(block.heads):
+            (table,), written = head.columns, slot[head.slots[0]]
+            if table not in known:
+                known[table] = len(tables)
+                tables.append(Tokens(head.slopes, head.offsets, head.values))
+            form = {slot[k]: v for k, v in head.forms[0].items()}
+            when = max((ready.get(name, 0) for name in form), default=0)
+            ready[written] = when + 1
+            old[b, h] = len(heads)
+            heads.append(HeadSpec(when, known[table], (form,), (2.0,), (written,)))
+    rows = zip(circuit.readout, circuit.bias, strict=True)
+    readout = [({slot[k]: v for k, v in form.items()}, bias) for form, bias in rows]
+    assert built.circuit is not None
+    at = places(heads)
+    wires = [_moved(wire, old, at) for wire in built.circuit["wires"]]
+    data = {**built.circuit, "wires": wires, "local": {"head": at[0][1], **stated}}
+    weights = assembled(box.variables, tables, heads, readout, built.weights.dtype)
+    built.evidence.follow = False  # the errors of so shallow a circuit need not be followed
+    return Built(weights, data, built.evidence)
+
+
+def _moved(wire: dict[str, Any], old: dict[tuple[int, int], int], at: list[tuple[int, int]]) -> dict[str, Any]:
+    """A stored wire with its new place."""
+    if "from" not in wire:
+        return wire
+    block, head, column = wire["from"]
+    return {**wire, "from": [*at[old[block, head]], column]}

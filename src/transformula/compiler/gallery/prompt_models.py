@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from numbers import Integral
 from typing import Any
@@ -13,17 +14,19 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import IN_CONTEXT
-from transformula.compiler.gallery.in_context_weights import construct_in_context, default_rate
 from transformula.compiler.options import Options, known_dtype, positive
 from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.given_box import exact_number
 from transformula.formula.prompt_target import Prompts
-from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.description import MAX_BLOCKS
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Weights
+from transformula.kernel.gallery.in_context_blocks import Layer, PromptPlan, bend_entries, plan_of
 from transformula.kernel.gallery.in_context_rule import MAX_ROUNDS, prove_in_context
 from transformula.kernel.gallery.prompt_tasks import FIELDS, MAY_VANISH, PromptTask
 from transformula.kernel.syntax.boxes import MAX_VARIABLES
 from transformula.model import Model
+from transformula.runtime.matrices import matrix_of
 
 #: What may be asked for; ridge with steps is gradient descent.
 ALGORITHMS = ("ridge", "lasso", "kernel", "recurrence")
@@ -177,3 +180,70 @@ def _rounds(task: PromptTask, eps: float, dtype: str) -> int:
         if 1.01 * best <= eps or proof.approximation < proof.rounding / 100:  # rounding only grows from here
             break
     return chosen
+
+
+#: Bits of the numbers that are chosen here: every format holds them.
+_BITS = 12
+
+
+def short_below(value: Fraction) -> fmpq:
+    """A number of few bits just below a positive one."""
+    exponent = math.floor(math.log2(value)) - _BITS
+    unit = Fraction(2) ** exponent
+    return to_fmpq(unit * math.floor(value / unit))
+
+
+def default_rate(task: PromptTask) -> fmpq:
+    """The step that contracts every spectrum of the box best; for ISTA, the largest that is known to descend."""
+    most = task.pairs * task.features * task.x**2
+    return short_below(to_fraction(1 / most if task.algorithm == "lasso" else 2 / (2 * task.penalty + most)))
+
+
+def construct_in_context(task: PromptTask, dtype: str, rounds: int = 0, looped: bool = False) -> Weights:
+    """The weights of a task; ``rounds`` is how many layers iterate where ridge is solved in closed form.
+
+    With ``looped``, layers that are equal are one block, applied again and again.
+    """
+    start = default_rate(task) if task.algorithm == "ridge" else fmpq(1)
+    return _written(task, plan_of(task, start, rounds), dtype, looped)
+
+
+def _written(task: PromptTask, plan: PromptPlan, dtype: str, looped: bool = False) -> Weights:
+    width = len(plan.slots)
+    place = {slot: k for k, slot in enumerate(plan.slots)}
+    given = [(t * width + place[s], i, v) for (t, s, i), v in plan.given.items()]
+    reads = [(o, t * width + place[s], 1) for o, (t, s) in enumerate(plan.reads)]
+    blocks: list[Block] = []
+    for k, layer in enumerate(plan.layers):
+        first = plan.layers.index(layer) if looped else k
+        blocks.append(blocks[first] if first < k else _block(layer, place, dtype))
+    return Weights(
+        inputs=task.inputs,
+        slots=plan.slots,
+        tokens=plan.tokens,
+        embedding=matrix_of((plan.tokens * width, task.size), given, dtype),
+        memory=matrix_of((plan.tokens, width), [(t, place[s], v) for (t, s), v in plan.held.items()], dtype),
+        blocks=tuple(blocks),
+        readout=matrix_of((task.outputs, plan.tokens * width), reads, dtype),
+        bias=matrix_of((task.outputs, 1), dtype=dtype),
+        dtype=dtype,
+    )
+
+
+def _block(layer: Layer, place: dict[str, int], dtype: str) -> Block:
+    width, rows, row = len(place), len(layer.scores), {slot: r for r, slot in enumerate(layer.writes)}
+    head = Head(
+        matrix_of((rows, width), [(r, place[s], layer.factor) for r, (s, _) in enumerate(layer.scores)], dtype),
+        matrix_of((rows, width), [(r, place[s], 1) for r, (_, s) in enumerate(layer.scores)], dtype),
+        matrix_of((len(row), width), [(row[to], place[of], v) for (to, of), v in layer.adds.items()], dtype),
+        matrix_of((width, len(row)), [(place[to], r, 1) for to, r in row.items()], dtype),
+    )
+    bend = None
+    if layer.threshold is not None:
+        parts = bend_entries(place["w"], place["p"], layer.threshold)
+        units = len(parts[0])
+        shapes = ((units, width), (units, 1), (width, units))
+        made = (matrix_of(s, [(*at, v) for at, v in p.items()], dtype) for s, p in zip(shapes, parts, strict=True))
+        hidden, bias, output = made
+        bend = FeedForward(hidden, bias, output, matrix_of((width, 1), dtype=dtype))
+    return Block(Attention((head,), "softmax" if layer.kind == "softmax" else "linear"), bend)

@@ -13,20 +13,19 @@ from fractions import Fraction
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.one_layer_layout import OneLayerSpec, TableSpec, assemble
+from transformula.compiler import policy
+from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Weights
-
-MAX_SAMPLES = 100_000
 
 
 def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
     """Weights whose value at every sample is within the tolerance."""
     x, y = samples.x.astype(dtype).astype(float), samples.y
     count, inputs = x.shape
-    if count > MAX_SAMPLES:
-        raise InputError(f"{count} samples are too many for one table; at most {MAX_SAMPLES}")
+    if count > policy.MAX_SAMPLES:
+        raise InputError(f"{count} samples are too many for one table; at most {policy.MAX_SAMPLES}")
     spread = float(2 * np.abs(y).max()) or 1.0
     separation = _smallest_separation(x)
     needed = math.log(8 * count * spread / eps) if count > 1 else 0.0
