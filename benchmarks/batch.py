@@ -1,6 +1,6 @@
-"""Sixty formulas, one long proof, and a model of many heads, on one worker and on two.
+"""Sixty formulas, and a model of many heads, on one worker and on two.
 
-``python benchmarks/batch.py [batch|proof|heads]`` prints wall times, processor times and the load of the machine. On a machine
+``python benchmarks/batch.py [batch|heads]`` prints wall times, processor times and the load of the machine. On a machine
 that others use too, wall times mean little: then the bound that processor times put on the speed-up, main process plus
 half of what the workers did, says what two free cores would give.
 """
@@ -13,14 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import transformula as tf
 import uncached  # noqa: F401
 
-TARGETS = {"batch": 1.7, "proof": 1.6, "heads": 1.4}
+TARGETS = {"batch": 1.7, "heads": 1.4}
 SHAPES = (
     ("sin({k}*x)", "x=0..2"), ("exp(-{k}*x)*y", "x=0..1, y=0..1"), ("sqrt(x + {k})*y - z", "x=0..2, y=0..1, z=0..1"),
     ("x**3 - {k}*x*y + y**2", "x=-2..2, y=-2..2"), ("log(1 + {k}*x) + y/({k} + x)", "x=0..2, y=0..1"),
@@ -31,12 +30,6 @@ FORMULAS = [
     for k in (1, 2, 3)
     for eps in (1e-2, 1e-3, 1e-4, 1e-5)
 ]
-PROOF = {
-    "formula": "sin(x + y*z)*exp(w)",
-    "on": "x=0..1, y=0..1, z=0..1, w=0..1",
-    "eps": 1e-6,
-    "construction": "lookup",
-}
 HEADS = {
     "formula": " + ".join(f"sin({7 + k}/7*x{k})" for k in range(1, 17)),
     "on": "x1..x16=0..3",
@@ -69,18 +62,18 @@ def batch(jobs: int) -> dict[str, bytes]:
         return {str(path.relative_to(where)): path.read_bytes() for path in sorted(Path(where).glob("*/*"))}
 
 
-def compiled(options: dict[str, Any], jobs: int) -> Any:
-    """A compiled model's bytes."""
+def heads(jobs: int) -> Any:
+    """The bytes of a compiled model of many heads."""
     if jobs == 1:
-        return tf.compile(**options).contents
+        return tf.compile(**HEADS).contents
     with tf.workers(jobs=jobs):
-        return tf.compile(**options).contents
+        return tf.compile(**HEADS).contents
 
 
 def main(names: list[str]) -> None:
     """Measure, and compare the results bit by bit."""
     for name in names or list(TARGETS):
-        task = {"batch": batch, "proof": partial(compiled, PROOF), "heads": partial(compiled, HEADS)}[name]
+        task = {"batch": batch, "heads": heads}[name]
         print(f"{name}: load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores", flush=True)
         results, walls, bounds = [], [], []
         for jobs in (1, 2):

@@ -1,4 +1,4 @@
-"""docs/trust.md: the kernel's files with their lines, and the summaries of the last campaigns.
+"""docs/trust.md: the kernel's files with their lines, by file and by construction, and the summaries of the last campaigns.
 
 ``python benchmarks/trust.py`` counts again and writes the tables between their marks. The campaigns' figures come
 from the JSON that ``campaign.py``, ``forging.py``, ``hostile.py`` and ``fuzz/run.py`` write beside the page.
@@ -10,6 +10,9 @@ import ast
 import json
 import re
 from pathlib import Path
+
+from transformula.kernel.rules.rule_table import RULES
+from transformula.trusted_code import trusted_modules
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "trust.md"
@@ -29,6 +32,16 @@ def kernel_table() -> str:
         ]
     total = sum(path.read_text().count("\n") for path in KERNEL.rglob("*.py"))
     return "\n".join([*rows, f"| **all** | **{total}** | |"])
+
+
+def construction_table() -> str:
+    """For each construction, the modules and lines of the kernel that its certificates rest on."""
+    rows = ["| construction | modules | lines |", "| --- | ---: | ---: |"]
+    alike: dict[tuple[int, int], list[str]] = {}
+    for name in RULES:
+        modules = trusted_modules(name)
+        alike.setdefault((len(modules), sum(modules.values())), []).append(f"`{name}`")
+    return "\n".join([*rows, *(f"| {', '.join(names)} | {m} | {n} |" for (m, n), names in alike.items())])
 
 
 def _said(path: Path) -> str:
@@ -58,6 +71,7 @@ def replaced(text: str, mark: str, table: str) -> str:
 def main() -> None:
     """Write the page."""
     text = replaced(PAGE.read_text(), "kernel size", kernel_table())
+    text = replaced(text, "lines by construction", construction_table())
     PAGE.write_text(replaced(text, "campaigns", campaign_table()))
     print(kernel_table())
 

@@ -6,23 +6,23 @@ import pytest
 
 import transformula as tf
 from transformula import budget as limits
-from transformula.budget import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
+from transformula.budget import OutOfWork, checkpoint, counting, left, limited, part_of_the_rest, remembered, spend
 from transformula.compiler import search as attempting
 from transformula.compiler.attempts import Attempt
 from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
+from transformula.compiler.evidence import finder
 from transformula.compiler.options import Options
 from transformula.compiler.trial import Trial
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel import work
 from transformula.kernel.syntax.boxes import Box, Formula
 
 
 def test_work_ends_at_a_checkpoint() -> None:
     with limited(3.0):
-        work.spend(2.0e6)
+        spend(2.0e6)
         checkpoint()
         assert left() == pytest.approx(1e6)
-        work.spend(1.5e6)
+        spend(1.5e6)
         assert left() == 0.0
         with pytest.raises(OutOfWork):
             checkpoint()
@@ -32,11 +32,11 @@ def test_work_ends_at_a_checkpoint() -> None:
 
 def test_a_part_is_a_part_of_what_is_left() -> None:
     with limited(4.0):
-        work.spend(2e6)
+        spend(2e6)
         with part_of_the_rest(0.5):
             assert left() == pytest.approx(1e6)
             with part_of_the_rest(0.5):
-                work.spend(0.6e6)
+                spend(0.6e6)
                 with pytest.raises(OutOfWork):
                     checkpoint()
             checkpoint()
@@ -45,19 +45,27 @@ def test_a_part_is_a_part_of_what_is_left() -> None:
         assert left() == math.inf
 
 
-def test_the_work_of_proofs_counts_for_the_search() -> None:
+def test_work_that_is_counted_inside_counts_outside_too() -> None:
     with limited(5.0):
-        with work.limited(1e6):
-            work.spend(0.75e6)
-            assert left() == pytest.approx(4.25e6)
+        with counting() as spent:
+            spend(0.75e6)
+            assert spent() == pytest.approx(0.75e6) and left() == pytest.approx(4.25e6)
         assert left() == pytest.approx(4.25e6)
+    assert left() == math.inf
 
 
-def test_what_is_refused_is_not_done_and_does_not_count() -> None:
-    with limited(5.0):
-        with work.limited(1e6), pytest.raises(tf.errors.RefutedError, match="too much work"):
-            work.spend(1e12)
-        assert left() == pytest.approx(5e6)
+def test_the_search_for_one_proof_may_take_a_part_of_the_work(monkeypatch) -> None:
+    """More is a refusal of this attempt, not the end of the search."""
+    monkeypatch.setattr(finder, "_USUAL", 10.0)
+    monkeypatch.setattr(finder, "_PART", 0.0)
+    with pytest.raises(NotProvenError, match="too much work"):
+        tf.compile("sin(x)", "x=0..1", 1e-3, construction="lookup")
+
+
+def test_a_model_that_takes_long_to_check_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(finder, "_MAX_CHECK", 1000.0)
+    with pytest.raises(NotProvenError, match="to check this model would take too much work"):
+        tf.compile("sin(x)", "x=0..1", 1e-3, construction="lookup")
 
 
 def test_what_is_remembered_counts_as_when_it_was_done() -> None:
@@ -66,7 +74,7 @@ def test_what_is_remembered_counts_as_when_it_was_done() -> None:
     @remembered(2)
     def found(x: int) -> int:
         calls.append(x)
-        work.spend(1e6 * x)
+        spend(1e6 * x)
         return 10 * x
 
     for _ in range(3):
@@ -83,10 +91,10 @@ def test_a_limit_inside_another_ends_with_it_and_may_be_moved() -> None:
         inner.after(3.0)
         assert left() == pytest.approx(3e6)
         inner.after(9.0)
-        work.spend(1e6)
+        spend(1e6)
         outer.after(2.0)
         assert left() == pytest.approx(1e6)
-        work.spend(1.5e6)
+        spend(1.5e6)
         with pytest.raises(OutOfWork):
             checkpoint()
 
@@ -130,7 +138,7 @@ def test_what_fails_late_and_shows_nothing_ends_the_search() -> None:
     search = attempting.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
     search.eps = 1e-6
     with limited(attempting.ALL) as search.limit:
-        work.spend((attempting.CLOSE + 1) * limits.SECOND)
+        spend((attempting.CLOSE + 1) * limits.SECOND)
         checkpoint()
         search.note(NotProvenError("nothing is known"))
         with pytest.raises(OutOfWork):
@@ -144,7 +152,7 @@ def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it
 
     def build() -> None:
         begun.append(left())
-        work.spend(seconds * limits.SECOND)
+        spend(seconds * limits.SECOND)
         raise NotProvenError("the scores of a table are too large for float64")
 
     alike = [Attempt(CONSTRUCTIONS["circuit"], build, group=0) for _ in range(3)]
@@ -203,9 +211,10 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("formula", "box", "options", "most", "seconds"), REFUSALS, ids=[case[0] for case in REFUSALS])
 def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most, seconds) -> None:
-    with work.limited(math.inf) as meter, pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
-        tf.compile(formula, box, **options)
-    assert meter[0] < 1.1 * seconds * limits.SECOND
+    with counting() as spent:
+        with pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
+            tf.compile(formula, box, **options)
+        assert spent() < 1.1 * seconds * limits.SECOND
     assert caught.value.best_bound <= most
     asked = float(str(caught.value).split("ask for eps >= ")[1].split(",")[0].split(";")[0])
     assert asked >= caught.value.best_bound

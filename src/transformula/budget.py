@@ -1,9 +1,9 @@
 """When a search must end: by one count of work, and by the clock if a time limit was given.
 
-Work is counted as the kernel does it (`kernel.work`): in microseconds of an ordinary machine, by operations and never
-by the clock. Fits, searches and proofs add to one count, and a cached result counts as if it were computed again; so a
-search ends at the same place on every machine, whatever ran before. A search passes a checkpoint every few milliseconds
-and can be stopped there.
+Work is counted in microseconds of an ordinary machine, by the sizes of what is computed and never by the clock. Fits,
+searches and proofs add to one count (`compiler.evidence.costs` estimates the kernel's part), and a cached result counts
+as if it were computed again; so a search ends at the same place on every machine, whatever ran before. A search passes
+a checkpoint every few milliseconds and can be stopped there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from transformula.kernel import work
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 SECOND = 1e6
+
+
+#: Microseconds of work so far, in a list so that all blocks of a thread add to the same number.
+_total: ContextVar[list[float] | None] = ContextVar("total", default=None)
 
 
 class OutOfTime(Exception):
@@ -33,11 +35,36 @@ class OutOfWork(Exception):
     """The budget of work is used up. Only the code that set it may catch this."""
 
 
+def spend(work: float) -> None:
+    """Count microseconds of work that is about to be done."""
+    total = _total.get()
+    if total is not None:
+        total[0] += work
+
+
+def counted() -> float:
+    """All work of this thread so far, in microseconds."""
+    total = _total.get()
+    return 0.0 if total is None else total[0]
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[], float]]:
+    """Count the work inside the block; calling the value returns how much there was so far, in microseconds."""
+    before = _total.get()
+    total = [0.0] if before is None else before
+    start, token = total[0], _total.set(total)
+    try:
+        yield lambda: total[0] - start
+    finally:
+        _total.reset(token)
+
+
 class Limit:
     """A count of work and a time at which work ends; never later than the limit ``outside`` of it."""
 
     def __init__(self, seconds: float, time_limit: float | None = None, outside: Limit | None = None) -> None:
-        self.start, self.outside = work.counted(), outside
+        self.start, self.outside = counted(), outside
         self.most = self.start + seconds * SECOND
         self.end = math.inf if time_limit is None else time.monotonic() + time_limit
 
@@ -48,7 +75,7 @@ class Limit:
     @property
     def spent(self) -> float:
         """Seconds of work since this limit was set."""
-        return (work.counted() - self.start) / SECOND
+        return (counted() - self.start) / SECOND
 
     def all(self) -> Iterator[Limit]:
         """This limit and those outside of it."""
@@ -64,7 +91,7 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 @contextmanager
 def limited(seconds: float, time_limit: float | None = None) -> Iterator[Limit]:
     """Count work inside the block, and stop it after so many seconds of work, or when the time is up."""
-    with work.limited(math.inf):
+    with counting():
         limit = Limit(seconds, time_limit, _limit.get())
         before = _limit.set(limit)
         try:
@@ -83,7 +110,7 @@ def part_of_the_rest(part: float) -> Iterator[None]:
 def left() -> float:
     """How much work may still be done."""
     limit = _limit.get()
-    return math.inf if limit is None else max(min(one.most for one in limit.all()) - work.counted(), 0.0)
+    return math.inf if limit is None else max(min(one.most for one in limit.all()) - counted(), 0.0)
 
 
 def time_left() -> float | None:
@@ -98,10 +125,10 @@ def checkpoint() -> None:
     limit = _limit.get()
     if limit is None:
         return
-    now, counted = time.monotonic(), work.counted()
+    now = time.monotonic()
     if any(now > one.end for one in limit.all()):
         raise OutOfTime
-    if any(counted > one.most for one in limit.all()):
+    if any(counted() > one.most for one in limit.all()):
         raise OutOfWork
 
 
@@ -119,11 +146,11 @@ def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
             key = args, tuple(kwargs.items())
             if key in known:
                 known.move_to_end(key)
-                work.spend(known[key][1])
+                spend(known[key][1])
             else:
-                with work.limited(math.inf) as meter:
+                with counting() as spent:
                     found = function(*args, **kwargs)
-                known[key] = found, meter[0]
+                    known[key] = found, spent()
                 while len(known) > most:
                     known.popitem(last=False)
             return known[key][0]

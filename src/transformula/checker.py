@@ -19,7 +19,14 @@ from transformula.kernel.check import Verification
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.isolation import from_json, send
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from transformula.kernel.isolation import serve; serve()"
+#: The code of a process that checks. The rules that most models need are imported before it forks.
+_START = """
+import sys
+sys.path[:] = sys.argv[1:]
+from transformula.kernel.isolation import serve
+from transformula.kernel.rules import polynomial_rule, softmax_rule
+serve()
+"""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

@@ -31,14 +31,14 @@ def test_outcomes_come_from_both_workers_and_failures_are_not_fatal(dask):
         assert not isinstance(outcomes[1].error, WorkerLostError)
 
 
-def test_a_proof_is_shared_by_the_workers_of_a_cluster(dask):
-    formula, box = "cos(x1*x2*x3*x4)", "x1..x4=0..1"
+def test_fits_are_shared_by_the_workers_of_a_cluster(dask):
+    formula, box = "sin(x) + exp(y) + cos(2*z)", "x=0..1, y=0..1, z=0..1"
     with tf.workers(scheduler=dask.address) as engine:
         sent, run = [], engine.run
         engine.run = lambda function, tasks: (sent.append(one) or one for one in run(function, tasks))
-        model = tf.compile(formula, on=box, eps=1e-2, construction="lookup")
+        model = tf.compile(formula, on=box, eps=1e-3, construction="lookup")
     assert len(sent) > 2 and not any(one.error for one in sent)
-    assert model.contents == tf.compile(formula, on=box, eps=1e-2, construction="lookup").contents
+    assert model.contents == tf.compile(formula, on=box, eps=1e-3, construction="lookup").contents
 
 
 def test_a_worker_of_another_version_is_refused_in_one_sentence(dask):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from transformula.blas_threads import one_thread
-from transformula.budget import left, limited
+from transformula.budget import left, limited, spend
 from transformula.compiler.tables import grid_fit as grids
 from transformula.compiler.tables import smallest_table as fitting
 from transformula.compiler.tables.descent import FLOPS, LEAST
 from transformula.compiler.tables.fit_task import MAX_SPOILED, PLENTY, CannotFit
 from transformula.compiler.tables.smallest_table import LATER, SHRINKING, Allowance, allowance
-from transformula.kernel.work import spend
 
 
 def test_a_table_that_was_not_found_limits_those_that_follow():

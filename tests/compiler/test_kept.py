@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from transformula.budget import counting
 from transformula.compiler.tables import disk_cache as kept
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.work import limited
 
 SINE = parse("sin(3*u)", ["u"])
 
@@ -37,8 +37,8 @@ def fits(monkeypatch):
 
 
 def fitted(eps=1e-6):
-    with limited(1e9) as meter:
-        return kept.fit_expression(SINE, "u", 0.0, 1.0, eps, "float64"), meter[0]
+    with counting() as spent:
+        return kept.fit_expression(SINE, "u", 0.0, 1.0, eps, "float64"), spent()
 
 
 def same(a, b):

@@ -5,12 +5,11 @@ import os
 import pytest
 
 import transformula as tf
-from transformula.budget import OutOfTime, checkpoint, left, limited
+from transformula.budget import OutOfTime, checkpoint, left, limited, spend
 from transformula.compiler.tables.fit_task import PLENTY
 from transformula.compiler.tables.shared_fits import fit_all
 from transformula.compiler.tables.smallest_table import LATER
 from transformula.errors import NotProvenError
-from transformula.kernel.work import spend
 
 
 def fit(number, most):

@@ -5,7 +5,7 @@ import pytest
 
 import transformula as tf
 from transformula.errors import NotProvenError
-from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.gallery import linear_attention_rule
 from transformula.learn import LinearAttentionRegressor
 from transformula.learn.linear_attention_fit import Heads
 
@@ -95,9 +95,9 @@ def test_targets_of_any_size_are_fitted_and_proven(size):
 
 
 def test_heads_that_are_too_many_to_be_expanded_say_so(monkeypatch):
-    monkeypatch.setattr(Evidence, "most_work", 2_000.0)
+    monkeypatch.setattr(linear_attention_rule, "MAX_PRODUCTS", 100)
     Z = np.random.default_rng(6).uniform(-1, 1, size=(100, 3, 2))
-    with pytest.raises(NotProvenError, match=r"the heads cannot be proven: .*too much work; take fewer tokens"):
+    with pytest.raises(NotProvenError, match=r"the heads cannot be proven: .*over 100 products; take fewer tokens"):
         LinearAttentionRegressor(3).fit(Z, Z[:, 0, 0] ** 2).to_transformer()
 
 

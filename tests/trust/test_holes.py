@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpz
 
+from support.limited_checks import is_stopped
 from support.nets import Layer, Net, forge, linear
 from transformula.compiler.certify import outlined
 from transformula.errors import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.circuit.head_proofs import as_table
 from transformula.kernel.folder.description import Description
-from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.structures.stored_circuit import CircuitReader
-from transformula.kernel.work import limited
 from transformula.runtime.matrices import matrix_of
 
 
@@ -282,20 +281,16 @@ def long_sums():
 
 
 @pytest.mark.parametrize("made", [hidden_units, many_heads, long_sums])
-def test_weights_that_take_minutes_to_read(made):
-    """They did, while the work that was counted was next to none."""
+def test_weights_that_take_minutes_to_read_are_out_of_resources(made):
     weights = made()
-    with limited(1e6), pytest.raises(RefutedError, match="too much work"):
-        read_network(weights)
+    assert is_stopped(lambda: read_network(weights))
 
 
-def test_ten_thousand_ranges_of_one_wire(monkeypatch):
-    monkeypatch.setattr(Evidence, "most_work", 1e6)
+def test_many_ranges_of_one_wire_end():
     net = Net(["x"], ["r"], [], [Layer([], [({"x.x": 1}, 0, {"r": 1})])], [{(0, "r"): 1}])
     evidence = {"defined": [[-1]], "ranges": {"1": [["u", "x", [-1]]] * 10_000}}
     found = forge(net.weights(), ["max(x, 0)"], "x=-1..10", RELU, evidence=evidence).verification
-    assert not found
-    assert "too much work" in found.reasons[0]
+    assert found.verified
 
 
 def test_a_key_that_is_null_and_unknown():

@@ -8,6 +8,7 @@ import pytest
 from flint import arb
 
 from support.nets import Layer, Net, forge, linear
+from support.watching import ends
 from transformula.errors import TransformulaError
 from transformula.kernel.derivations import effort
 from transformula.kernel.derivations.facts import Facts
@@ -19,8 +20,6 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.tables.table_error import SoftmaxTable, table_error
-from transformula.kernel.work import limited
 
 
 def facts(formula, box, *steps):
@@ -84,27 +83,10 @@ def test_many_terms_beside_many_atoms(monkeypatch):
     assert algebra.same(total, algebra.of(parse("sqrt(x0) + " + "+".join(names))))
 
 
-def test_the_texts_of_long_arguments_are_counted(monkeypatch):
-    """Every atan(P + k) kept the text of P: 100 MB each for a P of 10**8 bits."""
-    monkeypatch.setattr(effort, "MAX_WORK", 100_000)
-    long = "+".join(f"x**{k}" for k in range(200))
-    with pytest.raises(RefutedError, match="too much work"):
-        Algebra(["x"]).of(parse("+".join(f"atan({long} + {k})" for k in range(600))))
-
-
 def test_an_exponent_of_thousands_of_digits():
     """Each evaluation takes a product for each bit: 4,000 cells took minutes."""
     with pytest.raises(FormulaError, match="too large"):
         parse("x**" + "9" * 3_900)
-
-
-def test_equal_outputs_are_not_compared_for_nothing():
-    """Every node of a formula was compared with an equal one, level by level: 100 outputs of 16 kB took minutes."""
-    text = "x"
-    for level in range(95):
-        text = f"({text})*" + "*".join(f"(x + {8 * level + k})" for k in range(8)) + f" + {level + 1}"
-    with limited(500_000), pytest.raises(RefutedError, match="too much work"):
-        Facts(Formula.of([text] * 4, "x=-1..1"), {}, Evidence({"defined": [[-1]] * 4}))
 
 
 def test_numerators_are_seen_once():
@@ -122,13 +104,12 @@ def test_numerators_are_seen_once():
 
 
 def test_many_steps_on_a_long_formula():
-    """Each step rebuilds the formula, which was counted as a tenth of the work it is."""
+    """Each step rebuilds the formula."""
     quotients = [f"sin({k}*x)/({k}*x)" for k in range(2, 42)]
     steps = [{"of": q, "is": f"sinc({k}*x)", "at": {"x": "1"}} for k, q in enumerate(quotients, 2)]
     formula = Formula.of("+".join(quotients + [f"atan({k}*x)" for k in range(2, 300)]), "x=-1..1")
-    with limited() as meter:
+    with ends():
         Facts(formula, {"extends": steps}, Evidence({"defined": [[-1]]}))
-    assert meter[0] > 40 * 1000 * 8
 
 
 def shared(levels):
@@ -141,7 +122,7 @@ def shared(levels):
 
 def test_shared_nodes_are_looked_at_once():
     """Forty steps that put two copies of the next quotient into the formula: 2**40 nodes were visited."""
-    with limited(), pytest.raises(NotPolynomialError):
+    with ends(), pytest.raises(NotPolynomialError):
         as_polynomial(shared(90), ("x",))
 
 
@@ -153,26 +134,12 @@ def test_a_refusal_is_short_whatever_the_formula():
     assert len(str(refusal.value)) < 1000
 
 
-@pytest.mark.parametrize("exponent", [2**60 - 1, 2**255 - 1])
-def test_large_exponents_are_counted(exponent):
-    """A power with an exponent of 255 bits takes 500 products of series, and was counted as one."""
-    zero, spent = np.zeros(1), []
-    for by in (3, exponent):
-        with limited() as meter:
-            table_error(
-                SoftmaxTable((zero,), (zero,), zero), parse(f"(x/2)**{by}"), ["x"], [(arb(0), arb(1))], [0.0, 1.0]
-            )
-        spent.append(meter[0])
-    assert spent[1] > spent[0] + 80 * exponent.bit_length() ** 2 / 128
-
-
 def test_many_polynomials_beside_many_atoms(monkeypatch):
     """Sums of 18,000 terms in a ring of 2,000 atoms took 36 MB each: FLINT ended the process, out of memory."""
     names = [f"x{k}" for k in range(100)]
     algebra = Algebra(names)
     square = algebra.of(parse(f"({'+'.join(names[:40])})**2"))
-    before = algebra.work
-    assert str(square + algebra.unit) and algebra.work > before + 800 * 200 // 16
+    assert str(square + algebra.unit)
     monkeypatch.setattr(effort, "MAX_NUMBERS", 100_000)
     with pytest.raises(RefutedError, match="too long"):
         algebra.sum([square, algebra.unit])
@@ -186,6 +153,6 @@ def test_sparse_polynomials_of_high_degree():
     quotient = algebra.of(parse("(x**150 - y**150)/(x**75 - y**75)"))
     assert not quotient.whole and algebra.same(quotient, algebra.of(parse("x**75 + y**75")))
     assert len(algebra.factors(algebra.of(parse("x**21 - y**21")).num)[1]) == 1
-    before = algebra.work
+    before = algebra.products
     assert len(algebra.factors(algebra.of(parse("x**20 - y**20")).num)[1]) == 6
-    assert algebra.work > before + 10 * 400**2
+    assert algebra.products > before + 10 * 400**2

@@ -1,4 +1,4 @@
-"""Folders that kept the checker busy for minutes, or took gigabytes, though little work was counted."""
+"""Folders that kept the checker busy for minutes, or took gigabytes."""
 
 import random
 from math import prod
@@ -10,7 +10,7 @@ from flint import fmpq
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures import intervals
 from transformula.kernel.enclosures.intervals import try_range
-from transformula.kernel.exceptions import ModelFileError, RefutedError
+from transformula.kernel.exceptions import ModelFileError
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.model_files import _Unpacker
 from transformula.kernel.folder.weights import Attention, Block, Head, Weights
@@ -19,7 +19,6 @@ from transformula.kernel.structures.network import read_network
 from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.table_error import lattice
-from transformula.kernel.work import limited
 from transformula.runtime.matrices import matrix_of
 
 #: FLINT takes 0.4 s to factor this, and 6 s for degrees 45 and 30.
@@ -35,9 +34,8 @@ def test_few_terms_of_high_degrees_are_not_factored():
 
 def test_factoring_in_two_variables_is_counted():
     algebra = Algebra(("x", "y"))
-    with limited(1e6) as meter:
-        _, found = algebra.factors(algebra.of(parse("(x**18*y**17 + 1)*(x**2 - y**3)", ("x", "y"))).num)
-    assert len(found) == 2 and meter[0] >= 300_000
+    _, found = algebra.factors(algebra.of(parse("(x**18*y**17 + 1)*(x**2 - y**3)", ("x", "y"))).num)
+    assert len(found) == 2 and algebra.products >= 1_500_000
 
 
 def test_a_quotient_that_would_be_long_is_not_made():
@@ -67,42 +65,20 @@ def _layers(columns: int) -> Weights:
     )  # fmt: skip
 
 
-def test_the_columns_of_a_head_are_counted_and_share_what_they_ask_for():
-    with limited(1e7) as meter:
-        network = read_network(_layers(COLUMNS))
+def test_the_columns_of_a_head_share_what_they_ask_for():
+    network = read_network(_layers(COLUMNS))
     more = [wire.arguments[0] for wire in network.wires[-COLUMNS:]]
     assert len(more[0].terms) == COLUMNS + 1 and all(form is more[0] for form in more)
-    with limited(1e7) as fewer:
-        read_network(_layers(COLUMNS // 2))
-    # 7 for adding one to a slot, 8 for the wire itself: of two heads, and what the second block reads of them
-    assert meter[0] - fewer[0] >= 2 * (COLUMNS // 2) * (7 + 8 + 5)
     rest, _ = local._taken_apart(network, 0)
     moved = [wire.arguments[0] for wire in rest.wires[-COLUMNS:]]
     assert len(moved[0].terms) == COLUMNS + 1 and all(form is moved[0] for form in moved)
 
 
-def test_ranges_of_local_models_are_counted():
-    """In three variables they take longer than the models."""
-    lower, one = np.zeros((3, 1000)), parse("1", "xyz")
-    with limited(1e7) as meter:
-        local.local_error(one, [one], "xyz", lower, lower + 1, np.zeros((1000, 0)))
-    assert meter[0] >= 30 * 1000
-    with limited(1e4), pytest.raises(RefutedError, match="too much work"):
-        local.local_error(one, [one], "xyz", lower, lower + 1, np.zeros((1000, 0)))
-
-
-def test_short_texts_are_counted():
-    with limited(1e6) as meter:
-        parse("1", ())
-    assert meter[0] >= 10
-
-
-def test_the_tokens_of_a_grid_are_counted():
+def test_tokens_in_any_order_are_seen_to_form_a_grid():
     axis = np.arange(40.0)
     slopes = np.stack([a.ravel() for a in np.meshgrid(axis, -axis, indexing="ij")], axis=1)
-    with limited(1e6) as meter:
-        grid = lattice(slopes[::-1], -(slopes[::-1] ** 2))
-    assert grid is not None and meter[0] >= 0.5 * slopes.size
+    grid = lattice(slopes[::-1], -(slopes[::-1] ** 2))
+    assert grid is not None
     assert [a.tolist() for a in grid.slopes] == [axis.tolist(), (-axis[::-1]).tolist()]
     assert [a.tolist() for a in grid.offsets] == [(-(axis**2)).tolist(), (-(axis[::-1] ** 2)).tolist()]
     assert np.array_equal(grid.arranged(slopes[::-1])[3, 5], [3.0, -34.0])
@@ -132,16 +108,12 @@ def test_nested_constants_are_bounded_once(monkeypatch):
     assert len(calls) <= sum(1 for _ in walk(expr))
 
 
-def test_coefficients_over_one_long_denominator_are_counted():
-    """FLINT holds 900 coefficients of some hundred bits as numbers of 16,000, and took 0.07 s to look at them."""
+def test_coefficients_over_one_long_denominator_count_as_flint_holds_them():
+    """FLINT holds 900 coefficients of some hundred bits as numbers of 16,000."""
     algebra, primes = Algebra(("x", "y")), [p for p in range(1_000, 5_000) if all(p % q for q in range(2, 71))]
     parts = ["+".join(f"{v}**{k}/{prod(primes[s + k :: 30])}" for k in range(30)) for v, s in (("x", 0), ("y", 250))]
-    with limited() as meter:
-        form = algebra.of(parse(f"({parts[0]})*({parts[1]})", ("x", "y")))
-        assert len(form.num) == 900 and algebra.bits(form.num) > 7_000
-        before = meter[0]
-        form + algebra.unit
-        assert meter[0] - before > 20_000
+    form = algebra.of(parse(f"({parts[0]})*({parts[1]})", ("x", "y")))
+    assert len(form.num) == 900 and algebra.bits(form.num) > 7_000
 
 
 def test_a_common_factor_of_long_numbers_is_counted():
@@ -149,6 +121,6 @@ def test_a_common_factor_of_long_numbers_is_counted():
     algebra, r = Algebra(("x", "y")), random.Random(0)
     a, b, g = ("({}*x + {}*y)".format(*(r.getrandbits(9_900) | 1 for _ in range(2))) for _ in range(3))
     above, below = (algebra.of(parse(text, ("x", "y"))) for text in (f"{a}*{g}", f"{b}*{g}"))
-    with limited() as meter:
-        assert len(algebra.form(above.num, below.num).num) == 2
-    assert meter[0] > 12_000
+    before = algebra.products
+    assert len(algebra.form(above.num, below.num).num) == 2
+    assert algebra.products - before > 20_000

@@ -147,12 +147,23 @@ def compile_command(
     Output(json).facts(facts, title="compiled", hint="" if out else "give --out FOLDER to keep it")
 
 
+def _trusted(folder: Path) -> dict[str, int]:
+    """The kernel's modules that a verified folder's certificate rests on, with their lines."""
+    from transformula.kernel.folder.certificate import Certificate
+    from transformula.kernel.folder.description import CERTIFICATE_FILE
+    from transformula.kernel.folder.model_files import read_text
+    from transformula.trusted_code import trusted_modules
+
+    return trusted_modules(Certificate.from_json(read_text(folder, CERTIFICATE_FILE)).construction)
+
+
 @app.command()
 def verify(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their lines.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
@@ -160,7 +171,7 @@ def verify(
     from transformula.proven import stated, verify_folder
 
     start = time.perf_counter()
-    with lent_workers(jobs, scheduler), progress_bar(quiet=json):
+    with progress_bar(quiet=json):
         result = verify_folder(folder)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
         from transformula.export.onnx_files import onnx_differences
@@ -174,7 +185,13 @@ def verify(
         "reasons": list(result.reasons),
         "seconds": round(time.perf_counter() - start, 4),
     }
-    Output(json).facts(facts, title="verified" if result.verified else "does NOT verify")
+    title = "verified" if result.verified else "does NOT verify"
+    modules = _trusted(folder) if verbose and result.verified else {}
+    if modules:
+        facts["trusted_lines"] = sum(modules.values())
+    Output(json).facts(facts | ({"trusted_modules": modules} if json and modules else {}), title=title)
+    if modules and not json:
+        Output(json).table(["trusted module", "lines"], [[name, str(lines)] for name, lines in modules.items()])
     if not result.verified:
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that share a long proof.")]
+Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that fit tables at the same time.")]
 Scheduler = Annotated[
     Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
 ]
@@ -18,7 +18,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the model of anoth
 
 @contextmanager
 def lent_workers(jobs: int | None, scheduler: str | None) -> Iterator[None]:
-    """Workers for the proofs inside the block, if any were asked for."""
+    """Workers for the fits inside the block, if any were asked for."""
     if jobs is None and scheduler is None:
         yield
         return

@@ -26,6 +26,7 @@ from transformula.compiler.circuit_tables import (
     share_of,
     share_out,
 )
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.evidence.flow_parts import cut_parts
 from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_cells, inside_domain
@@ -108,7 +109,8 @@ class Analysis:
                 meanings[k] = facts.meaning, Fraction(1)
         functions = {k: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
         singular = frozenset(k for k, node in self.nodes.items() if not math.isfinite(node.slope))
-        return Built(weights, data, Finder(WireSearch(meanings, functions, self.search), singular, trees=signs))
+        wires = WireSearch(meanings, functions, self.search)
+        return Built(weights, data, Finder(wires, singular, trees=signs, terms=self.flow.terms))
 
     @cached_property
     def lengths(self) -> float:
@@ -228,6 +230,7 @@ class _Flow:
 
     def __init__(self, circuit: Circuit, box: Box) -> None:
         self.circuit = circuit
+        self.terms = costs.terms_of(circuit)
         self.lower, self.upper = np.array(box.floats()).T
 
     def measure(self, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
@@ -244,7 +247,7 @@ class _Flow:
             def carried(a: Floats, b: Floats, output: LinearForm = output) -> Floats:
                 return flow.on(a, b, output).carry(unit, none)
 
-            paths = flow.on(*cut_parts(carried, self.lower, self.upper), output)
+            paths = flow.on(*cut_parts(carried, self.lower, self.upper, self.terms), output)
             for k, node in nodes.items():
                 if k in paths.value:
                     node.sensitivity = max(node.sensitivity, float(np.max(paths.value[k])))

@@ -18,7 +18,7 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
-from transformula.budget import SECOND, checkpoint
+from transformula.budget import SECOND, checkpoint, counted, spend
 from transformula.compiler.polynomial import weights_from_terms
 from transformula.compiler.ridge_lattice import compositions
 from transformula.compiler.tables.least_squares import least_squares
@@ -28,7 +28,6 @@ from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import Weights, to_rational
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import counted, spend
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]

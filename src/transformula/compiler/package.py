@@ -7,14 +7,17 @@ from typing import Any
 
 from transformula import proven
 from transformula.blas_threads import one_thread
+from transformula.budget import SECOND, OutOfWork, checkpoint, limited
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import certify, check_bound, outlined, pack
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import Options
 from transformula.compiler.plan import DEFAULT_EPS
+from transformula.errors import RefutedError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import prove
+from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import unpack
@@ -29,13 +32,23 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
     description = outlined(built.weights, plain)
     eps = DEFAULT_EPS if options.eps is None and not construction.exact else options.eps
     with one_thread():
-        check_bound(prove(built.weights, description, built.evidence), eps, built.weights.dtype)
+        check_bound(_searched(built, description), eps, built.weights.dtype)
         packed = pack(built.weights, description, built.evidence.evidence())
         weights, stored = unpack(packed)
         proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
     proven.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)
+
+
+def _searched(built: Built, description: Description) -> Proof:
+    """Run the kernel's rule over the finder, which searches for the evidence and may take a part of the work left."""
+    try:
+        with limited(built.evidence.most_work / SECOND):
+            return prove(built.weights, description, built.evidence)
+    except OutOfWork:
+        checkpoint()  # where the whole search is out of work
+        raise RefutedError("the search for a proof takes too much work") from None
 
 
 def stated(target: Formula | Samples | Prompts, shape: tuple[int, int] | None = None) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from transformula.budget import remembered
+from transformula.budget import checkpoint, remembered, spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.conjugates import conjugated
@@ -51,6 +52,8 @@ class _Search(Facts):
         text = to_text(expr)
         if text in self.found or self.tried.get(text, ()) is None:
             return
+        checkpoint()
+        spend(costs.sign(expr, None))
         try:
             if abs(self.algebra.sign(self.algebra.of(expr))) == _STRICT:
                 return

@@ -17,7 +17,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from transformula.budget import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
+from transformula.budget import (
+    SECOND,
+    Limit,
+    OutOfTime,
+    OutOfWork,
+    checkpoint,
+    counted,
+    left,
+    limited,
+    part_of_the_rest,
+)
 from transformula.compiler.attempts import Attempt
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import Options
@@ -27,7 +37,6 @@ from transformula.compiler.refusal import missed, spread, when_all_is_tried, whe
 from transformula.compiler.trial import Trial, is_close
 from transformula.errors import InputError, NotProvenError, TransformulaError, closer, closest_bound
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.work import counted
 from transformula.model import Model
 
 #: Seconds of work: for a search in all, for one that has come close, and for one that has not; the number of variables

@@ -13,12 +13,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from transformula.budget import spend
 from transformula.formula.piecewise_evaluation import at_many
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import Operations, enclose, integer_power
 from transformula.kernel.functions.function_table import function_of
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
-from transformula.kernel.work import spend
 
 Floats = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
-from transformula.kernel.work import limited
+from transformula.kernel.rules.rule_table import RULES
 
 #: The reason where a check was stopped at a limit of its process (`isolation`).
 OUT_OF_RESOURCES = "out of resources: the check needs more processor time or memory than it may use"
@@ -66,8 +66,7 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
     """Check file contents."""
     try:
         certificate = Certificate.from_json(certificate_text)
-        with limited():
-            weights, description = unpack(packed)
+        weights, description = unpack(packed)
         evidence = Evidence(parse_json(packed.evidence, EVIDENCE_FILE))
     except Exception as error:
         return Verification(False, reasons=(_reason(error),))
@@ -116,7 +115,5 @@ def _reason(error: Exception) -> str:
 
 def prove(weights: Weights, description: Description, evidence: Evidence) -> Proof:
     """Prove what these weights achieve, or raise `NotProvenError`. Evidence says where to cut, no more."""
-    from transformula.kernel.rules.rule_table import RULES
-
-    with precision(BITS), limited(evidence.most_work):
+    with precision(BITS):
         return RULES[description.construction](weights, description, evidence)

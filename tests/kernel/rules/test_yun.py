@@ -22,7 +22,6 @@ from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights
 from transformula.kernel.gallery.boxed_blocks import Runner
 from transformula.kernel.gallery.yun_rule import prove_yun
-from transformula.kernel.work import limited
 from transformula.runtime import reference
 from transformula.runtime.matrices import matrix_of
 
@@ -315,16 +314,14 @@ def test_what_may_overflow_is_refused():
     assert "range" in _said(changed)
 
 
-def test_work_is_counted_before_it_is_done():
+def test_sizes_are_bounded_before_anything_is_computed():
     model = _model("two variables")
     evidence = json.loads(model.packed.evidence)
-    with limited(2_000.0), pytest.raises(RefutedError, match="too much work"):
-        prove_yun(model.weights, model.formula, {}, Evidence(evidence))
     evidence["grid"]["x"] = [np.linspace(0, 1, 100_000).tolist()]
-    with limited(), pytest.raises(RefutedError, match="pieces"):
+    with pytest.raises(RefutedError, match="pieces"):
         prove_yun(model.weights, model.formula, {}, Evidence(evidence))
     wide = hand_made("wide", [random_block(np.random.default_rng(0), 6, 1, 2, 0, scale=1.0)], tokens=3000)
-    with limited(), pytest.raises(RefutedError, match="too many numbers"):
+    with pytest.raises(RefutedError, match="too many numbers"):
         Runner(wide.weights).run(np.zeros((2, 1)), np.ones((2, 1)))
 
 
@@ -333,12 +330,6 @@ def test_a_formula_without_a_range_is_refused():
     undefined = tf.Formula.of("log(x)", model.box)
     with pytest.raises(NotProvenError):
         prove_yun(model.weights, undefined, {}, Evidence(json.loads(model.packed.evidence) | {"defined": [[-1]]}))
-
-
-HUGE = {
-    "units": lambda w: _with_layer(w, 5_000_000),
-    "heads": lambda w: _with_heads(w, 3_000),
-}
 
 
 def _with_layer(weights, units):
@@ -350,16 +341,10 @@ def _with_layer(weights, units):
     return replace(weights, blocks=(Block(Attention(()), layer),))
 
 
-def _with_heads(weights, heads):
-    head = weights.blocks[2].attention.heads[0]
-    return replace(weights, blocks=(Block(Attention((head,) * heads)),))
-
-
-@pytest.mark.parametrize("name", HUGE)
-def test_memory_is_counted_before_it_is_taken(name):
-    weights = HUGE[name](tf.compile("x*y", on="x=0..1, y=0..1", eps=0.02, construction="yun").weights)
+def test_memory_is_counted_before_it_is_taken():
+    weights = _with_layer(tf.compile("x*y", on="x=0..1, y=0..1", eps=0.02, construction="yun").weights, 5_000_000)
     tracemalloc.start()
-    with limited(), pytest.raises(RefutedError, match=r"too many numbers|too much work"):
+    with pytest.raises(RefutedError, match="too many numbers"):
         Runner(weights).run(np.zeros((2, 50)), np.ones((2, 50)))
     assert tracemalloc.get_traced_memory()[1] < 1e6
     tracemalloc.stop()

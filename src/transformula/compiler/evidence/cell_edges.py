@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import round_down, round_up
 from transformula.kernel.enclosures.expression_series import SeriesOf, SingularError
@@ -31,6 +33,7 @@ def find_cells(function: Expr, low: float, high: float, loose: bool = False) -> 
         edges = _first_cuts(series, low, high) if high > low else [low, math.nextafter(low, math.inf)]
         known = [(a, b, *_slopes(series, a, b)) for a, b in pairwise(edges)]
         while cut := _worst(known, _FEW_CELLS if loose else _MAX_CELLS):
+            checkpoint()
             halves = [half for a, b, *_ in cut for half in ((a, _middle(a, b)), (_middle(a, b), b))]
             gone = set(cut)
             known = [c for c in known if c not in gone] + [(a, b, *_slopes(series, a, b)) for a, b in halves]
@@ -49,6 +52,7 @@ def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
+    spend(costs.slope(series.expr))
     try:
         slope = slope_on(series, a, b)[2]
     except SingularError:

@@ -13,7 +13,8 @@ from operator import itemgetter
 
 from flint import fmpq
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
@@ -132,6 +133,7 @@ def _at_a_corner(
 
 
 def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container[Expr]) -> UndefinedError | None:
+    spend(sum(map(costs.interval, nodes)))
     try:
         for node in nodes:
             range_of(node, values, defined)

@@ -15,8 +15,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint, left
+from transformula.budget import checkpoint, left, spend
 from transformula.compiler.evidence import cell_edges as cells
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence import grid_pieces as grids
 from transformula.compiler.evidence import partition_cells as partition
 from transformula.compiler.evidence import table_pieces as tables
@@ -27,7 +28,7 @@ from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.domains import steep_places
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.exceptions import NotProvenError
+from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
 from transformula.kernel.structures.stored_circuit import LinearForm, argument_names
 from transformula.kernel.syntax import expression as ex
@@ -42,8 +43,12 @@ _SQUARE = ex.power(ex.variable("u"), ex.number(2))
 _SQUARE_ENDS = (-1.001, 1.001)
 #: By how much more than was found an argument's error may grow, as a part.
 _ROOM = 0.1
-#: What the search for one proof may take, in microseconds, or as a part of what is left if that is more.
+#: Work of the search for one proof, at most: microseconds, or a part of what is left if that is more.
 _USUAL, _PART = 3e6, 0.2
+#: Work of one check, at most, in microseconds: a checker's process may use ten seconds, on a slower machine too.
+_MAX_CHECK = 8e6
+#: Work on one wire of a circuit beside its table: its meaning, its argument and its rounding, in microseconds.
+_WIRE = 500.0
 _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 
@@ -59,6 +64,7 @@ class Finder(Evidence):
     trees : trees of signs that were searched for already, by their texts.
     far_bits : how far below the largest a sharp cell's other tokens are, in bits.
     target : a bound of a grid that is good enough where no tight one is found.
+    terms : the size of the circuit that errors are followed through (`costs.terms_of`).
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class Finder(Evidence):
         trees: Mapping[str, list[int]] | None = None,
         far_bits: int = 40,
         target: float | None = None,
+        terms: int = 0,
     ) -> None:
         super().__init__({})
+        self.terms, self.check_work = terms, 0.0
         self.most_work = min(left(), max(_USUAL, _PART * left()))
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
@@ -82,21 +90,32 @@ class Finder(Evidence):
 
     def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
         """Search for the parts on which a formula is defined."""
-        self.written["defined"].append(find_defined(expr, region, known))
-        return self.written["defined"][-1]
+        checkpoint()
+        found = find_defined(expr, region, known)
+        self._count(costs.claim(expr, found))
+        self.written["defined"].append(found)
+        return found
 
     def sign(self, index: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
         """Search for the parts that show a sign."""
+        checkpoint()
         found = self.trees.get(to_text(expr))
-        self.written["signs"].append(find_sign_tree(expr, region, known) if found is None else found)
-        return self.written["signs"][-1]
+        if found is None:
+            found = find_sign_tree(expr, region, known)
+        self._count(costs.sign(expr, found))
+        self.written["signs"].append(found)
+        return found
 
     def ranges(
         self, wire: int, of: str, found: tuple[float, float], region: Region, known: frozenset[Expr]
     ) -> list[RangeClaim]:
         """Search for expressions that bound a wire better than the wires it reads."""
+        checkpoint()
         claims = [] if self.wires is None else self.wires.claims(wire, of, found, region, known)
+        self._count(_WIRE)
         if claims:
+            assert self.wires is not None
+            self._count(sum(costs.claim(self.wires.meanings[wire][0], claim.cut) for claim in claims))
             self.written["ranges"][str(wire)] = [list(claim) for claim in claims]
         return claims
 
@@ -115,11 +134,14 @@ class Finder(Evidence):
             item = self._item_of(wire, table, function, None)
             if "pieces" not in item:
                 item["pieces"] = grids.find_pieces(table, function, names, ends, self.target)
+                leaves = sum(tree.count(-1) for tree in item["pieces"]["trees"])
+                self._count(costs.grid(table, function, leaves))
             return item["pieces"]
         reach = _roomy((float(ends[0][0]), float(ends[0][1])), meant, steep_places(function))
         low, high = inside_domain(function, reach)
         wide = _SQUARE_ENDS if function == _SQUARE and _covers(_SQUARE_ENDS, (low, high)) else (low, high)
         item = self._item_of(wire, table, function, wide)
+        before = len(item.get("pieces", ()))
         item["reach"] = _hull(reach, item.get("reach", reach))
         try:
             if "search" not in item:
@@ -135,6 +157,7 @@ class Finder(Evidence):
             low, high = meant.floats
             item["search"] = tables.PieceSearch(table, function, low, high, meant.exact)
             item["pieces"] = item["search"].refine(low, high)
+        self._count((len(item["pieces"]) - before) * costs.table_piece(table, function))
         return item["pieces"]
 
     def cells(self, wire: int, function: Expr, low: float, high: float) -> Any:
@@ -143,6 +166,7 @@ class Finder(Evidence):
         if "cells" not in item:
             low, high = item.get("ends", (low, high))
             item["cells"] = cells.find_cells(function, low, high, self.loose)
+            self._count(len(item["cells"]) * costs.cell(function))
         return item["cells"]
 
     def slopes(
@@ -153,6 +177,7 @@ class Finder(Evidence):
         if "slopes" not in item or not _covers(_outer(item["slopes"]), (low, high)):
             low, high = _hull((low, high), item.get("reach", (low, high)))
             item["slopes"] = tables.find_slopes(table, function, low, high, enough, self.loose)
+            self._count(len(item["slopes"]) * costs.slope_piece(table, function))
         return item["slopes"]
 
     def softmax(self, wire: int, table: SoftmaxTable, ends: Ends) -> Any:
@@ -164,6 +189,7 @@ class Finder(Evidence):
                 low, high = _hull(wanted, item["reach"])
                 ends = [(arb(low), arb(high))]
             item["softmax"] = grids.find_softmax(table, ends)
+            self._count(costs.softmax(table, item["softmax"]))
         if "ends" in item:
             item["softmax"] = [tables.with_ends(item["softmax"][0], *wanted)]
         return item["softmax"]
@@ -175,6 +201,8 @@ class Finder(Evidence):
             names = argument_names(len(ends))
             trees = partition.find_cells(table, function, names, ends, self.far_bits, shifts)
             item["partition"] = [self.far_bits, trees]
+            leaves = table.values.size if trees is None else sum(tree.count(-1) for tree in trees)
+            self._count(costs.models(function, leaves))
         return item["partition"]
 
     def corollary(self, output: int, difference: Expr, region: Region) -> Any:
@@ -184,8 +212,11 @@ class Finder(Evidence):
         ends = [(arb(low), arb(high)) for low, high in zip(region.lower, region.upper, strict=True)]
         if len(ends) == 1:
             found: Any = tables.find_pieces(table, difference, ends[0])
+            self._count(len(found) * costs.table_piece(table, difference))
         else:
             found = grids.find_pieces(table, difference, region.names, ends, self.target)
+            leaves = sum(tree.count(-1) for tree in found["trees"])
+            self._count(costs.grid(table, difference, leaves))
         self.written.setdefault("corollary", []).append(found)
         return found
 
@@ -195,17 +226,22 @@ class Finder(Evidence):
         if not wanted or not linear.terms:
             return None
         if name not in self.written["parts"]:
-            self.written["parts"][name] = find_parts(bound, lower, upper)
+            found = find_parts(bound, lower, upper, self.terms)
+            self._count(costs.flow(self.terms, found.count(-1)))
+            self.written["parts"][name] = found
         return self.written["parts"][name]
-
-    def is_ready(self, wire: int) -> bool:
-        """Never: a search takes one table after the other."""
-        return False
 
     def evidence(self) -> dict[str, Any]:
         """What was found, as it is stored."""
         kept = [{k: v for k, v in item.items() if k in _STORED} for item in self.written["tables"]]
         return {**self.written, "tables": kept}
+
+    def _count(self, work: float) -> None:
+        """Count the kernel's work on an answer: the same rule evaluates it once more over the stored evidence."""
+        self.check_work += work
+        if self.check_work > _MAX_CHECK:
+            raise RefutedError("to check this model would take too much work")
+        spend(2 * work)
 
     def _own(self, wire: int) -> dict[str, Any]:
         item: dict[str, Any] = self.written["tables"][self.written["uses"][str(wire)]]

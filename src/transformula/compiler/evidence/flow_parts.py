@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.kernel.enclosures.regions import halfway
 
 Floats = NDArray[np.float64]
@@ -25,14 +26,28 @@ _MAX_TOGETHER = 2000
 _ENOUGH = 0.98
 
 
-def find_parts(bound: Bound, lower: Floats, upper: Floats) -> list[int]:
+def find_parts(bound: Bound, lower: Floats, upper: Floats, terms: int = 0) -> list[int]:
     """The tree of `cut_parts`."""
-    return _search(bound, lower, upper)[0]
+    return _search(_counted(bound, terms), lower, upper)[0]
 
 
-def cut_parts(bound: Bound, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Parts of the box, shape (inputs, parts), cut where a bound is largest until that no longer helps."""
-    return _search(bound, lower, upper)[1:]
+def cut_parts(bound: Bound, lower: Floats, upper: Floats, terms: int = 0) -> tuple[Floats, Floats]:
+    """Parts of the box, shape (inputs, parts), cut where a bound is largest until that no longer helps.
+
+    ``terms`` is the size of the circuit that the bound runs through (`costs.terms_of`).
+    """
+    return _search(_counted(bound, terms), lower, upper)[1:]
+
+
+def _counted(bound: Bound, terms: int) -> Bound:
+    """The bound, which counts its work and can be stopped."""
+
+    def counted(lower: Floats, upper: Floats) -> Floats:
+        checkpoint()
+        spend(costs.flow(terms, lower.shape[1]))
+        return bound(lower, upper)
+
+    return counted
 
 
 def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floats, Floats]:
@@ -49,7 +64,6 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     bounds = bound(low, high)
     history = [float(bounds.max())]
     for _ in range(min(_ROUNDS, _MAX_LOOKS // len(lower) ** 2)):
-        checkpoint()
         worst = bounds >= _WORTH * bounds.max()
         if low.shape[1] + worst.sum() > _MAX_PARTS or not worst.any():
             break

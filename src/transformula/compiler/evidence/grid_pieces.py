@@ -14,7 +14,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.table_pieces import turns
 from transformula.errors import UnboundedError
 from transformula.formula.evaluation import increasing
@@ -85,6 +86,7 @@ def find_pieces(
     with precision(BITS):
         while True:
             checkpoint()
+            spend(costs.grid(table, function, lower.shape[1]))
             bounds = bounds_on(table, function, names, lower, upper)
             error = bounds.error
             examined += lower.shape[1]
@@ -140,6 +142,7 @@ def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Flo
     if not blame.any():
         return axes
     centre, radius = boxes_of(lower[:, blame], upper[:, blame])
+    spend((1 + len(names)) * costs.models(function, centre.shape[1]))
     rest = _rest(function, names, centre, radius)
     for axis in range(len(names)):
         narrow = radius.copy()

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.grid_pieces import cut_boxes, trees_of
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
@@ -21,7 +22,6 @@ from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.cell_error import BITS, ORDER, far_of, used_cells
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 #: Rounds of cutting cells whose range is not enclosed tightly enough, and cells that one round may cut.
 _ROUNDS = 8
@@ -47,6 +47,7 @@ def find_cells(
     settled = 0.0
     while True:
         checkpoint()
+        spend(costs.models(function, lower.shape[1], ORDER))
         low, high = enclose_ranges(function, names, lower, upper, order=ORDER)
         with np.errstate(invalid="ignore"):
             error = np.maximum(high - values, values - low)

@@ -10,7 +10,8 @@ import math
 import numpy as np
 from flint import arb
 
-from transformula.budget import remembered
+from transformula.budget import remembered, spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.cell_edges import find_cells
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.domains import domain_ends
@@ -55,7 +56,9 @@ class BoxRanges:
 def function_cells(function: Expr, low: float, high: float) -> FunctionCells:
     """Values and slopes of a function of u on an interval."""
     high = high if high > low else math.nextafter(low, math.inf)
-    return FunctionCells(function, find_cells(function, low, high), defined=_EVERYTHING)
+    edges = find_cells(function, low, high)
+    spend(len(edges) * costs.cell(function))
+    return FunctionCells(function, edges, defined=_EVERYTHING)
 
 
 def function_range(function: Expr, low: float, high: float) -> Interval:

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_bounded
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.expression_models import model_range, models_on
@@ -79,6 +80,7 @@ class _Front:
         self.low, self.high, self.value, self.rest = (np.empty(count) for _ in range(4))
         self.linear = np.empty((d, count))
         lower, upper = self.lower[self.used], self.upper[self.used]
+        spend(costs.models(self.expr, count))
         for part, model in models_on(self.expr, self.names, lower, upper, order_for(d)):
             self.low[part], self.high[part] = model_range(model)
             self.value[part], self.rest[part] = model.constant, model.rest
@@ -186,7 +188,9 @@ def find_tree(
             )
             slack = max(tolerance * (reached[1] - reached[0]), noise, 2e-15 * max(map(abs, reached)))
         low, high = front.low, front.high
-        for k in np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist():  # as `range_on` will do
+        unbounded = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist()
+        spend(len(unbounded) * costs.interval(expr))
+        for k in unbounded:  # as `range_on` will do
             a, b = leaf_range(expr, region, front.lower[:, k], front.upper[:, k], defined)
             low[k], high[k] = np.fmax(low[k], float(a)), np.fmin(high[k], float(b))
         low, high = np.fmax(low, ends[0]), np.fmin(high, ends[1])
@@ -225,6 +229,7 @@ def find_sign_tree(expr: Expr, region: Region, defined: Container[Expr] = (), ma
                 if sign and seen != sign:
                     raise _changes(expr, region, front.lower[:, k], front.upper[:, k])
                 continue
+            spend(4 * costs.interval(expr))
             low, high = leaf_range(expr, region, front.lower[:, k], front.upper[:, k], defined, corner_range)
             open_leaves[k] = not (low >= 0 if sign > 0 else high <= 0)
             if (sign > 0 and high < 0) or (sign < 0 and low > 0):

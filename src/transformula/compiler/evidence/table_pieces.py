@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 from flint import arb
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
+from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import from_float, round_down, round_up
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
@@ -23,7 +24,6 @@ from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.tables.table_error import Piece, SoftmaxTable, TablePieces
 from transformula.kernel.tables.table_slopes import SlopePieces
-from transformula.kernel.work import spend
 
 #: Pieces are cut until the bound is at most this times an error that occurs.
 _TIGHTNESS = 1.08
@@ -61,6 +61,7 @@ class PieceSearch:
         if not -math.inf < low <= high < math.inf:
             raise NotProvenError(f"the range {low} .. {high} of a table is not finite")
         high = high if low < high else math.nextafter(low, math.inf)
+        self.table = table
         self.function, self.name = function, next(iter(variables_of(function)), "u")
         first, last = exact[0] or (from_float(low), from_float(high))
         self.bounds = TablePieces(table, function, self.name, first, last, exact[1])
@@ -114,6 +115,7 @@ class PieceSearch:
 
     def _on(self, a: float, b: float) -> Piece:
         if (a, b) not in self._known:
+            spend(costs.table_piece(self.table, self.function))
             self._known[a, b] = piece = self.bounds.on(a, b)
             if self.nodes > _DEEP:
                 spend(_TAYLOR * self.nodes)
@@ -183,6 +185,7 @@ def find_slopes(
         if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
             break
         heapq.heappop(heap)
+        spend(2 * costs.slope_piece(table, function))
         for left, right in ((a, middle), (middle, b)):
             upper, seen = bounds.on(left, right)
             reached = max(reached, seen)

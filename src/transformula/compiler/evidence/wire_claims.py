@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from transformula.budget import spend
+from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.range_trees import find_tree, sub_region
 from transformula.compiler.lower.additive import narrowest, with_argument
 from transformula.compiler.lower.domains import domain_ends
@@ -166,6 +168,7 @@ class WireSearch:
     def _on(self, expr: Expr, region: Region, uses: tuple[str, ...]) -> _Way | None:
         try:
             tree = find_tree(expr, region, self.known)
+            spend(costs.claim(expr, tree))
             return _Way(expr, tree, range_on(expr, region, tree, self.known), uses)
         except NotProvenError:
             return None

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 from flint import arb
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
 from transformula.compiler.partition import FAR_BITS, Floats, sharp_scores
 from transformula.compiler.ridge_lattice import compositions
 from transformula.errors import NotProvenError
@@ -29,7 +29,6 @@ from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.tables.cell_error import BITS, far_of, used_cells
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 MAX_TOKENS = 20_000
 #: Of all cells together.

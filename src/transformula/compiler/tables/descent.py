@@ -15,9 +15,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from transformula.budget import checkpoint, left
+from transformula.budget import checkpoint, left, spend
 from transformula.compiler.tables.softmax_table import Array
-from transformula.kernel.work import spend
 
 FLOPS = 4e3  # floating-point operations in a microsecond, about: what a budget of them is of a budget of time
 LEAST = 5e8  # floating-point operations that a fit may take, however little is left

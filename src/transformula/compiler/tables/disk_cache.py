@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import transformula.compiler.tables as here
+from transformula.budget import counted, spend
 from transformula.compiler.tables.fit_task import PLENTY, Allowance, CannotFit
 from transformula.compiler.tables.smallest_table import fit_table
 from transformula.compiler.tables.softmax_table import Table
@@ -30,7 +31,6 @@ from transformula.errors import SavingError
 from transformula.files import write_file
 from transformula.formula import evaluation as numeric
 from transformula.kernel.syntax.expression import Expr, fold
-from transformula.kernel.work import counted, spend
 
 VARIABLE = "TRANSFORMULA_CACHE"
 #: About 20 MB. Beyond it the files that were used longest ago go, half of them at once.

@@ -24,13 +24,12 @@ import numpy as np
 from flint import arb_mat
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint
+from transformula.budget import checkpoint, spend
 from transformula.compiler.tables.descent import FLOPS, TINY
 from transformula.compiler.tables.fit_task import TOTAL_SHARE, Task
 from transformula.compiler.tables.least_squares import least_squares
 from transformula.compiler.tables.softmax_table import Array, Function, Table, to_dtype
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.work import spend
 
 Indices = NDArray[np.int64]
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from transformula.budget import OutOfTime, checkpoint, left, limited, time_left
+from transformula.budget import OutOfTime, checkpoint, counted, left, limited, spend, time_left
 from transformula.cluster.lent_workers import ahead
 from transformula.compiler.tables.fit_task import PLENTY
 from transformula.compiler.tables.smallest_table import allowance
 from transformula.errors import TransformulaError
-from transformula.kernel.work import counted, spend
 from transformula.progress import report
 
 Fitted = TypeVar("Fitted")

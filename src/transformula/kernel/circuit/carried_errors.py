@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
 
 from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.circuit.wire_ranges import WireRanges
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
@@ -27,13 +26,11 @@ from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.parts import Part, in_parts
-from transformula.kernel.rounding.formats import FloatFormat
+from transformula.kernel.rounding.formats import FloatFormat, check_size
 from transformula.kernel.structures.network_wires import ONE, Term, WireForm
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Numbers in one chunk of parts of the box, some 50 ms of work.
 _TOGETHER = 300_000
@@ -111,7 +108,6 @@ class Carrier:
         """A linear form of the weights against the one that is meant."""
         slots, norms = self.circuit.written_out(linear)
         meant = dict(slots.terms)
-        spend(20 * (len(meant) + len(form.terms)))
         terms = {self.index[i]: term for i, term in form.terms.items()}
         made = _gap(form.terms[ONE].coefficient if ONE in form.terms else fmpq(0), slots.constant)
         error = sum((abs(enclose(c)) * arb(self.norm(k)[0].value) for k, c in norms), arb(0))
@@ -163,7 +159,6 @@ class Carrier:
     def check_overflow(self, forms: Iterable[WireForm], factor: int = 1) -> None:
         """Refuse forms that might be infinite in floats times a factor, now that all wires are bounded."""
         for form in forms:
-            spend(2 * len(form.terms))
             sizes = (arb(t.size) * self.reach(self.index[i]) for i, t in form.terms.items())
             check_size(self.form, 2 * factor * sum(sizes, arb(0)))
 
@@ -202,7 +197,6 @@ class Carrier:
     def _flow(self, linear: LinearForm) -> Callable[[Floats, Floats], tuple[Floats, Floats]]:
         """On each of many parts of the box, what reaches a linear form of the errors, and of the roundings."""
         needed = self.circuit.needed(linear)
-        spend(20 * len(needed))
         values = {k: self.values[k] for k in needed if k in self.values}
         made, rounded = ({k: getattr(v, part) for k, v in values.items()} for part in ("made", "rounded"))
         for k in needed:
@@ -219,21 +213,17 @@ class Carrier:
 
         forms = [flow.form(argument) for k in needed for argument in self.circuit.wires[k].arguments]
         together = max(1, _TOGETHER // sum((2 + len(form.terms) for form in forms), len(flow.form(linear).terms)))
-        carried = partial(_carried, flow, linear, ((made, whole), (rounded, whole_rounding)))
 
         def both(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-            steps = [slice(k, k + together) for k in range(0, lower.shape[1], together)]
-            error, rounding = in_parts(carried, [(lower[:, p], upper[:, p]) for p in steps])
-            return error, rounding
+            errors, roundings = [], []
+            for start in range(0, lower.shape[1], together):
+                low, high = lower[:, start : start + together], upper[:, start : start + together]
+                paths = flow.on(low, high, linear)
+                errors.append(np.broadcast_to(paths.carry(made, whole), low.shape[1]))
+                roundings.append(np.broadcast_to(paths.carry(rounded, whole_rounding), low.shape[1]))
+            return np.concatenate(errors), np.concatenate(roundings)
 
         return both
-
-
-def _carried(flow: ErrorFlow, linear: LinearForm, errors: tuple[tuple[Any, Any], ...], part: Part) -> Floats:
-    """What errors at the wires, and their whole errors where paths are cut, amount to on some parts of the box."""
-    lower, upper = part
-    paths = flow.on(lower, upper, linear)
-    return np.stack([np.broadcast_to(paths.carry(*both), lower.shape[1]) for both in errors])
 
 
 def _gap(stored: fmpq, meant: Expr) -> arb:

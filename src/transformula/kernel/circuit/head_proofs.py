@@ -28,26 +28,23 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
 
-from transformula.kernel.circuit.questions import Found, Interval, Question
 from transformula.kernel.enclosures.balls import float_above, float_below, from_float, round_up
 from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
-from transformula.kernel.parts import Part, answered
-from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.structures.network_wires import HeadTable
 from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice
 from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
-from transformula.kernel.work import spend
 
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format.
 SILENT = 760.0
@@ -56,11 +53,7 @@ MAX_AXES = 30
 #: How small |T' − f'| need be, as a share of sup|f'|, before it stops to matter beside it.
 _FLAT = 0.02
 
-
-def check_size(form: FloatFormat, size: arb) -> None:
-    """Refuse what might overflow."""
-    if not size < form.largest:
-        raise NotProvenError(f"the values on this box reach {size.str(3)}, beyond {form.name}'s range")
+Interval = tuple[float, float]
 
 
 class Leak(NamedTuple):
@@ -75,7 +68,6 @@ def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> Leak:
     far = np.asarray(reach, dtype=np.float64)
     if not np.isfinite(far).all():
         raise NotProvenError("the argument of a table could not be bounded")
-    spend(50 + 0.05 * (head.slopes.size + head.foreign_slopes.size))
     own_sizes = (np.abs(head.offsets) + np.abs(head.slopes) * far).sum(axis=1)
     other_sizes = (np.abs(head.foreign_offsets) + np.abs(head.foreign_slopes) * far).sum(axis=1)
     own = float((head.offsets - np.abs(head.slopes) * far).sum(axis=1).max())
@@ -112,6 +104,60 @@ def as_table(head: HeadTable) -> SoftmaxTable:
     return SoftmaxTable(grid.slopes, grid.offsets, grid.arranged(head.values))
 
 
+class Question(NamedTuple):
+    """How close is a wire's table to a function where its argument can be, ``reach``?
+
+    ``meant`` is where the argument is meant to be. If ``plain`` it is an input, off by its own rounding. ``relative``:
+    how often it is rounded as a whole, and what is lost to underflow, if that is all (`Relative`).
+    """
+
+    wire: int
+    table: SoftmaxTable
+    function: Expr
+    reach: Interval
+    meant: Meant
+    plain: bool
+    relative: tuple[int, float] | None = None
+
+    def roundings(self, steepest: float) -> tuple[int, float] | None:
+        """``relative`` where softmax is bounded with it: for inputs, and where f' is unbounded."""
+        return self.relative if self.plain or not math.isfinite(steepest) else None
+
+
+class Found(NamedTuple):
+    """sup|T − f| on D, how far T moves on the rest of ``reach``, and D, cut to ``reach``.
+
+    ``where`` is what is meant, known exactly only if that is D: cells must not end before D does. ``steepest`` bounds
+    |f'| on ``reach`` and ``gap`` |T' − f'|, or |T'| where the former is infinite. ``softmax`` bounds what softmax adds
+    in floats, with an argument as it is held and with an input.
+    """
+
+    own: float
+    moved: float
+    inside: Interval
+    where: Meant
+    cells: Cells
+    steepest: float
+    gap: float
+    softmax: tuple[float, float]
+
+    def rounding(self, question: Question, rounding: arb, error: arb, form: FloatFormat) -> tuple[arb, arb]:
+        """Rounding of the softmax alone, and together with an argument that is off by ``rounding``.
+
+        Where f' is unbounded the table's own slope says how far an argument carries.
+        """
+        bound, both = map(arb, self.softmax)
+        if not bound.is_finite():
+            raise NotProvenError(f"the scores of a table are too large for {form.name}")
+        gap, whole = arb(self.gap), question.roundings(self.steepest) is not None and both.is_finite()
+        if not math.isfinite(self.steepest):
+            if not (whole or gap.is_finite()):
+                raise NotProvenError(f"the slope of a table of {question.function} could not be bounded")
+            return bound + 2 * error, both if whole else bound + gap * rounding
+        bent = (2 * error).min(gap * rounding) if gap.is_finite() else 2 * error
+        return bound + bent, both if whole else bound + bent + arb(self.steepest) * rounding
+
+
 class HeadProofs:
     """Bounds of heads of one argument, each on all of the pieces given; equal questions are answered once."""
 
@@ -129,19 +175,8 @@ class HeadProofs:
         found: SoftmaxTable = self._once(("table", head), lambda: as_table(head))
         return found
 
-    def all(self, questions: Sequence[Question]) -> list[Found]:
-        """Answers from what is stored; questions about one table make one part of the proof."""
-        groups: dict[SoftmaxTable, list[int]] = {}
-        for k, question in enumerate(questions):
-            groups.setdefault(question.table, []).append(k)
-        asked = [[questions[k] for k in group] for group in groups.values()]
-        parts = [(self.form, [self.evidence.of_table(one.wire) for one in group], group) for group in asked]
-        answers = answered(_all, parts, _fits)
-        found = dict(zip(chain(*groups.values()), chain(*answers), strict=True))
-        return [found[k] for k in range(len(questions))]
-
-    def one(self, question: Question) -> Found:
-        """The answer to one question."""
+    def answer(self, question: Question) -> Found:
+        """Bounds of one head."""
         reach, meant = question.reach, question.meant.floats
         own, moved, inside, where = self._error(question)
         if not (inside[0] <= meant[0] and meant[1] <= inside[1]):
@@ -203,20 +238,6 @@ class HeadProofs:
         slopes = self._once((table, minus), lambda: SlopePieces(table, minus))
         gaps = [self._once((slopes, a, b), partial(slopes.on, a, b))[0] for a, b in pairwise(steps)]
         return float(np.max(gaps)), (bound, both)
-
-
-def _all(part: Part) -> list[Found]:
-    """The answers of one part: the format, what is stored for each question, and the questions."""
-    form, stored, questions = part
-    proofs = HeadProofs(form, stored[0])
-    found = []
-    for proofs.evidence, question in zip(stored, questions, strict=True):
-        found.append(proofs.one(question))
-    return found
-
-
-def _fits(answer: Any, part: Part) -> bool:
-    return isinstance(answer, list) and len(answer) == len(part[-1]) and all(type(one) is Found for one in answer)
 
 
 def _edges(given: Any, cover: Interval | None = None) -> tuple[float, ...]:

@@ -26,7 +26,6 @@ from transformula.kernel.folder.evidence import Evidence, Meant
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire
 from transformula.kernel.syntax.expression import Expr, variables_of
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.work import spend
 
 Interval = tuple[float, float]
 
@@ -89,7 +88,6 @@ class WireRanges:
             ends = (box.lower[i].number, box.upper[i].number) if i < box.dimension else (None, None)
             if c.number is None or ends[0] is None or ends[1] is None:
                 return None
-            spend(5 + ((low.height_bits() + high.height_bits()) / 1024) ** 2)  # sums of long rationals are longer
             corners = to_fmpq(c.number * ends[0]), to_fmpq(c.number * ends[1])
             low, high = low + min(corners), high + max(corners)
         return low, high
@@ -126,7 +124,6 @@ class WireRanges:
     def _claimed(self, k: int, of: str, ends: Interval) -> Interval:
         """The range of a wire's argument (u) or value (w), with what evidence adds to it."""
         for name, text, cut in self.evidence.ranges(k, of, ends, self.meanings.region, self.meanings.known):
-            spend(300 + 0.1 * len(self.names))
             try:
                 expr = parse(text, self.names)
             except FormulaError as error:

@@ -28,7 +28,6 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.derivations.effort import Effort
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.work import spend
 
 MAX_ATOMS = 4_000
 #: Beyond this many products of terms, times variables, or this sum of degrees, only monomials are cancelled.
@@ -50,7 +49,7 @@ class QuotientForm:
     @property
     def key(self) -> str:
         """Its text; names of atoms never change, nor does their order."""
-        self._key = self._key or f"({self.ring.written(self.num)})/({self.ring.written(self.den)})"
+        self._key = self._key or f"({self.num})/({self.den})"
         return str(self._key)
 
     @property
@@ -108,8 +107,7 @@ class Ring(Effort):
 
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large; a term takes a byte or two for each atom there is."""
-        spend(5 + len(p))
-        self.convert(p)
+        self.check_exponents(p)
         return super().checked(p)
 
     def judge(self, atom: Atom) -> None:
@@ -136,7 +134,7 @@ class Ring(Effort):
         """The polynomial in today's context, which may have more atoms than the one it was made in."""
         if p.context() is self.ctx:
             return p
-        self.convert(p)
+        self.check_exponents(p)
         pad = (0,) * (len(self.gens) - p.context().nvars())
         return self.ctx.from_dict({(*m, *pad): c for m, c in p.to_dict().items()})
 
@@ -152,19 +150,17 @@ class Ring(Effort):
     def times(self, a: fmpq_mpoly, b: fmpq_mpoly) -> fmpq_mpoly:
         """The product, reduced."""
         a, b = self.lift(a), self.lift(b)
-        spend(5 + 0.5 * (len(a) + len(b)))
-        self.spend(a, b)
+        self.count_product(a, b)
         return self.reduced(self.checked(a * b))
 
     def reduced(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """Every power a**q of an atom with a**q = g replaced, the newest atom first: g has older ones only."""
-        self.charge(len(self._bound) // 16)
         degrees = p.degrees() if self._bound else ()
         for k in reversed(self._bound):
             if degrees[k] < 2 or degrees[k] < self.atoms[k].power:
                 continue
             power, g = self.atoms[k].power, self.atoms[k].equals
-            self.convert(p)
+            self.check_exponents(p)
             parts: dict[int, dict[tuple[int, ...], fmpq]] = {}
             for m, c in p.to_dict().items():
                 times, left = divmod(int(m[k]), power) if power else (0, min(int(m[k]), 1))  # H**k = H
@@ -174,10 +170,10 @@ class Ring(Effort):
             for times, part in sorted(parts.items()):
                 while have < times:
                     g = self.lift(g)
-                    self.spend(now, g)
+                    self.count_product(now, g)
                     now, have = self.checked(now * g), have + 1
                 piece = self.ctx.from_dict(part)
-                self.spend(piece, now)
+                self.count_product(piece, now)
                 p = self.checked(p + piece * now)
             degrees = p.degrees()
         return p
@@ -198,10 +194,11 @@ class Ring(Effort):
             high = sum(max(int(a), int(b)) for a, b in zip(num.degrees(), den.degrees(), strict=True))
             variables = len({*self.used(num), *self.used(den)})
             short = len(num) * len(den) * variables <= MAX_CANCELLED and high <= MAX_DEGREES
-            self.spend(num, den)
-            words = (self.bits(num) + self.bits(den)) // 64 if short else 0
-            self.charge(high**3 // 8 + (len(num) + len(den)) * words**2 // 40 if short else 0)
-            short = short and self.may_divide(num, den) and self.may_divide(den, num)
+            self.count_product(num, den)
+            if short:
+                words = (self.bits(num) + self.bits(den)) // 64
+                self.count(high**3 // 8 + (len(num) + len(den)) * words**2 // 40)
+                short = self.may_divide(num, den) and self.may_divide(den, num)
             common = num.gcd(den) if short or num.is_zero() else num.term_content().gcd(den.term_content())
             num, den = num / common, den / common  # FLINT raises an error if that is not exact
         lead = den.leading_coefficient()
@@ -224,7 +221,6 @@ class Ring(Effort):
 
     def used(self, p: fmpq_mpoly) -> list[int]:
         """Indices of the atoms in a polynomial, oldest first."""
-        self.charge(len(self.gens) * (8 + len(p)) // 64)
         return [] if p.is_constant() else list(compress(range(len(self.gens)), p.degrees()))
 
     def steps(self, form: QuotientForm) -> list[int]:
@@ -234,7 +230,5 @@ class Ring(Effort):
     def branches(self, p: fmpq_mpoly, steps: list[int]) -> list[tuple[tuple[int, ...], fmpq_mpoly]]:
         """The polynomial with every choice of 0 and 1 for the given H."""
         p = self.lift(p)
-        spend((100 + len(self.gens) // 4) << len(steps))
-        self.charge(len(p) << len(steps))
         return [(bits, p.subs({f"a{k}": b for k, b in zip(steps, bits, strict=True)}))
                 for bits in product((0, 1), repeat=len(steps))]  # fmt: skip

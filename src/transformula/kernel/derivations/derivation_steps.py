@@ -35,7 +35,6 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.syntax.printing import short_text
-from transformula.kernel.work import spend
 
 _BITS = 256
 
@@ -78,7 +77,6 @@ def extended(
         raise RefutedError("a step of a derivation has an of, an is and an at")
     old, new = (parsed(step[key], names) for key in ("of", "is"))
     nodes = {node for expr in outputs for node in walk(expr)}
-    spend(3 * len(nodes))
     if old not in nodes:
         raise RefutedError(f"the formula has no {short_text(old)} to be extended")
     above, below = split_quotient(old)

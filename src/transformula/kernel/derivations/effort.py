@@ -1,4 +1,7 @@
-"""How much one ring of forms may do: polynomials are weighed before they are made, taken apart or written down."""
+"""How large the polynomials of one ring of forms may be: sizes are bounded before FLINT is called.
+
+A compiler computes normal forms in its own process, and FLINT cannot be interrupted there.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,23 @@ from typing import Any
 from flint import fmpq_mpoly, fmpz
 
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.work import spend
 
 MAX_TERMS, MAX_DEGREE, MAX_BITS = 20_000, 1_000, 40_000
 #: Terms times bits of a polynomial: 12 MB. Terms times atoms: as tuples of exponents, some 400 MB.
 MAX_SIZE, MAX_NUMBERS = 10**8, 8 * 10**6
-#: All that one ring does: products of terms, times words of coefficients; what else takes as long counts as much.
-MAX_WORK = 2 * 10**7
+#: Products of coefficients in all products, common divisors and factorisations of one ring together.
+MAX_PRODUCTS = 2 * 10**7
 
 
 @dataclass
 class Effort:
-    """What was done so far; ``gens`` are the places for atoms."""
+    """Products of coefficients so far; ``gens`` are the places for atoms."""
 
-    work: int = 0
+    products: int = 0
     gens: tuple[Any, ...] = field(default=(), init=False)
 
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large."""
-        self.charge(len(p) // 4)
         bits = self.bits(p)
         if len(p) > MAX_TERMS or bits > MAX_BITS or len(p) * bits > MAX_SIZE or p.total_degree() > MAX_DEGREE:
             raise RefutedError(f"a normal form is too long: {len(p)} terms, {bits} bits")
@@ -40,22 +41,19 @@ class Effort:
             common = common.lcm(c.q)
             if common.bit_length() > MAX_BITS:
                 break
-        found = int(common.bit_length()) - 1 + max((int(c.height_bits()) for c in coefficients), default=0)
-        self.charge(len(p) * (found // 64) ** 2 // 64)
-        return found
+        return int(common.bit_length()) - 1 + max((int(c.height_bits()) for c in coefficients), default=0)
 
-    def charge(self, work: int) -> None:
-        """Count work: nothing that a folder asks for goes on for minutes."""
-        self.work += work
-        spend(0.2 * work)
-        if self.work > MAX_WORK:
-            raise RefutedError("a normal form is too long: it takes too much work")
+    def count(self, products: int) -> None:
+        """Count products of coefficients before they are computed."""
+        self.products += products
+        if self.products > MAX_PRODUCTS:
+            raise RefutedError(f"a normal form is too long: it takes over {MAX_PRODUCTS} products")
 
-    def spend(self, a: fmpq_mpoly, b: fmpq_mpoly) -> None:
-        """Count the work of a product before it is done."""
+    def count_product(self, a: fmpq_mpoly, b: fmpq_mpoly) -> None:
+        """Count the product of two polynomials before it is computed."""
         if len(a) * len(b) > 20 * MAX_TERMS:
             raise RefutedError(f"a normal form is too long: a product of {len(a)} by {len(b)} terms")
-        self.charge(len(a) * len(b) * (1 + (self.bits(a) + self.bits(b) + len(self.gens)) // 64))
+        self.count(len(a) * len(b) * (1 + (self.bits(a) + self.bits(b) + len(self.gens)) // 64))
 
     def may_divide(self, p: fmpq_mpoly, other: fmpq_mpoly) -> bool:
         """Whether p without what it has in common with another polynomial is short: (x**9 - 1)/(x - 1) is not.
@@ -71,17 +69,9 @@ class Effort:
         atoms, total = sum(d > 0 for d in degrees), int(p.total_degree())
         parts = len(p) * prod(1 + d for d in shared)
         most = min(prod(1 + d for d in degrees), comb(atoms + total, atoms), parts)
-        self.charge(4 * most if most <= 20 * MAX_TERMS else 0)
         return most <= 20 * MAX_TERMS
 
-    def convert(self, p: fmpq_mpoly) -> None:
-        """Count the work of taking a polynomial apart: an exponent for each term and each atom there is."""
+    def check_exponents(self, p: fmpq_mpoly) -> None:
+        """Refuse to take a polynomial apart that has too many exponents: one for each term and each atom there is."""
         if len(p) * len(self.gens) > MAX_NUMBERS:
             raise RefutedError(f"a normal form is too long: {len(p)} terms beside {len(self.gens)} atoms")
-        self.charge(len(p) * len(self.gens) // 16)
-
-    def written(self, p: fmpq_mpoly) -> str:
-        """The text of a polynomial, which is kept."""
-        text = str(p)
-        self.charge(len(text) // 8)
-        return text

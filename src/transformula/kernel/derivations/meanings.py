@@ -19,7 +19,6 @@ from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, Linea
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Wires that a product's factors and squares may read.
 MAX_READ = 1_000
@@ -82,7 +81,6 @@ class Meanings:
         read = {i for form in (wire.total, *forms) for i, _ in form.terms} - set(factors)
         if len(read) > MAX_READ:
             raise RefutedError(f"wire {k} is a product that reads over {MAX_READ} wires")
-        spend(100 + 20 * len(read))
         algebra = Algebra([f"#w{i}" for i in sorted(read)])
 
         def form(linear: LinearForm, names: dict[int, QuotientForm]) -> QuotientForm:

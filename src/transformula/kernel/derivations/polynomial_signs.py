@@ -24,7 +24,6 @@ from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 from transformula.kernel.derivations.algebra import Atom, QuotientForm, Ring
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.functions.function_table import find
-from transformula.kernel.work import spend
 
 #: Longer polynomials are neither factored nor looked at term by term; the sum of the degrees is bounded, too, and
 #: terms * degrees * variables * words of coefficients (of 256 bits: FLINT takes seconds where they are long). FLINT
@@ -45,10 +44,9 @@ class SignedRing(Ring):
     def factors(self, p: fmpq_mpoly) -> tuple[fmpq, list[tuple[fmpq_mpoly, int]]]:
         """c and (f, e) with p = c * product of f**e, each f primitive with a positive leading coefficient."""
         p = self.lift(p)
-        spend(150 + len(self.gens) // 2 + 2 * len(p))
         monomial = p.term_content()
         degrees, rest = monomial.degrees(), p / monomial
-        self.convert(p)
+        self.check_exponents(p)
         found = [(self.gens[k], int(degrees[k])) for k in self.used(monomial)]
         c, used = primitive(rest), self.used(rest)
         top = sorted(map(int, rest.degrees()), reverse=True)
@@ -57,8 +55,8 @@ class SignedRing(Ring):
         difficult = len(rest) > MAX_FACTORED or high > MAX_DEGREES or area > MAX_AREA or difficulty > MAX_DIFFICULTY
         if rest.is_constant() or difficult:
             return c, found if rest.is_constant() else [*found, (rest / c, 1)]
-        self.spend(rest, rest)
-        self.charge(high**4 // 200 + 10 * area**2 + 60 * high**2 * (words * isqrt(words) - 1))
+        self.count_product(rest, rest)
+        self.count(high**4 // 200 + 10 * area**2 + 60 * high**2 * (words * isqrt(words) - 1))
         small = fmpq_mpoly_ctx.get([f"b{k}" for k in range(len(used))], Ordering.lex)  # faster with few
         c, parts = small.from_dict({tuple(m[k] for k in used): v for m, v in rest.to_dict().items()}).factor()
         for part, e in parts:
@@ -84,9 +82,8 @@ class SignedRing(Ring):
         p = self.lift(p)
         if p.is_constant():
             return 1 if p.is_zero() else 2 * direction(p.leading_coefficient())
-        spend(20 + len(self.gens) // 8 + 2 * len(p))
         lead = primitive(p)
-        known = self._signs.get(self.written(p / lead), 0) * direction(lead)
+        known = self._signs.get(str(p / lead), 0) * direction(lead)
         steps = [k for k in self.used(p) if self.atoms[k].kind == "step"]
         if known or len(p) > MAX_FACTORED or len(steps) > MAX_SPLIT:
             return known
@@ -94,7 +91,7 @@ class SignedRing(Ring):
             cases = [self.sign_of(q) for _, q in self.branches(p, steps) if not q.is_zero()]
             least = min(*map(abs, cases), 2 if len(cases) == 2 ** len(steps) else 1)
             return least if min(cases) > 0 else -least if max(cases) < 0 else 0
-        self.convert(p)
+        self.check_exponents(p)
         terms = [product([(self._atom_sign(k), int(e)) for k, e in enumerate(m) if e], c)
                  for m, c in p.to_dict().items()]  # fmt: skip
         if min(terms) > 0 or max(terms) < 0:
@@ -138,7 +135,7 @@ class SignedRing(Ring):
 
     def _record(self, p: fmpq_mpoly, sign: int) -> None:
         lead = primitive(p)
-        key = self.written(p / lead)
+        key = str(p / lead)
         self._signs[key] = max(self._signs.get(key, 0), sign * direction(lead), key=abs)
 
     def everywhere(self, p: fmpq_mpoly) -> bool:

@@ -18,13 +18,12 @@ from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text
-from transformula.kernel.work import spend
 
 MAX_DEGREE = 100
 MAX_CONSTANTS = 1_000
 #: Limits of the whole expansion: products of terms, times words of their coefficients; numbers held (terms
 #: times generators); bits of a coefficient, and of all. Some seconds and some hundred megabytes.
-MAX_WORK, MAX_NUMBERS, MAX_HEIGHT, MAX_BITS = 20_000_000, 20_000_000, 200_000, 10**9
+MAX_PRODUCTS, MAX_NUMBERS, MAX_HEIGHT, MAX_BITS = 20_000_000, 20_000_000, 200_000, 10**9
 
 Exponents = tuple[int, ...]
 
@@ -127,11 +126,11 @@ def _inverse(divisor: Expr) -> Expr:
 
 
 class _PolynomialExpansion:
-    """Sums, products and powers, each charged for before it is made."""
+    """Sums, products and powers, each bounded in size before it is computed."""
 
     def __init__(self, context: fmpq_mpoly_ctx) -> None:
         self.context = context
-        self.work = self.numbers = self.bits = 0
+        self.products = self.numbers = self.bits = 0
 
     def combine(self, node: Expr, known: dict[Expr, fmpq_mpoly], constant: dict[Expr, bool]) -> fmpq_mpoly:
         """A node from its arguments."""
@@ -156,7 +155,7 @@ class _PolynomialExpansion:
     def sum(self, parts: list[fmpq_mpoly]) -> fmpq_mpoly:
         """The sum; its terms have the common denominator of all, in FLINT's form."""
         count = sum(map(len, parts))
-        self._charge(0, count, count, _bits([c for part in parts for c in part.coeffs()]) + len(parts).bit_length())
+        self._count(0, count, count, _bits([c for part in parts for c in part.coeffs()]) + len(parts).bit_length())
         terms: dict[Exponents, fmpq] = {}
         for part in parts:
             for exponents, value in part.to_dict().items():
@@ -167,7 +166,7 @@ class _PolynomialExpansion:
         """left * right."""
         count = len(left) * len(right)
         bits = _bits(left.coeffs()) + _bits(right.coeffs()) + min(len(left), len(right)).bit_length()
-        self._charge(_degree(left) + _degree(right), count, count, bits)
+        self._count(_degree(left) + _degree(right), count, count, bits)
         return left * right
 
     def power(self, base: fmpq_mpoly, by: int) -> fmpq_mpoly:
@@ -176,19 +175,18 @@ class _PolynomialExpansion:
             raise FormulaError(f"the power {str(by)[:20]} in the formula is too large to write down")
         count = math.comb(len(base) + by - 1, by) if len(base) else 1
         bits = by * (_bits(base.coeffs()) + len(base).bit_length())
-        self._charge(_degree(base) * by, count * max(len(base), 1), count, bits)
+        self._count(_degree(base) * by, count * max(len(base), 1), count, bits)
         return base**by
 
-    def _charge(self, degree: int, work: int, terms: int, bits: int) -> None:
+    def _count(self, degree: int, products: int, terms: int, bits: int) -> None:
         if degree > MAX_DEGREE:
             raise FormulaError(f"the polynomial has degree {degree}: at most {MAX_DEGREE} can be expanded")
-        self.work += work * (1 + bits // 64)
-        spend(0.1 * work * (1 + bits // 64) + terms)
+        self.products += products * (1 + bits // 64)
         self.numbers += terms * self.context.nvars()
         self.bits += terms * bits
-        small = self.work <= MAX_WORK and self.numbers <= MAX_NUMBERS
+        small = self.products <= MAX_PRODUCTS and self.numbers <= MAX_NUMBERS
         if not small or bits > MAX_HEIGHT or self.bits > MAX_BITS:
-            raise FormulaError(f"expanding the polynomial takes over {MAX_WORK} products or too much memory")
+            raise FormulaError(f"expanding the polynomial takes over {MAX_PRODUCTS} products or too much memory")
 
 
 def _degree(polynomial: fmpq_mpoly) -> int:

@@ -22,7 +22,6 @@ from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
-from transformula.kernel.work import spend
 
 Ends = tuple[arb, arb]
 
@@ -37,7 +36,6 @@ def checked_edges(edges: Any, ends: Sequence[Ends], most: int) -> list[Floats]:
     result, boxes = [], 1
     for axis, (low, high) in zip(edges, ends, strict=True):
         numbers = axis.tolist() if isinstance(axis, np.ndarray) else axis
-        spend(0.2 * len(numbers) if isinstance(numbers, list) else 0)
         if not isinstance(numbers, list) or len(numbers) < 2:
             raise RefutedError("the edges of an axis are not a list of two or more numbers")
         boxes *= len(numbers) - 1
@@ -71,7 +69,6 @@ def leaves(lower: Floats, upper: Floats, trees: Any, most: int) -> tuple[Floats,
         raise RefutedError("there is not one tree for each box")
     if sum(map(len, trees)) > 2 * most - boxes:  # n leaves in a tree are 2 n - 1 nodes
         raise RefutedError(f"the trees have more than {most} leaves")
-    spend(4 * sum(map(len, trees)))
     lows, highs, origin = [], [], []
     for box, tree in enumerate(trees):
         stack = [(lower[:, box].tolist(), upper[:, box].tolist())]
@@ -119,7 +116,6 @@ def defined_on(
     if try_range(function, dict(zip(names, box, strict=True))) is not None:
         return np.ones(lower.shape[1], dtype=np.bool_)
     known = []
-    spend(10 * lower.shape[1])
     for low, high in zip(lower.T.tolist(), upper.T.tolist(), strict=True):
         sides = zip(box, low, high, strict=True)
         cell = [(max(first, from_float(a)), min(last, from_float(b))) for (first, last), a, b in sides]

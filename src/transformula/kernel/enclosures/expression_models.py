@@ -32,9 +32,7 @@ from transformula.kernel.enclosures.taylor_models import (
 )
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.functions.function_table import FUNCTIONS, root_model
-from transformula.kernel.parts import Part, in_parts
-from transformula.kernel.syntax.expression import Expr, fold, walk, weight
-from transformula.kernel.work import spend
+from transformula.kernel.syntax.expression import Expr, fold, walk
 
 #: Boxes at a time, and coefficients (of all nodes together) held at a time.
 _MOST_BOXES, _MOST_COEFFICIENTS = 4096, 30_000_000
@@ -93,7 +91,6 @@ def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Float
             wrong = round_up(abs(ball - value))
         return _cleaned(constant_model(shape, np.full(boxes, value), np.full(boxes, wrong)))
 
-    spend(weight(walk(expr)) * (150 + 0.07 * boxes * shape.terms))
     with np.errstate(all="ignore"):
         return fold(expr, model)
 
@@ -119,14 +116,11 @@ def models_on(
     expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int
 ) -> Iterator[tuple[slice, TaylorModel]]:
     """The Taylor models on many boxes (d, boxes), a few at a time."""
-    for part in _steps(expr, variables, lower.shape[1], order):
-        yield part, model_of(expr, variables, *boxes_of(lower[:, part], upper[:, part]), order)
-
-
-def _steps(expr: Expr, variables: Sequence[str], boxes: int, order: int) -> list[slice]:
     step = _MOST_COEFFICIENTS // (sum(1 for _ in walk(expr)) * layout(len(variables), order).terms)
     step = min(max(step, 1), _MOST_BOXES)
-    return [slice(start, start + step) for start in range(0, boxes, step)]
+    for start in range(0, lower.shape[1], step):
+        part = slice(start, start + step)
+        yield part, model_of(expr, variables, *boxes_of(lower[:, part], upper[:, part]), order)
 
 
 def model_range(model: TaylorModel, parts: int = 1) -> tuple[Floats, Floats]:
@@ -151,11 +145,5 @@ def enclose_ranges(
     expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int = 4
 ) -> tuple[Floats, Floats]:
     """Proven ranges on many boxes (d, boxes), at the points where it is defined; infinite if it may be unbounded."""
-    steps = _steps(expr, variables, lower.shape[1], order)
-    found = in_parts(_ranges, [(expr, tuple(variables), order, lower[:, p], upper[:, p]) for p in steps])
-    return found[0], found[1]
-
-
-def _ranges(part: Part) -> Floats:
-    expr, variables, order, lower, upper = part
-    return np.stack(model_range(model_of(expr, variables, *boxes_of(lower, upper), order)))
+    ranges = [model_range(model) for _, model in models_on(expr, variables, lower, upper, order)]
+    return np.concatenate([low for low, _ in ranges]), np.concatenate([high for _, high in ranges])

@@ -23,8 +23,7 @@ from transformula.kernel.enclosures.taylor_models import whole_power
 from transformula.kernel.exceptions import SingularError
 from transformula.kernel.functions.elementary_ranges import Ends
 from transformula.kernel.functions.elementary_series import absolute, inverse, positive
-from transformula.kernel.syntax.expression import Expr, walk, weight
-from transformula.kernel.work import spend
+from transformula.kernel.syntax.expression import Expr, walk
 
 __all__ = ["SeriesOf", "SingularError", "lowest_part"]
 
@@ -85,7 +84,6 @@ def _evaluated(
     nodes: Sequence[Expr], variables: Mapping[str, list[arb]], constants: Mapping[Expr, arb], length: int
 ) -> list[arb]:
     known: dict[Expr, arb_series] = {}
-    spend(weight(nodes) * (2 + 3 * length))
     with series_length(length):
         for node in nodes:
             if node.op == "variable":

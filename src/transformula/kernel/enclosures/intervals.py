@@ -28,9 +28,8 @@ from transformula.kernel.enclosures.expression_series import lowest_part
 from transformula.kernel.exceptions import NotProvenError, SingularError
 from transformula.kernel.functions.elementary_ranges import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
 from transformula.kernel.functions.function_table import FUNCTIONS, Domain, domain_of, function_of
-from transformula.kernel.syntax.expression import Expr, walk, weight
+from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text
-from transformula.kernel.work import spend
 
 __all__ = ["Domain", "Ends", "UndefinedError", "corner_range", "domain_of", "range_of", "try_range"]
 
@@ -90,10 +89,8 @@ def _at_corners(expr: Expr, ends: Ends, where: _Where) -> Ends:
 
 def _range(expr: Expr, where: _Where) -> Ends:
     known: dict[Expr, Ends] = {}
-    nodes, work = _nodes(expr)
-    spend(work)
     with precision(_BITS):
-        for node in nodes:
+        for node in _nodes(expr):
             constant = None if node.names else _constant(node) or _each(node, where)
             known[node] = constant or _node_range(node, [known[a] for a in node.args], where)
     return known[expr]
@@ -116,11 +113,11 @@ def _constant(expr: Expr) -> Ends | None:
 
 
 @lru_cache(maxsize=2048)
-def _nodes(expr: Expr) -> tuple[tuple[Expr, ...], int]:
-    """The nodes of an expression that is looked at on many boxes, none below a constant, and the work of a look."""
+def _nodes(expr: Expr) -> tuple[Expr, ...]:
+    """The nodes of an expression, none below a constant; remembered, as it is evaluated on many boxes."""
     nodes = tuple(walk(expr))
     read = {expr}.union(*(node.args for node in nodes if node.names))
-    return tuple(node for node in nodes if node.names or node in read), 8 * weight(nodes)
+    return tuple(node for node in nodes if node.names or node in read)
 
 
 def _node_range(node: Expr, args: list[Ends], where: _Where) -> Ends:

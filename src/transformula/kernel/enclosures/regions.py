@@ -15,7 +15,6 @@ from transformula.kernel.enclosures.intervals import Ends, range_of
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.boxes import Box
-from transformula.kernel.work import spend
 
 __all__ = ["MAX_NODES", "Region", "halfway"]
 
@@ -55,7 +54,6 @@ class Region:
             raise RefutedError(f"a tree of halvings has 1 to {MAX_NODES} nodes")
         if len(tree) * axes > _MAX_NUMBERS:
             raise RefutedError(f"a tree of {len(tree)} nodes over {axes} axes is too large")
-        spend(0.1 * len(tree) * axes)
         return leaves(self.floats[0][:, None], self.floats[1][:, None], [tree], MAX_NODES)[:2]
 
     def exact(self, lower: Sequence[float] | Floats, upper: Sequence[float] | Floats) -> dict[str, Ends]:
@@ -64,7 +62,6 @@ class Region:
         The float ends of the region are the nearest outward ones, so no leaf lies outside of it.
         """
         found: dict[str, Ends] = {}
-        spend(5 * len(self.names))
         for k, name in enumerate(self.names):
             if not np.isfinite(lower[k]) or not np.isfinite(upper[k]):
                 raise RefutedError(f"the interval of {name} is too large for floats")

@@ -8,21 +8,22 @@ for an item when it is asked, and writes down what it found.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flint import arb
 
-from transformula.kernel.enclosures.intervals import Ends
-from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.structures.stored_circuit import LinearForm
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import MAX_WORK
+
+if TYPE_CHECKING:  # evidence is data: what it is evaluated with is the rules' affair
+    from transformula.kernel.enclosures.intervals import Ends
+    from transformula.kernel.enclosures.regions import Region
+    from transformula.kernel.enclosures.taylor_models import Floats
+    from transformula.kernel.structures.stored_circuit import LinearForm
+    from transformula.kernel.syntax.expression import Expr
+    from transformula.kernel.tables.table_error import SoftmaxTable
 
 Tree = Sequence[int]
-Bound = Callable[[Floats, Floats], Floats]
+Bound = Callable[["Floats", "Floats"], "Floats"]
 
 
 class RangeClaim(NamedTuple):
@@ -43,9 +44,6 @@ class Meant(NamedTuple):
 
 class Evidence:
     """The contents of evidence.json."""
-
-    #: How much a proof with it may do; a search is not limited.
-    most_work = MAX_WORK
 
     def __init__(self, data: Any) -> None:
         if not isinstance(data, dict):
@@ -113,14 +111,6 @@ class Evidence:
     def grid(self, name: str) -> Any:
         """Cells of one variable between the seams, each with the edges of its pieces: [[low, .., high], ..]."""
         return self._item("grid", name)
-
-    def is_ready(self, wire: int) -> bool:
-        """Whether a wire's table can be bounded before its turn: nothing more is to be said about its argument."""
-        return not self._item("ranges", str(wire), [])
-
-    def of_table(self, wire: int) -> Evidence:
-        """What is stored for one table."""
-        return Evidence({"uses": {str(wire): 0}, "tables": [self._item("tables", self._item("uses", str(wire)))]})
 
     def _table(self, wire: int, part: str) -> Any:
         index = self._item("uses", str(wire))

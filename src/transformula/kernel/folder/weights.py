@@ -20,8 +20,6 @@ import numpy as np
 from flint import fmpq
 from numpy.typing import NDArray
 
-from transformula.kernel.work import spend
-
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int32]
 Kind = Literal["softmax", "hardmax", "linear"]
@@ -55,7 +53,6 @@ class Matrix:
 
     def exact_values(self) -> Sequence[fmpq]:
         """The entries as rationals."""
-        spend(3 * len(self.values))
         return [to_rational(v) for v in self.values.tolist()] if self.exact is None else self.exact
 
     def entries(self) -> Iterator[tuple[int, int, fmpq]]:

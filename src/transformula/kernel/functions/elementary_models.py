@@ -15,7 +15,6 @@ from flint import arb
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, TaylorModel, U, compose
-from transformula.kernel.work import spend
 
 _BITS = 80
 
@@ -23,7 +22,6 @@ _BITS = 80
 def _values(function: Callable[[arb], arb], points: Floats) -> tuple[Floats, Floats]:
     """Values of a function at floats, by Arb, with bounds of their errors: the radius, and one ulp, charged 4u."""
     unique, back = np.unique(points, return_inverse=True)
-    spend(1.5 * len(unique))
     with precision(_BITS):
         balls = [arb.nan() if np.isnan(x) else function(arb(x)) for x in unique.tolist()]
     values, radii = np.array([float(b.mid()) for b in balls]), np.array([float(b.rad()) for b in balls])

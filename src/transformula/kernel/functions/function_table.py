@@ -38,9 +38,6 @@ from transformula.kernel.functions.taylor_rests import rest_named, rest_of
 if TYPE_CHECKING:
     from transformula.kernel.syntax.expression import Expr
 
-#: Of a Taylor coefficient.
-_WORK = 5
-
 
 def function_of(name: str) -> Function:
     """The entry of a function; refuses one that is not known."""
@@ -85,7 +82,7 @@ def root_model(by: Fraction) -> Callable[[TaylorModel], TaylorModel]:
             scale = scale * (q - k) / (k + 1)
         return found
 
-    return on_models(finite(taylor, _WORK), lambda a, b: root_ends(a, b, by), Fraction(0))
+    return on_models(finite(taylor), lambda a, b: root_ends(a, b, by), Fraction(0))
 
 
 def _atan_taylor(at: arb, length: int) -> list[arb]:
@@ -101,7 +98,7 @@ def _entry(
     name: str, ends: Any, on_series: Any, ball: Any = None, model: Any = None, taylor: Any = None, **more: Any
 ) -> tuple[str, Function]:
     own, limits = ball or getattr(arb, name), (more.get("low"), more.get("high"))
-    model = model or on_models(finite(taylor or series.of_series(on_series), _WORK), ends, *limits)
+    model = model or on_models(finite(taylor or series.of_series(on_series)), ends, *limits)
     # FLINT's asin of an indeterminate ball is a finite one: it must never see any
     return name, Function(name, lambda b: own(b) if b.is_finite() else arb.nan(), ends, on_series, model, **more)
 
@@ -111,7 +108,7 @@ _ELEMENTARY = dict(
     (
         _entry("sin", sin_ends, arb_series.sin, model=univariate.sin, analytic=True),
         _entry("cos", wave_ends(arb.cos, _ZERO), arb_series.cos, model=univariate.cos, analytic=True),
-        _entry("tan", on_ends(arb.tan, finite(series.of_series(_tan), _WORK)), _tan, poles=True),
+        _entry("tan", on_ends(arb.tan, finite(series.of_series(_tan))), _tan, poles=True),
         _entry("asin", monotone(cut(arb.asin)), series.asin, odd=True, **_UNIT),
         _entry("acos", monotone(cut(arb.acos)), lambda u: arb.pi() / 2 - series.asin(u), sign=1, **_UNIT),
         _entry("atan", monotone(arb.atan), arb_series.atan, taylor=_atan_taylor, analytic=True, odd=True),

@@ -33,7 +33,6 @@ from transformula.kernel.exceptions import SingularError
 from transformula.kernel.functions.elementary_ranges import Ends, OnEnds, dyadic_above, dyadic_below
 from transformula.kernel.functions.elementary_ranges import monotone as by_end_values
 from transformula.kernel.functions.elementary_series import OnSeries, Taylor, of_series
-from transformula.kernel.work import spend
 
 Ball = Callable[[arb], arb]
 
@@ -71,10 +70,9 @@ def from_taylor(
     taylor: Taylor,
     steady: int | None = None,
     monotone: bool = False,
-    work: int = 10,
     **more: Any,
 ) -> Function:
-    """A function from its values and its Taylor coefficients in the interior of the domain, each so much ``work``."""
+    """A function from its values and its Taylor coefficients in the interior of the domain."""
     low, high = (more.get(k) for k in ("low", "high"))
     bottom, top = (None if end is None else arb(fmpq(end.numerator, end.denominator)) for end in (low, high))
 
@@ -85,7 +83,6 @@ def from_taylor(
         closed = not more.get("open") and at in (bottom, top)
         if not interior(at) and not closed:
             return arb.nan()
-        spend(work)
         return ball(arb(at.lower())).union(ball(arb(at.upper()))) if monotone else ball(at)
 
     def coefficients(at: arb, length: int) -> list[arb]:
@@ -93,7 +90,7 @@ def from_taylor(
             raise SingularError
         return taylor(at, length)
 
-    sharper = sharp(finite(coefficients, work), steady)
+    sharper = sharp(finite(coefficients), steady)
     ends = by_end_values(value) if monotone else on_ends(value, sharper)
     return Function(name, value, ends, on_series(sharper), on_models(sharper, ends, low, high), **more)
 
@@ -104,11 +101,10 @@ def primitive(ball: Ball, derivative: OnSeries) -> Taylor:
     return lambda at, n: [ball(at), *(c / (k + 1) for k, c in enumerate(inner(at, n - 1) if n > 1 else []))]
 
 
-def finite(taylor: Taylor, work: int) -> Taylor:
-    """The same coefficients, each so much work; `SingularError` where one is not finite."""
+def finite(taylor: Taylor) -> Taylor:
+    """The same coefficients; `SingularError` where one is not finite."""
 
     def coefficients(at: arb, length: int) -> list[arb]:
-        spend(work * length)
         try:
             found = taylor(at, length)
         except (ValueError, ZeroDivisionError, NotImplementedError):
@@ -186,7 +182,6 @@ def on_ends(ball: Ball, taylor: Taylor) -> OnEnds:
     def ends(low: fmpq, high: fmpq) -> Ends:
         if (found := part(low, high)) is not None:
             return found
-        spend(10 * _PARTS)
         cuts = [low + (high - low) * k / _PARTS for k in range(_PARTS + 1)]
         parts = [part(a, b) or coarse(a, b) for a, b in pairwise(cuts)]
         return min(a for a, _ in parts), max(b for _, b in parts)
@@ -231,7 +226,6 @@ def on_models(
             series, wrong = list(found[:-1, 0]), list(found[:-1, 1])
             smooth = compose(u, series, wrong, (np.abs(found[-1, 0]) + found[-1, 1]) * UP)
             asked = np.unique(back[~(smooth.rest <= 0.05 * u.spread())])  # where it may be better: to save calls of Arb
-            spend(20 * len(asked))
             ranges = np.full((places.shape[1], 2), np.inf)
             cut = np.clip(places[1:, asked], *limits).T.tolist()
             ranges[asked] = np.array([flat(a, b) for a, b in cut]).reshape(-1, 2)

@@ -35,7 +35,6 @@ from transformula.kernel.functions import elementary_series as series
 from transformula.kernel.functions.elementary_series import Taylor, of_series
 from transformula.kernel.functions.smooth_functions import Ball, Function, finite, from_taylor, on_series, primitive
 from transformula.kernel.functions.taylor_rests import rest_taylor
-from transformula.kernel.work import spend
 
 MAX_ORDER = 50
 _THIN, _MOST_BITS, _LARGE = 2.0**-30, 1000, 2.0**40
@@ -95,7 +94,6 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
             if found.rel_accuracy_bits() > min(ctx.prec, at.rel_accuracy_bits()) / 2:
                 return found
             more = 32 + int(min(2 * float(at.abs_upper()), _MOST_BITS))
-            spend(100 + 2 * more)
             with precision(ctx.prec + more):
                 return method(at, v)  # unless u is large, Arb's Y and K lose so many bits
 
@@ -110,8 +108,8 @@ def _bessel(kind: str) -> Callable[[Fraction], Function]:
 
         entire = whole and kind in "ji"
         domain: dict[str, Any] = {} if entire else {"low": _ZERO, "open": True}
-        work, sign = 40 if entire else 200, 2 if kind == "k" or (kind == "i" and order == 0) else 0
-        more = domain | {"analytic": entire, "sign": sign, "monotone": kind == "k", "work": work}
+        sign = 2 if kind == "k" or (kind == "i" and order == 0) else 0
+        more = domain | {"analytic": entire, "sign": sign, "monotone": kind == "k"}
         return from_taylor(f"bessel{kind}:{order}", lambda at: taylor(at, 1)[0], taylor, **more)
 
     return of_order
@@ -151,7 +149,7 @@ def _wave(scale: Callable[[arb_series], arb_series]) -> Callable[[arb_series], a
     return lambda u: scale(u * u * (arb.pi() / 2))
 
 
-sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)]), 4))
+sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)])))
 _ABOVE: dict[str, Any] = {"low": _ZERO, "open": True}
 _lgamma = from_taylor("lgamma", arb.lgamma, _lgamma_taylor, 1, **_ABOVE)
 SPECIAL: tuple[Function, ...] = (
@@ -207,6 +205,6 @@ SPECIAL: tuple[Function, ...] = (
     ),
     from_taylor("fresnels", arb.fresnel_s, primitive(arb.fresnel_s, _wave(arb_series.sin)), analytic=True, odd=True),
     from_taylor("fresnelc", arb.fresnel_c, primitive(arb.fresnel_c, _wave(arb_series.cos)), analytic=True, odd=True),
-    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, 120, high=_ONE, open=True, sign=2),
-    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, 120, high=_ONE, open=True, sign=2),
+    from_taylor("ellipk", *_elliptic(fmpq(1, 2)), 0, True, high=_ONE, open=True, sign=2),
+    from_taylor("ellipe", *_elliptic(fmpq(-1, 2)), 0, True, high=_ONE, open=True, sign=2),
 )

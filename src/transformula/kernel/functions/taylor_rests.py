@@ -115,4 +115,4 @@ def rest_of(base: Function, name: str, at: int, order: int) -> Function | None:
             return arb.nan()
 
     domain = {key: getattr(base, key) for key in ("low", "high", "open", "poles", "analytic")}
-    return from_taylor(name, ball, taylor, work=30, **domain)
+    return from_taylor(name, ball, taylor, **domain)

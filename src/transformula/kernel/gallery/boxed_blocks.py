@@ -32,7 +32,6 @@ from transformula.kernel.enclosures.taylor_models import TINY, Floats
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.weights import Attention, FeedForward, Head, Matrix, Weights, named_matrices
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
-from transformula.kernel.work import spend
 
 #: Numbers that are held at once for a chunk of boxes, and at most for one box: half a gigabyte.
 _CHUNK, _MOST = 6_000_000, 60_000_000
@@ -82,16 +81,12 @@ class Runner:
     def run(self, lower: Floats, upper: Floats) -> BoxBalls:
         """Outputs on boxes with ends (inputs, boxes): shape (boxes, outputs)."""
         weights, boxes = self.weights, lower.shape[1]
-        spend(2.0 * sum(len(block.attention.heads) for block in weights.blocks))
         parts = self._parts()
         stream = 16 * weights.tokens * weights.width
         each = stream + max(parts)
         if each > _MOST or 12 * boxes * weights.outputs > _MOST:
             raise RefutedError("the blocks hold too many numbers at once")
         step = max(1, _CHUNK // each)
-        chunks, entries = boxes // step + 1, sum(m.nonzeros for _, m in named_matrices(weights))
-        steps = len(parts) + len(weights.blocks)
-        spend(0.006 * boxes * (sum(parts) + steps * stream) + chunks * (1_000.0 * steps + 0.2 * entries))
         found = [self._chunk(lower[:, k : k + step].T, upper[:, k : k + step].T) for k in range(0, boxes, step)]
         return BoxBalls(*(np.concatenate(values) for values in zip(*(vars(p).values() for p in found), strict=True)))
 

@@ -27,18 +27,16 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.memorize_rule import all_tokens, read_samples, smallest_gap
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.structures.memory_overflow import check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, NetworkWire, WireForm
-from transformula.kernel.work import spend
 
 #: Numbers that are held at once, of all wires at all samples: 160 MB.
 MAX_NUMBERS = 20_000_000
@@ -115,7 +113,6 @@ class _Points:
 
     def size(self, form: WireForm) -> arb:
         """The sizes of a form's terms at the sample where they add up to most, or more."""
-        spend(len(form.terms) * (8 + 0.01 * self.count))
         total = arb(0)
         for wire, term in form.terms.items():
             total += arb(term.size) * arb(float(np.abs(self._of(wire).values).max()))
@@ -162,7 +159,6 @@ class _Points:
         lead = gap - 2 * wrong - moved * (1 + form.gamma(memory.slopes.shape[1] + memory.offsets.shape[1] + 4))
         weight = (-lead).exp() * (1 + 2 * EXP_ULPS * form.unit_roundoff) + form.faint
         result = []
-        spend(len(columns) * (30 + 0.01 * (others + self.count)))
         for values in memory.values.T:
             size, found = arb(float(np.abs(values).max())), values[owner]
             mixed, least = others * (weight * size + form.tiny), arb(float(np.abs(found).min()))

@@ -33,7 +33,6 @@ from flint import fmpq
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.weights import Block, Matrix, Weights
 from transformula.kernel.gallery.prompt_tasks import PromptTask
-from transformula.kernel.work import spend
 
 ONE = fmpq(1)
 Entries = Mapping[tuple[int, int], fmpq]
@@ -206,7 +205,6 @@ def bend_entries(w: int, p: int, threshold: fmpq) -> tuple[Entries, Entries, Ent
 
 
 def _same(name: str, matrix: Matrix, wanted: Entries) -> None:
-    spend(2 * (matrix.nonzeros + len(wanted)))
     _require({(row, column): value for row, column, value in matrix.entries()} == dict(wanted), name)
 
 

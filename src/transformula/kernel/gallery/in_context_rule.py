@@ -46,15 +46,13 @@ from functools import reduce
 from flint import arb, fmpq
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.in_context_blocks import check_plan, plan_of
 from transformula.kernel.gallery.prompt_tasks import PromptTask
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
-from transformula.kernel.work import spend
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 
 #: More layers of Newton and Schulz's iteration than any float64 can use.
 MAX_ROUNDS = 60
@@ -73,7 +71,6 @@ def prove_in_context(weights: Weights, task: PromptTask) -> Proof:
         if not (0 <= rounds <= MAX_ROUNDS and start > 0):
             raise RefutedError("the blocks are not those of the algorithm: the number of layers, or the first Q")
     check_plan(weights, plan_of(task, start, rounds))
-    spend(100 * len(weights.blocks))
     with precision(BITS):
         sizes = _StreamSizes(task, FORMATS[weights.dtype], weights.tokens)
         if task.algorithm == "ridge":

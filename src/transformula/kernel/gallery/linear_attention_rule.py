@@ -30,19 +30,19 @@ from typing import Any
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.derivations.polynomials import MAX_NUMBERS
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Head, Matrix, Weights, named_matrices
-from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_size
 from transformula.kernel.rules.polynomial_rule import identity_error
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.work import spend
 
 #: Rounding is a small difference of bounds.
 BITS = 128
+#: Products of terms in all polynomials of one layer.
+MAX_PRODUCTS = 1_000_000
 #: The inputs of a monomial, in order; and numbers by slot, those that are 0 left out.
 Monomial = tuple[int, ...]
 Slots = dict[int, Any]
@@ -63,20 +63,21 @@ def prove_linear_attention(weights: Weights, formula: Formula) -> Proof:
 
 
 class _PolynomialRing:
-    """Polynomials as {inputs of a monomial, in order: coefficient}; coefficients have at most so many bits."""
+    """Polynomials as {inputs of a monomial, in order: coefficient}."""
 
-    def __init__(self, bits: int) -> None:
-        self.price = 4 + bits / 50
+    def __init__(self) -> None:
+        self.products = 0
 
     def weight(self, value: fmpq) -> Mapping[Monomial, fmpq]:
         return {(): value}
 
     def times(self, left: Mapping[Monomial, fmpq], right: Mapping[Monomial, fmpq]) -> Mapping[Monomial, fmpq]:
-        spend(1 + self.price * len(left) * len(right))
+        self.products += len(left) * len(right)
+        if self.products > MAX_PRODUCTS:
+            raise RefutedError(f"the polynomials that the heads compute take over {MAX_PRODUCTS} products")
         return _collected((tuple(sorted(a + b)), v * w) for a, v in left.items() for b, w in right.items())
 
     def total(self, terms: Sequence[Mapping[Monomial, fmpq]]) -> Mapping[Monomial, fmpq]:
-        spend(1 + len(terms) + self.price * sum(map(len, terms)))
         return _collected(item for term in terms for item in term.items())
 
 
@@ -100,7 +101,6 @@ class _SizeRing:
         return left * right
 
     def total(self, terms: Sequence[arb]) -> arb:
-        spend(3 + len(terms))
         size = sum(terms, arb(0))
         if self.computed:
             size = size * (1 + self.form.gamma(len(terms))) + 2 * len(terms) * self.form.lost
@@ -110,7 +110,6 @@ class _SizeRing:
 
 def _outputs(weights: Weights, inputs: Sequence[Any], ring: Any, asking: Iterable[int]) -> list[Any]:
     """What the layer reads out, carried out in a ring; only the tokens that are asking are told."""
-    spend(10 * (weights.tokens + weights.outputs))
     width = weights.width
     stream: list[Slots] = [{} for _ in range(weights.tokens)]
     memory = [(token * width + slot, value) for token, slot, value in _entries(weights.memory, ring)]
@@ -135,7 +134,6 @@ def _attend(head: Head, stream: Sequence[Slots], gathered: Mapping[int, dict[int
     keys, values = ([_applied(matrix, token, ring) for token in stream] for matrix in (key, value))
     for j, slots in gathered.items():
         asks, mixed = _applied(query, stream[j], ring), defaultdict(list)
-        spend(len(stream) * (1 + len(asks)) + 0.2 * len(output))
         for answers, offered in zip(keys, values, strict=True):
             score = ring.total([ring.times(a, answers[r]) for r, a in asks.items() if r in answers])
             for r, v in offered.items():
@@ -154,7 +152,6 @@ def _applied(
     entries: Sequence[tuple[int, int, Any]], slots: Slots, ring: Any, held: Iterable[tuple[int, Any]] = ()
 ) -> Slots:
     """A matrix times what slots hold, and what is held already."""
-    spend(1 + len(entries))
     terms: dict[int, list[Any]] = defaultdict(list)
     for row, column, v in entries:
         if column in slots:
@@ -166,18 +163,13 @@ def _applied(
 
 def _polynomials(weights: Weights) -> Iterator[fmpq_mpoly]:
     """What each output computes in exact arithmetic."""
-    heights: dict[str, int] = defaultdict(int)
-    for name, matrix in named_matrices(weights):
-        height, part = max((int(v.height_bits()) for v in matrix.exact_values()), default=0), name.split(".")[-1]
-        heights[part] = max(heights[part], height)
-    ring = _PolynomialRing(sum(heights.values()) + 2 * (heights["embedding"] + heights["memory"]))
+    ring = _PolynomialRing()
     count = len(weights.inputs)
     asking = dict.fromkeys((weights.readout.cols // weights.width).tolist())
     context = fmpq_mpoly_ctx.get([f"x{k}" for k in range(count)], Ordering.degrevlex)
     for terms in _outputs(weights, [{(k,): fmpq(1)} for k in range(count)], ring, asking):
         if len(terms) * count > MAX_NUMBERS:
             raise RefutedError("the polynomial that the heads compute has too many terms")
-        spend(0.1 * len(terms) * count)
         yield context.from_dict({tuple(a.count(k) for k in range(count)): v for a, v in terms.items()})
 
 

@@ -63,7 +63,6 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.cell_error import blur_factor, far_of, sum_error, used_cells
-from transformula.kernel.work import spend
 
 #: By the number of axes: orders of the Taylor models, and parts of a side on which they are bounded.
 ORDERS, PARTS = {1: 12, 2: 8, 3: 6, 4: 5}, {1: 4, 2: 2, 3: 2, 4: 1}
@@ -128,11 +127,9 @@ def _taken_apart(network: Network, head: int) -> tuple[Network, _Columns]:
 
     def moved(form: WireForm) -> WireForm:
         if id(form) not in known:  # the columns of a head share what it asks for
-            spend(2 + len(form.terms))
             known[id(form)] = WireForm({number[k]: term for k, term in form.terms.items()}, form.underflow)
         return known[id(form)]
 
-    spend(5 * len(others))
     wires = [replace(network.wires[i], arguments=tuple(map(moved, network.wires[i].arguments))) for i in others]
     outputs, held = tuple(map(moved, network.outputs)), tuple(map(moved, network.held))
     rest = replace(
@@ -219,10 +216,8 @@ def local_error(
 ) -> float:
     """The largest |p_j − f| over cells (d, cells) where f is defined; ``held`` has their c_j, cells × columns."""
     order, errors = ORDERS[len(names)], []
-    spend(0.03 * lower.shape[1] * (order * PARTS[len(names)]) ** len(names))  # for the ranges
     for part, model in models_on(function, names, lower, upper, order):
         boxes, parts = boxes_of(lower[:, part], upper[:, part]), PARTS[len(names)]
-        spend(0.06 * boxes[0].shape[1] * (parts * order) ** len(names))
         factors = np.vstack([np.ones(len(held[part])), held[part].T])
         with np.errstate(all="ignore"):
             for q, c in zip(local, factors, strict=True):

@@ -24,19 +24,19 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.structures.memory_overflow import check_memory
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import HeadTable, wire_form
-from transformula.kernel.work import spend
 
 _CHUNK = 2_000_000
+#: Samples times tokens.
+MAX_SCORES = 250_000_000
 
 
 class Memory(NamedTuple):
@@ -120,7 +120,6 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
     twice = (1 + u) ** 2
     exact = 1 + arb(2) ** -52  # a float64 difference is within 2^-53 of the real one, relatively
     approximation = rounding = arb(0)
-    spend(y.shape[1] * (30 + 0.01 * (others + len(y))))
     for column in range(y.shape[1]):
         values = memory.values[:, column]
         missed = arb(float(np.abs(values[owner] - y[:, column]).max())) * exact
@@ -136,10 +135,11 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
 def smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb, NDArray[np.intp]]:
     """Smallest lead of each sample's own token, the largest rounding of a score in the format, the owners."""
     slopes, (tokens, axes) = memory.slopes, memory.slopes.shape
-    spend(len(x) * tokens * (0.03 + 0.002 * axes))
     offsets, sizes = memory.offsets.sum(axis=1), np.abs(memory.offsets).sum(axis=1)
     smallest, size = np.inf, 0.0
     owner = np.empty(len(x), dtype=np.intp)
+    if len(x) * tokens > MAX_SCORES:
+        raise RefutedError(f"the samples have over {MAX_SCORES} scores: they are too many")
     step = max(1, _CHUNK // tokens)
     for start in range(0, len(x), step):
         part = x[start : start + step]

@@ -41,7 +41,6 @@ from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.boxed_blocks import Runner
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 MAX_PIECES, MAX_AXES = 200_000, 16
 #: More than a sum of so many terms, or a few operations, can lose in float64.
@@ -106,11 +105,9 @@ def _axes(box: Box, evidence: Evidence) -> list[_CellAxis]:
         )
         if not (listed and all(type(edge) is float for edges in cells for edge in edges)):
             raise RefutedError("the cells of an axis are not lists of two or more floats")
-        spend(10.0 * sum(map(len, cells)))
         pieces *= sum(len(edges) - 1 for edges in cells)
     if pieces > MAX_PIECES:
         raise RefutedError(f"the cells have more than {MAX_PIECES} pieces")
-    spend(4.0 * len(given) * pieces)
     return [
         _axis(cells, range_of(a, {}), range_of(b, {})) for cells, a, b in zip(given, box.lower, box.upper, strict=True)
     ]

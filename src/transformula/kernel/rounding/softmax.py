@@ -60,7 +60,6 @@ from transformula.kernel.rounding.formats import EXP_ULPS, FloatFormat
 from transformula.kernel.tables.grid_error import Sheets
 from transformula.kernel.tables.table_axis import TableAxis
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 BITS = 80
 #: Orders of the weights' Taylor models, by the number of axes.
@@ -129,7 +128,6 @@ def rounding_bound(table: SoftmaxTable, ends: Sequence[Ends], edges: Any, arithm
         if not 4 * max(sum(sizes), table.values.size * float(np.max(np.abs(sheets.values)))) < float(form.largest):
             return math.inf
         factors = [_axis_factors(axes[k], edges[k], sheets, k, arithmetic, wrong[k]) for k in range(d)]
-        spend(0.1 * lower.shape[1] * sheets.values.size)
         boxes = (slice(k, k + step) for k in range(0, lower.shape[1], step))
         worst = float(np.max([_bound(sheets, factors, part, arithmetic) for part in boxes]))
     return worst if math.isfinite(worst) else math.inf
@@ -181,7 +179,6 @@ def _axis_factors(
     terms, rest, norms = (of[k] for of in (sheets.terms, sheets.rests, sheets.norms))
     flat = bernstein.matrix(sheets.order, 2).reshape(-1, sheets.order)
     used = norms[:, 0] != 0  # the models of most tokens are zero
-    spend(0.2 * np.count_nonzero(used))
     peaks = np.zeros(used.shape)
     peaks[used] = np.abs(terms.swapaxes(1, 2)[used] @ flat.T).max(axis=1)
     weights = np.minimum((peaks + (rest + norms * bernstein.ROUNDING)[:, 0]) * UP + TINY, 1.0)
@@ -196,7 +193,6 @@ def _axis_factors(
     shifts = (error + round_up(arithmetic.form.unit_roundoff) * (gaps + error + worst)) * UP + TINY
     small = np.minimum(shifts, 1.0)
     moved = weights * (small + small * small)
-    spend(0.1 * moved.size + 20 * np.count_nonzero(~(shifts <= 1)))
     for i, j in np.argwhere(~(shifts <= 1)).tolist():
         moved[i, j] = _far(axis, j, float(low[i]), float(high[i]), float(shifts[i, j]))
     moved = moved * UP + TINY

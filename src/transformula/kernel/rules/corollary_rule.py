@@ -25,7 +25,6 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import SoftmaxTable, table_error
-from transformula.kernel.work import spend
 
 MAX_AXES = 4
 
@@ -48,7 +47,6 @@ def _output_error(ridge: Ridge, output: int, formula: Formula, evidence: Evidenc
         pass  # no polynomial, or too large to be expanded
     if box.dimension > MAX_AXES:
         raise NotProvenError(f"a remainder in more than {MAX_AXES} variables cannot be proven here")
-    spend(300 * len(network))  # for the nodes of the difference, and walks through them
     region = Region.of_box(box)
     difference = ex.add(expr, *(_term(box.variables, e, -to_fraction(c)) for e, c in network.to_dict().items()))
     ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]

@@ -31,13 +31,12 @@ from transformula.kernel.rounding.formats import FORMATS, FloatFormat
 from transformula.kernel.structures.ridge_blocks import NotRidgeError, Ridge, read_ridge
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.work import spend
 
 #: Irrational constants are stored to 320 bits; look at them more closely than that.
 IDENTITY_BITS = 400
 BOUND_BITS = 96
 #: Products of terms that the powers of all directions may take together: some ten seconds.
-MAX_WORK = 400_000_000
+MAX_PRODUCTS = 400_000_000
 
 
 def prove_polynomial(weights: Weights, formula: Formula) -> Proof:
@@ -55,16 +54,15 @@ def checked_ridge(weights: Weights) -> Ridge:
         ridge = read_ridge(weights)
     except NotRidgeError as reason:
         raise RefutedError(f"the blocks are not those of Theorem 3.5: {reason}") from None
-    work = 0
+    products = 0
     for (_, token), powers in ridge.terms.items():
         direction, degree = ridge.directions[token], max(powers)
         bits = degree * max((v.height_bits() for v in direction.values()), default=0)
         bits += max(v.height_bits() for v in powers.values())
         terms = math.comb(len(direction) + degree, degree)
-        work += terms * (1 + len(direction)) * (1 + bits // 64)
-        if work > MAX_WORK or terms * len(weights.inputs) > MAX_NUMBERS:
+        products += terms * (1 + len(direction)) * (1 + bits // 64)
+        if products > MAX_PRODUCTS or terms * len(weights.inputs) > MAX_NUMBERS:
             raise RefutedError("the powers of the directions are too large to be expanded")
-    spend(0.02 * work + 30 * len(ridge.terms) + 10 * sum(map(len, ridge.terms.values())))
     return ridge
 
 
@@ -78,7 +76,6 @@ def ridge_polynomial(ridge: Ridge, output: int, dimension: int) -> fmpq_mpoly:
         total = context.constant(0)
         for s in range(max(powers), 0, -1):
             total = (total + powers.get(s, fmpq(0))) * form
-        spend((len(network) + len(total)) * (0.008 + dimension / 1500))
         network += total
         if len(network) * dimension > MAX_NUMBERS:
             raise RefutedError("the network's polynomial has too many terms")
@@ -95,7 +92,6 @@ def identity_error(network: fmpq_mpoly, expr: Expr, box: Box) -> float:
         else:
             wanted, have = target.terms(), network.to_dict()
             gaps = {e: have.get(e, fmpq(0)) - wanted.get(e, fmpq(0)) for e in have.keys() | wanted.keys()}
-        spend(len(gaps) * (2 + 0.5 * box.dimension))
         sizes = [box.magnitude(k) for k in range(box.dimension)] if gaps else []
         total = arb(0)
         for exponents, gap in gaps.items():
@@ -164,7 +160,6 @@ class _Blocks:
         for block in ridge.heads:
             before = dict(self.slots)
             for head in block:
-                spend(7 * len(tokens))
                 pairs = before[head.left.power], before[head.right.power]
                 offset = arb(head.offset)
                 self._check_gap(*pairs, offset)

@@ -1,30 +1,20 @@
-"""One rule for each construction: what it takes from model.json, and the theorem that it checks.
+"""One rule for each construction, and what it takes from model.json.
 
 A rule proves what the weights achieve or raises `NotProvenError`. `description.STATES` says which keys a
-construction has in model.json, so a rule finds here what it reads.
+construction has in model.json. A rule's module is imported when the rule is asked for, so that a proof runs the code of
+its own construction and none of the others'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.exceptions import ModelFileError, RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.gallery.compact_rule import prove_compact
-from transformula.kernel.gallery.in_context_rule import prove_in_context
-from transformula.kernel.gallery.linear_attention_rule import prove_linear_attention
-from transformula.kernel.gallery.local_rule import prove_local
-from transformula.kernel.gallery.memorize_rule import prove_memorize
-from transformula.kernel.gallery.prompt_tasks import PromptTask
-from transformula.kernel.gallery.yun_rule import prove_yun
-from transformula.kernel.rounding.formats import FORMATS, check_stored
-from transformula.kernel.rules.corollary_rule import prove_corollary
-from transformula.kernel.rules.polynomial_rule import prove_polynomial
-from transformula.kernel.rules.softmax_rule import prove_softmax
+from transformula.kernel.rounding.formats import FORMATS, check_size, check_stored
 from transformula.kernel.syntax.boxes import Formula
 
 Rule = Callable[[Weights, Description, Evidence], Proof]
@@ -64,31 +54,102 @@ def _formula(weights: Weights, stated: Description, may_underflow: tuple[str, ..
     return formula
 
 
-def _tables(weights: Weights, stated: Description, feed_forward: bool = True) -> Formula:
+def _tables(weights: Weights, stated: Description) -> Formula:
     """The target of softmax tables, of one point or of a sequence."""
     formula = _formula(weights, stated)
     check_shape(stated, weights)
-    if not feed_forward and any(block.feed_forward is not None for block in weights.blocks):
+    return formula
+
+
+def _attention(weights: Weights, stated: Description) -> Formula:
+    """The target of softmax tables in a model without feed-forward layers."""
+    formula = _tables(weights, stated)
+    if any(block.feed_forward is not None for block in weights.blocks):
         raise RefutedError("a model without feed-forward layers has one")
     return formula
 
 
-def _stored(weights: Weights) -> Weights:
+def _polynomial(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.rules.polynomial_rule import prove_polynomial
+
+    return prove_polynomial(weights, _formula(weights, stated, _BOUNDED))
+
+
+def _corollary(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.rules.corollary_rule import prove_corollary
+
+    return prove_corollary(weights, _formula(weights, stated, _BOUNDED), stated.circuit or {}, evidence)
+
+
+def _smooth(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.rules.softmax_rule import prove_softmax
+
+    return prove_softmax(weights, _tables(weights, stated), stated.circuit, evidence)
+
+
+def _sharp(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.rules.softmax_rule import prove_softmax
+
+    return prove_softmax(weights, _tables(weights, stated), stated.circuit, evidence, sharp=True)
+
+
+def _attention_only(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.rules.softmax_rule import prove_softmax
+
+    return prove_softmax(weights, _attention(weights, stated), stated.circuit, evidence, sharp=True)
+
+
+def _local(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.local_rule import prove_local
+
+    return prove_local(weights, _attention(weights, stated), stated.circuit, evidence)
+
+
+def _yun(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.yun_rule import prove_yun
+
+    return prove_yun(weights, _formula(weights, stated), stated.circuit or {}, evidence)
+
+
+def _memorize(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.memorize_rule import prove_memorize
+
     check_stored(weights)
-    return weights
+    return prove_memorize(weights, stated.samples or {})
+
+
+def _compact(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.compact_rule import prove_compact
+
+    check_stored(weights)
+    return prove_compact(weights, stated.samples or {})
+
+
+def _in_context(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.in_context_rule import prove_in_context
+    from transformula.kernel.gallery.prompt_tasks import PromptTask
+
+    check_stored(weights)
+    return prove_in_context(weights, PromptTask.of(stated.task or {}))
+
+
+def _linear_attention(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.linear_attention_rule import prove_linear_attention
+
+    return prove_linear_attention(weights, _formula(weights, stated))
 
 
 RULES: dict[str, Rule] = {
-    "polynomial": lambda w, s, e: prove_polynomial(w, _formula(w, s, _BOUNDED)),
-    "corollary": lambda w, s, e: prove_corollary(w, _formula(w, s, _BOUNDED), s.circuit or {}, e),
-    "lookup": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e),
-    "circuit": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e),
-    "partition": lambda w, s, e: prove_softmax(w, _tables(w, s), s.circuit, e, sharp=True),
-    "attention-only": lambda w, s, e: prove_softmax(w, _tables(w, s, feed_forward=False), s.circuit, e, sharp=True),
-    "local-polynomials": lambda w, s, e: prove_local(w, _tables(w, s, feed_forward=False), s.circuit, e),
-    "yun": lambda w, s, e: prove_yun(w, _formula(w, s), s.circuit or {}, e),
-    "memorize": lambda w, s, e: prove_memorize(_stored(w), s.samples or {}),
-    "compact": lambda w, s, e: prove_compact(_stored(w), s.samples or {}),
-    "in-context": lambda w, s, e: prove_in_context(_stored(w), PromptTask.of(s.task or {})),
-    "linear-attention": lambda w, s, e: prove_linear_attention(w, _formula(w, s)),
+    "polynomial": _polynomial,
+    "corollary": _corollary,
+    "lookup": _smooth,
+    "circuit": _smooth,
+    "partition": _sharp,
+    "attention-only": _attention_only,
+    "local-polynomials": _local,
+    "yun": _yun,
+    "memorize": _memorize,
+    "compact": _compact,
+    "in-context": _in_context,
+    "linear-attention": _linear_attention,
 }

@@ -24,8 +24,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.carried_errors import Argument, Carrier, Value
 from transformula.kernel.circuit.error_flow import Fuzz
 from transformula.kernel.circuit.grid_heads import grid_value
-from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, leak
-from transformula.kernel.circuit.questions import Found, Question
+from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, Question, leak
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import float_above, float_below, round_up
 from transformula.kernel.exceptions import NotProvenError, RefutedError
@@ -39,7 +38,6 @@ from transformula.kernel.structures.network_wires import Network, NetworkWire, w
 from transformula.kernel.structures.sequence_positions import formula_of_a_position
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, Wire
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.work import spend
 
 BITS = 128
 
@@ -65,8 +63,11 @@ def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Ev
     return Proof(approximation, float(np.max([wrong for _, wrong in results])))
 
 
-class _Asked(NamedTuple):
-    """A question about a table, its argument, by how much that is off, where it is, and what other tokens leak in."""
+class _Reading(NamedTuple):
+    """How a table of one axis is read: its argument, the argument's rounding, error and range, and the leak.
+
+    ``question`` is what `HeadProofs` answers about the table.
+    """
 
     question: Question
     argument: Argument
@@ -93,8 +94,6 @@ class Walk(Carrier):
         self.heads = HeadProofs(form, evidence)
         self.index |= self._matched()
         self.found = {self.index[network.inputs + i]: wire for i, wire in enumerate(network.wires)}
-        #: Of tables that were asked about before their turn.
-        self.answers: dict[int, tuple[_Asked, Found]] = {}
 
     def _matched(self) -> dict[int, int]:
         """Every wire of the weights has its one place in the circuit, and the other way round."""
@@ -108,8 +107,7 @@ class Walk(Carrier):
     def run(self) -> None:
         """All wires, in the circuit's order."""
         for k, wire in enumerate(self.circuit.wires):
-            if k not in self.answers:
-                self.ranges.add(k)
+            self.ranges.add(k)
             if wire.place is not None:
                 self.values[k] = self._value(k, wire, self.found[k])
         self.check_overflow(self.network.held)
@@ -141,7 +139,7 @@ class Walk(Carrier):
         error, rounding = argument.error, argument.rounding
         return Value(arb(high), error, rounding, ends, made, rounded, None, None, True, argument.relative)
 
-    def _asked(self, k: int) -> _Asked:
+    def _reading(self, k: int) -> _Reading:
         """The question about a table of one axis, now that the wires it reads are bounded."""
         wire, found = self.circuit.wires[k], self.found[k]
         assert wire.function is not None and found.table is not None
@@ -165,40 +163,12 @@ class Walk(Carrier):
         relative = None if near is None else (near.roundings, round_up(near.lost))
         table = self.heads.table(found.table)
         question = Question(k, table, wire.function, reach, self.ranges.meant(k), plain, relative)
-        return _Asked(question, argument, rounding, shift, wide, lost)
-
-    def _answer(self, k: int) -> tuple[_Asked, Found]:
-        """What is found of a table. All that can be asked about now are, for they may be bounded at the same time.
-
-        Squares share one table, which the walk remembers.
-        """
-        if k not in self.answers:
-            asked = {k: self._asked(k)}
-            if not (self.evidence.is_ready(k) and self._may_be_ready(k, k)):
-                return asked[k], self.heads.one(asked[k].question)
-            spend(len(self.circuit.wires))
-            for j in range(k + 1, len(self.circuit.wires)):
-                if self._may_be_ready(j, k) and self.evidence.is_ready(j):
-                    self.ranges.add(j)
-                    asked[j] = self._asked(j)
-            found = self.heads.all([one.question for one in asked.values()])
-            self.answers |= {j: (asked[j], one) for j, one in zip(asked, found, strict=True)}
-        return self.answers[k]
-
-    def _may_be_ready(self, j: int, k: int) -> bool:
-        """Whether a table of one axis that was not asked about yet reads wires before wire k alone."""
-        wire, found = self.circuit.wires[j], self.found.get(j)
-        if j in self.answers or not self._is_table(wire) or wire.function == SQUARE:
-            return False
-        if found is None or found.table is None or len(found.arguments) != 1:
-            return False
-        read = [*(i for i, _ in wire.arguments[0].terms), *(self.index[i] for i in found.arguments[0].terms)]
-        spend(2 + len(read))
-        return all(i < k for i in read)  # ONE too: it is negative
+        return _Reading(question, argument, rounding, shift, wide, lost)
 
     def _table(self, k: int, wire: Wire) -> Value:
         function, meant = wire.function, self.ranges.arguments[k]
-        (question, argument, rounding, shift, wide, lost), found = self._answer(k)
+        question, argument, rounding, shift, wide, lost = self._reading(k)
+        found = self.heads.answer(question)
         inside, cells, reach = found.inside, found.cells, question.reach
         change = cells.modulus(max(wide[0], inside[0]), min(wide[1], inside[1]), shift)
         values = self.ranges.found(k, cells.values(np.array([meant[0]]), np.array([meant[1]])))

@@ -15,10 +15,8 @@ from __future__ import annotations
 import numpy as np
 from flint import arb
 
-from transformula.kernel.circuit.head_proofs import check_size
 from transformula.kernel.folder.weights import Matrix, Weights
-from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
-from transformula.kernel.work import spend
+from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, check_size
 
 
 def check_memory(weights: Weights) -> None:
@@ -29,7 +27,6 @@ def check_memory(weights: Weights) -> None:
     held = [arb(float(v)) for v in constants[len(weights.data_tokens) :].max(axis=0, initial=0.0)]
 
     def product(matrix: Matrix, slots: list[arb], bias: Matrix | None = None) -> list[arb]:
-        spend(2.0 * matrix.shape[0])
         sums = [arb(0)] * matrix.shape[0]
         for row, column, value in matrix.entries():
             sums[row] += abs(arb(value)) * slots[column]
@@ -40,7 +37,6 @@ def check_memory(weights: Weights) -> None:
         return sums
 
     for block in weights.blocks:
-        spend(3 * weights.width)
         added = [arb(0)] * weights.width
         for head in block.attention.heads:
             asked, keys = product(head.query, held), product(head.key, largest)

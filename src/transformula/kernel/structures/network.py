@@ -27,7 +27,6 @@ from transformula.kernel.folder.weights import Block, Head, Weights
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.structures import network_wires as wires
 from transformula.kernel.structures.network_wires import ONE, ZERO, HeadTable, Network, NetworkWire, Term, WireForm
-from transformula.kernel.work import spend
 
 #: tokens × width of the dense constants: at most 160 MB.
 MAX_CONSTANTS = 20_000_000
@@ -115,7 +114,6 @@ class _NetworkReader:
         return len(first), repeated
 
     def _stream(self, position: int) -> list[WireForm]:
-        spend(2 * self.weights.width + 20 * int(np.count_nonzero(self.constants[position])))
         stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
         for slot, column in self.carried.items():
             _require(not stream[slot].terms, "an input shares its slot with a constant")
@@ -130,7 +128,6 @@ class _NetworkReader:
 
     def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> list[WireForm]:
         """What a dot product adds up; a bias that stands for a rational is off like one of its products."""
-        spend(8 + 5 * len(row))
         products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
         if bias != 0:
             products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))
@@ -153,7 +150,6 @@ class _NetworkReader:
                 written.setdefault(slot, []).append(wire)
         result = []
         for stream in streams:
-            spend(1 + 0.1 * len(stream))
             new = {slot: wires.total([stream[slot], *map(wires.wire_form, read)]) for slot, read in written.items()}
             self.held += new.values()
             result.append([new.get(slot, form) for slot, form in enumerate(stream)])
@@ -169,7 +165,6 @@ class _NetworkReader:
         keys = wires.rows_of(head.key)
         _require(all(len(r) == 1 and r[0][1] == 1 for r in keys[:-1]), "a key row does not read one slot")
         columns = [row[0][0] for row in keys[:-1]]
-        spend(0.02 * len(self.constants) * (2 + len(keys[-1])))
         marks = self.constants[:, [slot for slot, _ in keys[-1]]]
         _require(np.isin(marks, (0.0, 1.0)).all() and (marks.sum(axis=1) <= 1).all(), "a token passes two gates")
         gates = marks @ np.array([int(v.p) / int(v.q) for _, v in keys[-1]])  # one stored number a token: exact
@@ -179,7 +174,6 @@ class _NetworkReader:
         _require(bool((head.value.values == 1).all()) and head.value.exact is None, "a value is scaled")
         targets = head.value.rows.tolist()
         _require(len(set(targets)) == len(targets), "a head writes one slot twice")
-        spend(8 * len(targets))
         tables = self.tables.setdefault((tuple(columns), gates.tobytes()), {})
         found = []
         for slot, source in zip(targets, head.value.cols.tolist(), strict=True):
@@ -220,7 +214,6 @@ class _NetworkReader:
     def _unit(self, b: int, unit: int, position: int, inside: WireForm) -> int:
         """A hidden unit that makes the same of all positions is one wire, placed at the first."""
         for form, wire in self.units.setdefault((b, unit), []):
-            spend(1 + 0.2 * len(inside.terms))
             if form == inside:
                 return wire
         self.units[b, unit].append((inside, self._add(NetworkWire((b, unit, position), (inside,)))))

@@ -18,7 +18,6 @@ from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.folder.weights import Matrix
 from transformula.kernel.rounding.formats import FloatFormat
 from transformula.kernel.structures.stored_circuit import Place
-from transformula.kernel.work import spend
 
 #: The wire that is always 1.
 ONE = -1
@@ -41,9 +40,8 @@ class WireForm:
     underflow: fmpq = field(default_factory=fmpq)
 
     def times(self, factor: fmpq, roundings: int) -> WireForm:
-        """The form times a stored number; long rationals take long to be reduced."""
-        size, longest = abs(factor), max((t.size.height_bits() for t in self.terms.values()), default=0)
-        spend(len(self.terms) * (3 + ((longest + size.height_bits()) / 1024) ** 2))
+        """The form times a stored number."""
+        size = abs(factor)
         terms = {k: Term(t.coefficient * factor, t.size * size, t.roundings + roundings) for k, t in self.terms.items()}
         lost = fmpq((self.underflow * size).ceil())  # whole numbers: sums of long rationals are longer still
         return WireForm(terms, lost + (1 if roundings or size < 1 else 0))
@@ -66,13 +64,11 @@ def total(forms: Iterable[WireForm]) -> WireForm:
     if not parts:
         return ZERO
     adds = max(len(parts) - 1, 0)
-    spend(sum(2 + 5 * len(form.terms) for form in parts))
     terms: dict[int, Term] = {}
     for form in parts:
         for k, t in form.terms.items():
             other = terms.get(k, Term(fmpq(0), fmpq(0), 0))
             roundings = max(other.roundings, t.roundings + adds)
-            spend(((other.size.height_bits() + t.size.height_bits()) / 512) ** 2)
             terms[k] = Term(other.coefficient + t.coefficient, other.size + t.size, roundings)
     return WireForm(terms, sum((form.underflow for form in parts), fmpq(0)))
 
@@ -132,7 +128,6 @@ class Network:
 
 def rows_of(matrix: Matrix) -> list[list[tuple[int, fmpq]]]:
     """The entries of every row: (column, rational) pairs."""
-    spend(0.5 * matrix.shape[0])
     rows: list[list[tuple[int, fmpq]]] = [[] for _ in range(matrix.shape[0])]
     for row, column, value in matrix.entries():
         rows[row].append((column, value))

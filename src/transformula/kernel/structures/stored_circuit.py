@@ -22,7 +22,6 @@ from transformula.kernel.structures.fold_lengths import MAX_UNITS, MIN_UNITS, Me
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.work import spend
 
 MAX_WIRES = 20_000
 Place = tuple[int, int, int]
@@ -42,7 +41,6 @@ class LinearForm:
         terms: dict[int, list[Expr]] = {}
         constants = [ex.number(0)]
         for factor, part in parts:
-            spend(15 + 15 * len(part.terms))
             constants.append(ex.mul(factor, part.constant))
             for wire, c in part.terms:
                 terms.setdefault(wire, []).append(ex.mul(factor, c))
@@ -117,7 +115,6 @@ class Circuit:
             k = stack.pop()
             if k not in found:
                 found.add(k)
-                spend(2 + sum(len(argument.terms) for argument in self.wires[k].arguments))
                 stack += [i for argument in self.wires[k].arguments for i, _ in argument.terms]
                 stack += [i for i, _ in self.wires[k].parts]
         return sorted(found)
@@ -172,7 +169,6 @@ class CircuitReader:
             raise RefutedError(f"a length is made of {measure.units} ReLUs; {MIN_UNITS} to {MAX_UNITS} are allowed")
         first, forms = len(self.wires), []
         for row in measure.rows():
-            spend(5 + 2 * len(row.units))
             sides = [(c, side) for c, side in ((row.left, left), (row.right, right)) if c.number != 0]
             form, units = LinearForm.sum(sides), tuple((first + k, c) for k, c in enumerate(row.units))
             forms.append(LinearForm((*form.terms, *units), form.constant))

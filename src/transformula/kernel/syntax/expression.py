@@ -8,7 +8,7 @@ so nothing here recurses: trees that substitution made deep, or wide by sharing,
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import floor
@@ -18,7 +18,6 @@ from flint import fmpq
 
 from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.functions.function_table import FUNCTIONS, RESERVED
-from transformula.kernel.work import spend
 
 __all__ = ["FUNCTIONS", "RESERVED"]  # from here, too
 #: Names of functions of two arguments or more.
@@ -94,7 +93,6 @@ def _same(one: Expr, other: Expr) -> bool:
             continue
         if (a._hash, a.op, a.value, len(a.args)) != (b._hash, b.op, b.value, len(b.args)):
             return False
-        spend(3)
         seen.add((id(a), id(b)))
         stack.extend(zip(a.args, b.args, strict=True))
     return True
@@ -120,15 +118,8 @@ def fold(expr: Expr, value: Callable[[Expr, list[T]], T]) -> T:
     """The value of an expression: that of each node is made from those of its arguments."""
     known: dict[Expr, T] = {}
     for node in walk(expr):
-        spend(2)
         known[node] = value(node, [known[a] for a in node.args])
     return known[expr]
-
-
-def weight(nodes: Iterable[Expr]) -> int:
-    """How many operations nodes take: a large power takes many products, of numbers with long exponents."""
-    exponents = (node.args[1].number if node.op == "pow" else None for node in nodes)
-    return sum(1 if by is None else 1 + by.numerator.bit_length() ** 2 // 128 for by in exponents)
 
 
 def variables_of(expr: Expr) -> frozenset[str]:
@@ -228,7 +219,6 @@ def substitute(expr: Expr, swap: Mapping[Expr, Expr]) -> Expr:
 
 def rebuild(op: str, args: Sequence[Expr]) -> Expr:
     """A node of the same kind over new arguments."""
-    spend(6)
     return _BUILDERS[op](*args) if op in _BUILDERS else call(op, *args)
 
 

@@ -27,7 +27,6 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, is_known, written_out
 from transformula.kernel.syntax.expression import Expr, fold
 from transformula.kernel.syntax.pieces import where
-from transformula.kernel.work import spend
 
 MAX_LENGTH, MAX_DEPTH, MAX_DIGITS = 1_000_000, 100, 4_000
 #: Decimal exponents beyond this are outside every float format anyway.
@@ -47,7 +46,6 @@ def parse(text: str, variables: Collection[str] | None = None, jumps: bool = Fal
     """
     if not isinstance(text, str):
         raise FormulaError(f"a formula must be text, not {type(text).__name__}")
-    spend(10 + 4 * len(text))
     parser = _Parser(text, variables, jumps)
     expr = parser.parse()
     if parser.longer and fold(expr, lambda _, sizes: 1 + sum(sizes)) > MAX_LENGTH:

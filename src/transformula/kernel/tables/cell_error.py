@@ -41,7 +41,6 @@ from transformula.kernel.rounding.formats import EXP_ULPS, FloatFormat
 from transformula.kernel.rounding.softmax import flushed
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 BITS = 128
 #: Order of the Taylor models that give the ranges.
@@ -140,7 +139,6 @@ def used_cells(
 
 def _widened(slopes: Floats, offsets: Floats, ends: Ends, far: arb, shift: arb) -> tuple[Floats, Floats]:
     """Ends, rounded outward, of every token's widened cell cut to the range; empty ones are NaN."""
-    spend(50 * len(slopes))
     order, pairs = np.argsort(slopes).tolist(), (slopes.tolist(), offsets.tolist())
     low, high = arb(ends[0].lower()), arb(ends[1].upper())
     starts, stops = [low], []

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +27,11 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures import bernstein
 from transformula.kernel.enclosures.coverings import Ends, check_defined, checked_edges, edge_boxes, leaves
 from transformula.kernel.enclosures.expression_models import model_of, to_tensor
-from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, U, boxes_of
+from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, TaylorModel, U, boxes_of
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.parts import Part, in_parts
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_axis import TableAxis, axis_models
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 Ints = NDArray[np.intp]
 
@@ -71,17 +68,15 @@ def bounds_on(table: SoftmaxTable, function: Expr, names: Sequence[str], lower: 
     """Bounds of abs(T - function) on boxes, shape (d, boxes), wherever the function is defined."""
     order, parts = ORDERS[len(names)], _PARTS[len(names)]
     sheets = Sheets(table, lower, upper, order)
-    spend(lower.shape[1] * (0.03 * (parts * order) ** len(names) + 0.01 * order * table.values.size))
-    common = function, tuple(names), order, parts
-    chunks = [(sheets.on(p), *common, lower[:, p], upper[:, p]) for p in sheets.chunks(parts)]
-    return Bounds(*in_parts(_bounds, chunks))
+    chunks = []
+    for part in sheets.chunks(parts):
+        model = model_of(function, names, *boxes_of(lower[:, part], upper[:, part]), order)
+        chunks.append(_bounds(model, *sheets.table(part), parts))
+    return Bounds(*np.concatenate(chunks, axis=1))
 
 
-def _bounds(chunk: Part) -> Floats:
-    """The rows of `Bounds` for the boxes of a chunk."""
-    sheets, function, names, order, parts, lower, upper = chunk
-    model = model_of(function, names, *boxes_of(lower, upper), order)
-    terms, rest, rounding = sheets.table(slice(None))
+def _bounds(model: TaylorModel, terms: Floats, rest: Floats, rounding: Floats, parts: int) -> Floats:
+    """The rows of `Bounds` on some boxes, from models of the function and of the table."""
     goal = to_tensor(model)
     with np.errstate(all="ignore"):
         difference = np.ascontiguousarray(terms - goal)
@@ -113,7 +108,6 @@ class Sheets:
             held += len(intervals) * order * len(a)
             if held > _MOST_HELD:
                 raise RefutedError(f"{len(intervals)} intervals of an axis of {len(a)} tokens are too many")
-            spend(0.005 * len(intervals) * order * len(a))
             terms, rest = axis_models(TableAxis(a, b), *boxes_of(intervals.real, intervals.imag), order, cut)
             self.terms.append(terms)
             self.rests.append(rest[:, None, :])
@@ -130,12 +124,6 @@ class Sheets:
         inner = self.order * self.values.size // min(shape) + self.order ** (d - 1) * max(shape)
         step = max(1, min(4096, _CHUNK // max(inner, (parts * self.order) ** d)))
         return [slice(k, k + step) for k in range(0, boxes, step)]
-
-    def on(self, part: slice) -> Sheets:
-        """The same for some of the boxes."""
-        some = copy(self)
-        some.index = [index[part] for index in self.index]
-        return some
 
     def table(self, part: slice) -> tuple[Floats, Floats, Floats]:
         """Coefficients, shape (boxes, K, .., K), bounds of what they leave out, and of rounding."""

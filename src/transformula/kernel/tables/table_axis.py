@@ -25,7 +25,6 @@ from transformula.kernel.arithmetic import coefficients, series_length
 from transformula.kernel.enclosures import bernstein
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats, U
-from transformula.kernel.work import spend
 
 _PARTS = 4
 
@@ -66,7 +65,6 @@ def leading(axis: TableAxis, centre: float, radius: float, cut: float) -> TokenF
     bound of the rounding of these floats: each passes at most 6 operations, each of which errs by u times
     what it adds up, so 16 u times the sum of all sizes is more than enough. A NaN leaves nothing out.
     """
-    spend(20 + 0.05 * len(axis))
     with np.errstate(all="ignore"):
         products = axis.slopes * centre
         scores = products + axis.offsets
@@ -95,7 +93,6 @@ def axis_models(
 
 def _fill(frame: TokenFrame, centre: arb, radius: arb, order: int, cut: float, terms: Floats, rest: Floats) -> None:
     """Models of all weights on one interval, written into the arrays."""
-    spend(100 + (15 + 3 * order) * len(frame.tokens))
     kept: dict[int, arb_series] = {}
     lost: dict[int, arb] = {}
     total = arb_series([0], order + 1)

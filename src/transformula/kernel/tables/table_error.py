@@ -44,7 +44,6 @@ from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.functions.elementary_ranges import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr, add, number, variable
 from transformula.kernel.tables.table_axis import TableAxis, leading
-from transformula.kernel.work import spend
 
 MAX_PIECES = 400_000
 _BITS = 128
@@ -88,7 +87,6 @@ class Lattice(NamedTuple):
 
 def lattice(slopes: NDArray[Any], offsets: NDArray[Any]) -> Lattice | None:
     """The grid that tokens form, tokens × axes, or None: each combination of its axes' lines must occur just once."""
-    spend(0.5 * slopes.size)
     lines = slopes + 1j * offsets  # complex numbers are sorted much faster than pairs
     pairs = [np.unique(lines[:, k], return_inverse=True) for k in range(slopes.shape[1])]
     shape = tuple(len(found) for found, _ in pairs)
@@ -181,7 +179,6 @@ class TablePieces:
     def _expand(self, centre: arb, radius: arb) -> _QuotientExpansion:
         """N and D on the piece as series in t with remainders."""
         frame = leading(self.axis, float(centre), float(radius), _CUT)
-        spend(300 + 12 * len(frame.tokens))
         above = below = arb_series([0], _ORDER + 1)
         above_rest = below_rest = arb(0)
         for j, score, rate in frame.scores(centre, radius):

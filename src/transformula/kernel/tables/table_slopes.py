@@ -23,7 +23,6 @@ from transformula.kernel.enclosures.expression_series import SeriesOf
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.kernel.work import spend
 
 _BITS = 128
 _ORDER = 8
@@ -72,7 +71,6 @@ class SlopePieces:
 
     def _series(self, top: Sequence[arb], at: arb, radius: arb, length: int) -> list[arb]:
         """Coefficients of T(at + radius t); the scores of one token are subtracted from all."""
-        spend(20 + 5 * len(self.tokens))
         with series_length(length):
             above, below = arb_series([0], length), arb_series([0], length)
             for a, b, y in self.tokens:

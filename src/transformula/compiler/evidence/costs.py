@@ -1,0 +1,96 @@
+"""Estimated work of the kernel's steps, in microseconds of an ordinary machine, from the sizes of their arguments.
+
+The kernel does not count: a check runs under the limits of its process. But a search that runs the kernel's rules must
+end at the same place on every machine, so it counts these estimates (`transformula.budget`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import comb
+from typing import Any
+
+from transformula.kernel.enclosures.expression_ranges import order_for
+from transformula.kernel.structures.stored_circuit import Circuit
+from transformula.kernel.syntax.expression import Expr, walk
+from transformula.kernel.tables.grid_error import ORDERS
+from transformula.kernel.tables.table_error import SoftmaxTable
+
+#: Nodes that Bessel functions and elliptic integrals, the slowest of Arb's functions, count for.
+_SLOW = 30
+#: Work for each node of an expression whose normal form is computed and factored, in microseconds.
+_SIGN = 60.0
+#: Tokens that contribute to a table on one of its pieces, at most.
+_NEAR = 12
+
+
+@lru_cache(maxsize=4096)
+def size(expr: Expr) -> int:
+    """Number of distinct nodes; those that are slow to evaluate count more than once."""
+    return sum(_SLOW if node.op.startswith(("bessel", "ellip")) else 1 for node in walk(expr))
+
+
+def interval(expr: Expr) -> float:
+    """Interval arithmetic on one part of a box."""
+    return 12.0 * size(expr)
+
+
+def models(expr: Expr, parts: int, order: int | None = None) -> float:
+    """Taylor models on parts of a box."""
+    d = len(expr.names)
+    terms = comb(d + (order or order_for(d)) - 1, d)
+    return size(expr) * (150 + 0.07 * parts * terms)
+
+
+def table_piece(table: SoftmaxTable, function: Expr) -> float:
+    """The error of a table of one axis on one piece."""
+    return 400 + 12 * min(table.values.size, _NEAR) + 90 * size(function)
+
+
+def slope_piece(table: SoftmaxTable, function: Expr | None) -> float:
+    """The slope of a table on one piece."""
+    return 40 + 10 * table.values.size + (0 if function is None else 40 * size(function))
+
+
+def slope(function: Expr) -> float:
+    """The slope of a function on one cell."""
+    return 10.0 * size(function)
+
+
+def cell(function: Expr) -> float:
+    """Values and slopes of a function on one cell."""
+    return 25.0 * size(function)
+
+
+def grid(table: SoftmaxTable, function: Expr, boxes: int) -> float:
+    """The error of a table of several axes on boxes."""
+    d = len(table.slopes)
+    order = ORDERS[d]
+    own = 0.03 * (2.0 * order) ** d + 0.01 * order * float(table.values.size)
+    return boxes * own + models(function, boxes, order)
+
+
+def claim(expr: Expr, tree: Any) -> float:
+    """The range of an expression on the leaves of a tree."""
+    parts = tree.count(-1) if isinstance(tree, list) else 1
+    return parts * interval(expr) + (models(expr, parts) if parts > 1 else 0.0)
+
+
+def sign(expr: Expr, tree: Any) -> float:
+    """The sign of an expression on the leaves of a tree, and what follows for other signs."""
+    return _SIGN * size(expr) + claim(expr, tree)
+
+
+def softmax(table: SoftmaxTable, edges: list[list[float]]) -> float:
+    """The rounding of softmax on intervals of each axis."""
+    return sum(len(some) * (100 + 30 * min(len(axis), _NEAR)) for some, axis in zip(edges, table.slopes, strict=True))
+
+
+def flow(terms: int, parts: int) -> float:
+    """Errors followed through a circuit of so many terms, on parts of the box."""
+    return terms * (60 + 0.3 * parts)
+
+
+def terms_of(circuit: Circuit) -> int:
+    """The terms that all wires of a circuit read."""
+    return sum(1 + sum(2 + len(a.terms) for a in wire.arguments) for wire in circuit.wires)
