@@ -15,7 +15,7 @@ import pytest
 
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
-from transformula.compiler import circuit, lookup, partition
+from transformula.compiler import circuit, lookup, partition, policy
 from transformula.compiler import search as attempting
 from transformula.compiler.circuit_guide import Mode
 from transformula.compiler.gallery import attention_only
@@ -97,7 +97,7 @@ def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", (Mode(None),))
-    monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
+    monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
     monkeypatch.setattr(local, "_FINER", local._FINER[:1])
