@@ -9,8 +9,7 @@ from transformula import api as compiling
 from transformula.budget import OutOfTime, checkpoint, limited
 from transformula.compiler import driver
 from transformula.compiler.evidence.definedness import find_defined
-from transformula.compiler.evidence.flow_parts import find_parts
-from transformula.compiler.evidence.range_trees import find_sign_tree, find_tree
+from transformula.compiler.evidence.range_trees import find_parts, find_sign_tree, find_tree
 from transformula.compiler.tables.grid_fit import fit_grid
 from transformula.compiler.tables.smallest_table import fit_table
 from transformula.errors import InputError, NotProvenError

@@ -10,7 +10,7 @@ import pytest
 import transformula as tf
 from support.circuit_models import CASES, CASES_FILE
 from transformula.cluster.batch_jobs import attacked_error
-from transformula.compiler import circuit_guide
+from transformula.compiler import policy
 from transformula.compiler.circuit import Circuits
 from transformula.compiler.circuit_guide import Mode
 from transformula.compiler.prepare import Prepared
@@ -146,7 +146,7 @@ def test_values_far_from_zero_are_held_around_zero(monkeypatch):
     """log on 90,000..110,000 is 11.5 +- 0.1: what is rounded is the 0.1."""
     task = {"formula": "log(a)*b", "on": "a=90000..110000, b=1..2", "rel": 1e-3}
     model = tf.compile(**task, construction="circuit", dtype="float32")
-    monkeypatch.setattr(circuit_guide, "_FAR", np.inf)
+    monkeypatch.setattr(policy, "FAR_FROM_ZERO", np.inf)
     plain = tf.compile(**task, construction="circuit", dtype="float32")
     assert model.certificate.rounding < plain.certificate.rounding / 2
 

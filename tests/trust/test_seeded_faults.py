@@ -15,11 +15,9 @@ import pytest
 
 import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
-from transformula.compiler import circuit, lookup, partition
+from transformula.compiler import circuit, policy
 from transformula.compiler import driver as attempting
 from transformula.compiler.circuit_guide import Mode
-from transformula.compiler.gallery import attention_only
-from transformula.compiler.gallery import local_polynomials as local
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.runtime import reference
 from truth import Domain, Truth
@@ -97,11 +95,10 @@ def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", (Mode(None),))
-    monkeypatch.setattr(circuit, "_MOST_UNITS", {"float64": 9, "float32": 9})
-    for module in (partition, attention_only):
-        monkeypatch.setattr(module, "FINER_CELLS", partition.FINER_CELLS[:2])
-    monkeypatch.setattr(local, "FINER_LOCAL_CELLS", local.FINER_LOCAL_CELLS[:1])
-    monkeypatch.setattr(lookup, "LOOKUP_SHARES", lookup.LOOKUP_SHARES[:1])
+    monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
+    monkeypatch.setattr(policy, "FINER_CELLS", policy.FINER_CELLS[:2])
+    monkeypatch.setattr(policy, "FINER_LOCAL_CELLS", policy.FINER_LOCAL_CELLS[:1])
+    monkeypatch.setattr(policy, "LOOKUP_SHARES", policy.LOOKUP_SHARES[:1])
 
 
 def test_there_are_enough_faults():

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit_analysis import Analysis
 from transformula.compiler.circuit_guide import Mode, PlanningGuide
@@ -38,9 +39,8 @@ SPLITS = (
     ToleranceSplit(0.8, 0.05, 0.5, 1.0),
     ToleranceSplit(0.85, 0.3, 0.8, 0.7),
 )
-#: Lengths by folds, each of which is a layer: as few as take this part of the tolerance at most, and not more than
-#: within a relative 8.7e-15 or 1.5e-7. What they do to the outputs is found with a few.
-_FOLDED, _MOST_UNITS, _ROUGH = 1 / 6, {"float64": 26, "float32": 14}, Measure(8)
+#: Folds with which the effect of a length on the outputs is found.
+_ROUGH = Measure(policy.ROUGH_FOLDS)
 #: In the order tried: the careful one is for what rounds too much, or has products that are too long to be compared.
 _MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 
@@ -135,8 +135,8 @@ class Circuits:
         if mode.measure is None or not rough.lengths:
             yield rough
             return
-        most = Measure(_MOST_UNITS[self.dtype])
-        allowed = float(mode.measure.error) * _FOLDED * eps / rough.lengths
+        most = Measure(policy.MOST_FOLDS[self.dtype])
+        allowed = float(mode.measure.error) * policy.FOLDS_SHARE * eps / rough.lengths
         fewer = (Measure(units) for units in range(MIN_UNITS, most.units))
         fewest = next((measure for measure in fewer if float(measure.error) <= allowed), most)
         for measure in dict.fromkeys((fewest, most)):

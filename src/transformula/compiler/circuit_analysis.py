@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.circuit_guide import Interval, largest
 from transformula.compiler.circuit_layout import Layout, Node
 from transformula.compiler.circuit_tables import (
-    FLOOR,
     MARGIN,
     ToleranceSplit,
     expect_errors,
@@ -28,8 +28,8 @@ from transformula.compiler.circuit_tables import (
 )
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.evidence.flow_parts import cut_parts
 from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_cells, inside_domain
+from transformula.compiler.evidence.range_trees import cut_parts
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts, has_slot
@@ -44,15 +44,8 @@ from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, Linea
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
 
-#: An argument moved by no more than this part of its range meets no other slopes to speak of.
-_NEAR = 0.1
-_HALVINGS = 60
-#: Squares are held scaled by no more than powers of two of twice this, well inside the format's range, and by steps
-#: between two of them: errors count less where the table is used to its ends.
-_MOST_SCALE = {"float64": 480, "float32": 56}
+#: Factors between two powers of two by which squares are scaled: errors count less where the table is used to its ends.
 _STEPS = tuple(Fraction(k, 8) for k in range(9, 16))
-#: A tolerance this many times below what rounding does is out of reach; so many times above, it is not.
-_HOPELESS, _ABOVE = 10.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -133,13 +126,13 @@ class Analysis:
         worst = 0.0
         for k, node in sorted(self.nodes.items()):
             moved = sum(c * errors.get(i, 0.0) for i, c in node.reads)
-            own = FLOOR[dtype] * node.size if node.is_table else 0.0
+            own = policy.TABLE_FLOOR[dtype] * node.size if node.is_table else 0.0
             if math.isfinite(node.slope):
                 errors[k] = own + node.slope * moved
             else:
                 errors[k] = own + self.cells[k].modulus(*node.ends, moved)
                 worst = max(worst, errors[k])
-        return worst * _ABOVE if eps < worst / _HOPELESS else eps
+        return worst * policy.ABOVE_ROUNDING if eps < worst / policy.OUT_OF_REACH else eps
 
     def planned(self, eps: float, split: ToleranceSplit, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""
@@ -165,7 +158,7 @@ class Analysis:
             node = nodes[k]
             room = _room(node, share_of(node, eps))
             readable = [nodes[i] for i in self.lowered.circuit.needed(node.wire.arguments[0]) if i in nodes]
-            for _ in range(_HALVINGS):
+            for _ in range(policy.MOST_ROUNDS):
                 if node.drift <= room:
                     break
                 for other in readable:
@@ -178,10 +171,10 @@ def _room(node: Node, share: float) -> float:
     function, (low, high), room = node.wire.function, node.ends, node.drift
     if function is None:  # a ReLU that is on or off was planned to stay so
         return max(low / 2, -high / 2, share) if low > 0 or high < 0 else room
-    if function == SQUARE or room <= _NEAR * (high - low):
+    if function == SQUARE or room <= policy.NEAR * (high - low):
         return room
     allowed = max(share, 2 * node.slope * room)
-    for _ in range(_HALVINGS):
+    for _ in range(policy.MOST_ROUNDS):
         if _steepest(function, *inside_domain(function, (low - room, high + room))) * room <= allowed:
             break
         room /= 2
@@ -210,7 +203,7 @@ def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
     reach = max(largest(node.ends), 1e-300) / (1 + MARGIN / 2)
     if 2 * node.drift > MARGIN / 2 * reach:  # errors are not small beside the range
         reach += 2 * node.drift
-    power = min(-math.ceil(math.log2(reach)), _MOST_SCALE[dtype])
+    power = min(-math.ceil(math.log2(reach)), policy.MOST_SQUARE_SCALE[dtype])
     step = max((step for step in _STEPS if step * reach * 2.0**power <= 1), default=Fraction(1))
     scale = step * Fraction(2) ** power
     return scale, scale**2

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from transformula.compiler import policy
 from transformula.compiler.evidence.planned_ranges import BoxRanges, function_range
 from transformula.compiler.lower.domains import domain_ends
 from transformula.compiler.lower.lowered_circuit import Balance, Guide
@@ -14,14 +15,6 @@ from transformula.errors import NotProvenError
 from transformula.kernel.structures.fold_lengths import Measure
 from transformula.kernel.syntax.expression import Expr
 
-#: A length is close to zero if its square may fall below this part of its largest.
-_CLOSE = 1e-4
-#: The least part of its size that a factor is taken to vary by.
-_LEAST = 2.0**-10
-#: Values further from zero than this many times their spread are held around zero.
-_FAR = 1.0
-#: Positive factors whose logarithms are added, at least; what counts as smaller.
-_FEWEST, _SMALLER = 2, 0.5
 Interval = tuple[float, float]
 
 
@@ -53,9 +46,9 @@ class PlanningGuide(Guide):
         ends = [self.ranges.of(e) for e in (left, right)]
         (a, half_a), (b, half_b) = map(_centre, ends)
         # a factor that hardly varies is still rounded relative to its size
-        half_a, half_b = max(half_a, _LEAST * largest(ends[0])), max(half_b, _LEAST * largest(ends[1]))
-        choice = Balance(a, b, Fraction(2) ** round(math.log2(half_a) - math.log2(half_b)))
-        return choice
+        half_a = max(half_a, policy.LEAST_VARIATION * largest(ends[0]))
+        half_b = max(half_b, policy.LEAST_VARIATION * largest(ends[1]))
+        return Balance(a, b, Fraction(2) ** round(math.log2(half_a) - math.log2(half_b)))
 
     def centre(self, argument: Expr) -> Fraction:
         """The middle of the argument's range."""
@@ -66,14 +59,14 @@ class PlanningGuide(Guide):
         """The middle of the values, where they vary less than that."""
         low, high = function_range(function, *self.ranges.of(argument))
         middle = Fraction(0)
-        if min(abs(low), abs(high)) > _FAR * (high - low) and low * high > 0:
+        if min(abs(low), abs(high)) > policy.FAR_FROM_ZERO * (high - low) and low * high > 0:
             middle, _ = _centre((low, high))
         return middle
 
     def clamp(self, function: Expr, argument: Expr) -> tuple[bool, bool]:
         """Clamp where the range comes close to the end of the domain."""
         low, high = self.ranges.of(argument)
-        slack = 0.01 * (high - low)
+        slack = policy.CLAMP_SLACK * (high - low)
         ends = domain_ends(function)
         choice = (
             ends[0] is not None and low - slack < ends[0],
@@ -86,25 +79,25 @@ class PlanningGuide(Guide):
         ends = self.ranges.of(inner)
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
-        choice = after < 0.5 * math.prod(largest(self.ranges.of(f)) for f in factors)
+        choice = after < policy.EXCHANGE_GAIN * math.prod(largest(self.ranges.of(f)) for f in factors)
         return choice
 
     def measure(self, radicand: Expr) -> Measure | None:
         """The given way, where the length may come so close to zero that errors under the root grow."""
         low, high = self.ranges.of(radicand)
-        self.norms.append(None if low > _CLOSE * high else self.mode.measure)
+        self.norms.append(None if low > policy.SHORT_LENGTH * high else self.mode.measure)
         return self.norms[-1]
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Where all are positive and there are enough of them: a logarithm takes no table more for them."""
-        wanted = alone or len(bases) >= (2 if self.mode.careful else 3)
+        wanted = alone or len(bases) >= (policy.CAREFUL_LOGS if self.mode.careful else policy.PLAIN_LOGS)
         self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
         return self.logs[-1]
 
     def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
         """Those whose range tells that they are positive, if that is the mode and there are enough of them."""
         positive = [base for base in bases if self.ranges.of(base)[0] > 0] if self.mode.careful else []
-        if len(positive) < _FEWEST:
+        if len(positive) < policy.CAREFUL_LOGS:
             return []
         self.logs.append(True)
         return positive
@@ -121,7 +114,9 @@ class PlanningGuide(Guide):
 
     def complements(self, part: Expr, rest: Expr) -> bool:
         """Where the rest is smaller, if that is the mode."""
-        wanted = self.mode.careful and largest(self.ranges.of(rest)) < _SMALLER * largest(self.ranges.of(part))
+        wanted = self.mode.careful and largest(self.ranges.of(rest)) < policy.SMALL_COMPLEMENT * largest(
+            self.ranges.of(part)
+        )
         if wanted:
             self.divisions.append(True)
         return wanted

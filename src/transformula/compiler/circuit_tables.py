@@ -13,6 +13,7 @@ import numpy as np
 
 from transformula.blas_threads import one_thread
 from transformula.budget import remembered
+from transformula.compiler import policy
 from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
@@ -45,18 +46,12 @@ class ToleranceSplit(NamedTuple):
 #: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
 MARGIN = 1e-3
 SQUARE_ENDS = (-1.0 - MARGIN, 1.0 + MARGIN)
-#: A table's part of the tolerance where f' is unbounded: the closer it fits, the steeper it gets.
-_SINGULAR_PART = 2.5
-#: A table of a wire that needs more tokens than this is a wire that should not exist.
-_MAX_TOKENS = 120
-#: Closer than this, relative to its size, no table can be evaluated: asking for more helps nobody.
-FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 
 def share_out(nodes: dict[int, Node], split: ToleranceSplit) -> None:
     """Each table's share of what the tables may use."""
     parts = {
-        k: split.square if n.wire.function == SQUARE else _SINGULAR_PART if n.singular else 1.0
+        k: split.square if n.wire.function == SQUARE else policy.SINGULAR_SHARE if n.singular else 1.0
         for k, n in nodes.items()
     }
     total = sum(part for k, part in parts.items() if nodes[k].is_table) or 1.0
@@ -100,8 +95,12 @@ def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
 
 def goal_of(node: Node, eps: float, split: ToleranceSplit, dtype: str) -> float:
     """The error that a wire's table is to have, as the wire holds it."""
-    goal = max(own_error(node, split.tables * eps), FLOOR[dtype] * node.size, 1e-300)  # f may be zero throughout
-    return max(goal * float(node.held), split.floor * FLOOR[dtype]) if node.wire.function == SQUARE else goal
+    goal = max(
+        own_error(node, split.tables * eps), policy.TABLE_FLOOR[dtype] * node.size, 1e-300
+    )  # f may be zero throughout
+    return (
+        max(goal * float(node.held), split.floor * policy.TABLE_FLOOR[dtype]) if node.wire.function == SQUARE else goal
+    )
 
 
 def check_errors(nodes: dict[int, Node], errors: dict[int, float], eps: float, found: bool) -> None:
@@ -188,14 +187,14 @@ def _fit(
     try:
         with one_thread():
             table = fit_expression(
-                function, "u", low, high, goal, dtype, linear=False, max_tokens=_MAX_TOKENS, most=most
+                function, "u", low, high, goal, dtype, linear=False, max_tokens=policy.MOST_WIRE_TOKENS, most=most
             )
     except CannotFit as failure:
         if failure.best is not None:
             return _node_table(failure.best), failure.best_error
         raise UnboundedError(  # not one of so few tokens, whatever they are to reach
-            f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {_MAX_TOKENS} tokens was found; "
-            "take a smaller box",
+            f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {policy.MOST_WIRE_TOKENS} tokens "
+            "was found; take a smaller box",
             place=str(function),
         ) from None
     return _node_table(table), 0.0

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from support.watching import ends
-from transformula.compiler.evidence import definedness
+from transformula.compiler import policy
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.kernel.enclosures.expression_ranges import check_defined
 from transformula.kernel.enclosures.regions import Region
@@ -86,8 +86,8 @@ def test_nodes_known_to_be_defined_are_trusted():
 def test_a_budget_that_runs_out_is_a_refusal(monkeypatch):
     expr, region = parse("log(x**2 - x*y + y**2 - 1/6)"), region_of("x=1/2..1, y=-1..1")
     assert len(find_defined(expr, region)) > 9
-    monkeypatch.setattr(definedness, "_MAX_PARTS", 2)
-    monkeypatch.setattr(definedness, "_MAX_PARTS_OF_SUGGESTION", 1)
+    monkeypatch.setattr(policy, "DEFINED_PARTS", 2)
+    monkeypatch.setattr(policy, "SUGGESTION_PARTS", 1)
     with pytest.raises(NotProvenError, match="2 parts of the box were examined"):
         find_defined(expr, region)
 

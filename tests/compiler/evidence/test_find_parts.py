@@ -6,7 +6,7 @@ from flint import fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformula.compiler.evidence.flow_parts import cut_parts, find_parts
+from transformula.compiler.evidence.range_trees import cut_parts, find_parts
 from transformula.kernel.enclosures.regions import Region
 
 

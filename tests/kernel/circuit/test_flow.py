@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import random_formula
-from transformula.compiler.evidence.cell_edges import find_cells
-from transformula.compiler.evidence.flow_parts import cut_parts
 from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges
+from transformula.compiler.evidence.range_trees import cut_parts
+from transformula.compiler.evidence.table_pieces import find_function_cells
 from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit
@@ -105,7 +105,7 @@ class Disturbed:
 
 
 def cells_of(function, low, high):
-    return SquareCells() if function == SQUARE else FunctionCells(function, find_cells(function, low, high))
+    return SquareCells() if function == SQUARE else FunctionCells(function, find_function_cells(function, low, high))
 
 
 def _random_signs(disturbed, rng, shape):

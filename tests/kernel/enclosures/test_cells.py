@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.prover import numpy_function, random_formula
-from transformula.compiler.evidence.cell_edges import find_cells
+from transformula.compiler.evidence.table_pieces import find_function_cells
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.function_cells import FunctionCells, SquareCells
@@ -34,7 +34,7 @@ FUNCTIONS = [
 
 
 def cells_of(expr, low, high):
-    return FunctionCells(expr, find_cells(expr, low, high))
+    return FunctionCells(expr, find_function_cells(expr, low, high))
 
 
 def _at(expr, point):
@@ -214,9 +214,9 @@ def test_squares(low, width, share):
     ("1/u", 1.0, 5.0, 60), ("log(u)", 1.0, 5.0, 60), ("tanh(50*u)", -1.0, 1.0, 250), ("u/(exp(u) - 1)", 0.1, 5.0, 500),
 ])  # fmt: skip
 def test_smooth_functions_take_few_cells(text, low, high, most):
-    assert len(find_cells(parse(text), low, high)) <= most
+    assert len(find_function_cells(parse(text), low, high)) <= most
 
 
 def test_cells_shrink_towards_an_end_without_a_slope_and_only_there():
-    edges = find_cells(parse("sqrt(u)"), 0.0, 1.0)
+    edges = find_function_cells(parse("sqrt(u)"), 0.0, 1.0)
     assert edges[1] < 1e-12 and edges[-1] - edges[-2] > 1e-3

@@ -8,7 +8,7 @@ from flint import arb
 
 from support.kernel_tables import ends_of, exact_error
 from support.prover import numpy_function
-from transformula.compiler.evidence.partition_cells import find_cells
+from transformula.compiler.evidence.grid_pieces import find_partition_cells
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.syntax.parsing import parse
@@ -56,7 +56,7 @@ def test_the_bounds_hold_and_are_tight(case, dtype):
     text, box, cells = CASES[case]
     expr, names, table = sharp(text, box, cells, dtype)
     form, rng = FORMATS[dtype], np.random.default_rng(case)
-    trees = find_cells(table, expr, names, ends_of(box), BITS[dtype])
+    trees = find_partition_cells(table, expr, names, ends_of(box), BITS[dtype])
     error, rounding = partition_bound(
         table, expr, names, ends_of(box), BITS[dtype], trees, score_error(table, box, form), form
     )
@@ -83,7 +83,7 @@ def test_arguments_that_are_off_widen_the_cells():
     text, box, cells = CASES[2]
     expr, names, table = sharp(text, box, cells, "float64")
     form, rng, ends, shifts = FORMATS["float64"], np.random.default_rng(9), ends_of(box), (0.03, 0.01)
-    trees = find_cells(table, expr, names, ends, 40, shifts)
+    trees = find_partition_cells(table, expr, names, ends, 40, shifts)
     scores = score_error(table, [(-0.1, 1.1)] * 2, form)
     bound, _ = partition_bound(table, expr, names, ends, 40, trees, scores, form, shifts=shifts)
     unmoved, _ = partition_bound(table, expr, names, ends, 40, None, scores, form)
@@ -105,7 +105,7 @@ def test_cutting_makes_the_bound_smaller():
     text, box, cells = CASES[2]
     expr, names, table = sharp(text, box, cells, "float64")
     far, ends = far_of(cells**2, 40), ends_of(box)
-    trees = find_cells(table, expr, names, ends, 40)
+    trees = find_partition_cells(table, expr, names, ends, 40)
     whole = cell_error(table, expr, names, ends, far, None)[0]
     assert trees is not None and cell_error(table, expr, names, ends, far, trees)[0] < whole
 
@@ -151,7 +151,7 @@ def test_equal_slopes_blurred_scores_and_undefined_functions_are_refused():
         with pytest.raises(NotProvenError):
             partition_bound(table, parse(text), names, box, 40, None, arb(0), form)
         with pytest.raises(NotProvenError):
-            find_cells(table, parse(text), names, box, 40)
+            find_partition_cells(table, parse(text), names, box, 40)
 
 
 @pytest.mark.parametrize("trees", [[], [[-1]], 3, "x", [[-1]] * 7 + [[0, -1]], [[-1]] * 7 + [None], [[1]] * 8])

@@ -14,6 +14,7 @@ from operator import itemgetter
 from flint import fmpq
 
 from transformula.budget import checkpoint, spend
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
 from transformula.kernel.enclosures.coverings import halfway
@@ -24,17 +25,8 @@ from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
 
-#: Parts that are looked at before giving up, and for each box that might be suggested.
-_MAX_PARTS = 20_000
-_MAX_PARTS_OF_SUGGESTION = 400
-#: A part this small, relative to the box, is not cut again.
-_SMALLEST = 2.0**-36
-#: How far from the bad point a suggested box stays, as parts of the interval.
+#: Distances of a suggested box from the undefined place, as fractions of the interval.
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
-#: With more variables at fault a suggestion would be a guess.
-_MAX_VARIABLES = 3
-#: Corners of the box that are looked at for a place that is beyond doubt, of so many of its variables.
-_MAX_CORNERED = 6
 
 
 def find_defined(expr: Expr, region: Region, defined: Container[Expr] = ()) -> list[int]:
@@ -66,7 +58,7 @@ def find_bounded(expr: Expr, region: Region, defined: Container[Expr] = ()) -> l
 
 
 def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> list[int]:
-    found = _search(nodes, region, defined, _MAX_PARTS)
+    found = _search(nodes, region, defined, policy.DEFINED_PARTS)
     if isinstance(found, _UndefinedPart):
         if not found.certain:
             found = _at_a_corner(found, nodes, region, defined) or found
@@ -107,7 +99,7 @@ def _search(nodes: Sequence[Expr], region: Region, defined: Container[Expr], mos
         axis = max(axes, key=shares.__getitem__, default=0)
         cut = halfway(low[axis], high[axis])
         tired = len(tree) > 2 * most
-        if tired or not shares[axis] > _SMALLEST or not low[axis] < cut < high[axis] or not axes:
+        if tired or not shares[axis] > policy.SMALLEST_PART or not low[axis] < cut < high[axis] or not axes:
             return _UndefinedPart(error.part, False, values, tired)
         tree.append(axis)
         stack.append(([*low[:axis], cut, *low[axis + 1 :]], high))
@@ -119,7 +111,7 @@ def _at_a_corner(
     failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]
 ) -> _UndefinedPart | None:
     """A corner of the box at which an expression is undefined beyond doubt, the nearest to where a search ended."""
-    names = sorted(failure.part.names)[:_MAX_CORNERED]
+    names = sorted(failure.part.names)[: policy.CORNER_VARIABLES]
     inside = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
     box = region.ends
     found: list[tuple[float, _UndefinedPart]] = []
@@ -156,7 +148,7 @@ def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, d
         except UndefinedError:
             reason += f" ({short_text(inner)} cannot be bounded)"
     if failure.tired:
-        reason += f"; {_MAX_PARTS} parts of the box were examined"
+        reason += f"; {policy.DEFINED_PARTS} parts of the box were examined"
     advice = f"{reason}: narrow the box to keep away from there"
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
     return advice if smaller is None else f"{advice}; {smaller} would work"
@@ -175,7 +167,7 @@ def _smaller_boxes(
 ) -> Iterator[str]:
     """Boxes on which the expression is defined: cut beside the bad point, shrunk around their middle, or halved."""
     names = sorted((_broken_argument(failure.part) or failure.part).names)
-    if not 0 < len(names) <= _MAX_VARIABLES:
+    if not 0 < len(names) <= policy.SUGGESTION_VARIABLES:
         return
     box = region.ends
     at = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
@@ -189,7 +181,7 @@ def _smaller_boxes(
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, _MAX_PARTS_OF_SUGGESTION), _UndefinedPart):
+            if not isinstance(_search(nodes, inner, defined, policy.SUGGESTION_PARTS), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 

@@ -16,15 +16,13 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, left, spend
-from transformula.compiler.evidence import cell_edges as cells
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence import grid_pieces as grids
-from transformula.compiler.evidence import partition_cells as partition
 from transformula.compiler.evidence import table_pieces as tables
 from transformula.compiler.evidence.definedness import find_defined
-from transformula.compiler.evidence.flow_parts import Bound, find_parts
 from transformula.compiler.evidence.planned_ranges import inside_domain
-from transformula.compiler.evidence.range_trees import find_sign_tree
+from transformula.compiler.evidence.range_trees import Bound, find_parts, find_sign_tree
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.domains import steep_places
 from transformula.kernel.enclosures.regions import Region
@@ -41,11 +39,7 @@ Ends = Sequence[tuple[arb, arb]]
 _SQUARE = ex.power(ex.variable("u"), ex.number(2))
 #: The square's table serves arguments a little beyond −1..1.
 _SQUARE_ENDS = (-1.001, 1.001)
-#: By how much more than was found an argument's error may grow, as a part.
-_ROOM = 0.1
-#: Work of the search for one proof, at most: microseconds, or a part of what is left if that is more.
-_USUAL, _PART = 3e6, 0.2
-#: Work of one check, at most, in microseconds: a checker's process may use ten seconds, on a slower machine too.
+#: Microseconds of work of one check, at most: a checker's process may use ten seconds, on a slower machine too.
 _MAX_CHECK = 8e6
 #: Work on one wire of a circuit beside its table: its meaning, its argument and its rounding, in microseconds.
 _WIRE = 500.0
@@ -79,7 +73,7 @@ class Finder(Evidence):
     ) -> None:
         super().__init__({})
         self.terms, self.check_work = terms, 0.0
-        self.most_work = min(left(), max(_USUAL, _PART * left()))
+        self.most_work = min(left(), max(policy.USUAL_SEARCH, policy.SEARCH_PART * left()))
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}
@@ -165,7 +159,7 @@ class Finder(Evidence):
         item = self._own(wire)
         if "cells" not in item:
             low, high = item.get("ends", (low, high))
-            item["cells"] = cells.find_cells(function, low, high, self.loose)
+            item["cells"] = tables.find_function_cells(function, low, high, self.loose)
             self._count(len(item["cells"]) * costs.cell(function))
         return item["cells"]
 
@@ -199,7 +193,7 @@ class Finder(Evidence):
         item = self._item_of(wire, table, function, None)
         if "partition" not in item:
             names = argument_names(len(ends))
-            trees = partition.find_cells(table, function, names, ends, self.far_bits, shifts)
+            trees = grids.find_partition_cells(table, function, names, ends, self.far_bits, shifts)
             item["partition"] = [self.far_bits, trees]
             leaves = table.values.size if trees is None else sum(tree.count(-1) for tree in trees)
             self._count(costs.models(function, leaves))
@@ -269,7 +263,7 @@ def _roomy(reach: tuple[float, float], meant: Meant | None, steep: set[Fraction]
     None beyond a place where the function is steep, as a cube root is at 0: no table goes on there.
     """
     low, high = reach if meant is None else meant.floats
-    by = _ROOM * max(low - reach[0], reach[1] - high) + 4 * math.ulp(max(map(abs, reach)))
+    by = policy.ERROR_ROOM * max(low - reach[0], reach[1] - high) + 4 * math.ulp(max(map(abs, reach)))
     least = max((float(place) for place in steep if place <= reach[0]), default=-math.inf)
     most = min((float(place) for place in steep if place >= reach[1]), default=math.inf)
     return max(reach[0] - by, least), min(reach[1] + by, most)

@@ -1,7 +1,8 @@
-"""Where to cut the box of a grid table's arguments, so that the kernel's bounds on the pieces are small.
+"""Where to cut the box of a grid's arguments, or the cells of a partition, so that the kernel's bounds are tight.
 
 Boxes above the target are cut into 2**d; if the function's remainder is the cause (a kink, a singular place), only
-along the axes that lower it. Every leaf is kept: the kernel bounds exactly these leaves again.
+along the axes that lower it. Every leaf is kept: the kernel bounds exactly these leaves again. Of a partition, only
+the worst cells are cut, near which a range is surely overestimated, and cells without a range.
 """
 
 from __future__ import annotations
@@ -15,41 +16,35 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, spend
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.table_pieces import turns
 from transformula.errors import UnboundedError
-from transformula.formula.evaluation import increasing
+from transformula.formula.evaluation import evaluate, increasing
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.coverings import Ends, defined_on, products
-from transformula.kernel.enclosures.expression_models import model_of
+from transformula.kernel.enclosures.expression_models import enclose_ranges, model_of
 from transformula.kernel.enclosures.taylor_models import TINY, Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.rounding.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.grid_error import BITS, MAX_LEAVES, ORDERS, bounds_on
+from transformula.kernel.tables.cell_error import BITS as CELL_BITS
+from transformula.kernel.tables.cell_error import ORDER, far_of, used_cells
+from transformula.kernel.tables.grid_error import BITS, MAX_LEAVES, ORDERS, Bounds, bounds_on
 from transformula.kernel.tables.table_error import SoftmaxTable
 from transformula.progress import report
 
 Mask = NDArray[np.bool_]
 
-_MAX_LEVELS = 60
-#: Without a target: refine until the bound is at most this times an error that occurs.
-_TIGHTNESS = 1.5
-#: An error that occurs and is so many times the target leaves nothing to prove: any bound will do for the refusal.
-_HOPELESS, _LOOSE, _SHARE = 2.0, 4.0, 4
-#: A bound this small beside the target is not worth tightening.
-_NEGLIGIBLE = 1e-6
-#: Order and number at once of the models that only choose where to cut.
+#: Order of the models that choose where to cut, and boxes modelled at once.
 _ROUGH, _CHUNK = 4, 4096
-#: Halvings of all intervals of a rounding bound by the number of axes; what a weight's series may leave out.
+#: Halvings of all intervals of a rounding bound, by the number of axes.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
-_COARSE = 0.01
-_MAX_HALVINGS = 80
-#: Boxes without any bound, and levels at which they did not become fewer, before they are given up.
-_MANY_UNBOUNDED, _PATIENT_LEVELS = 100, 4
 _NO_BOUND = "along an edge of the box its derivatives are unbounded"
+_BUDGET = "the budget of boxes to examine ran out"
+_TOO_SMALL = "a box became too small to be cut"
 
 
 def find_pieces(
@@ -91,11 +86,8 @@ def find_pieces(
             error = bounds.error
             examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
-            hopeless = target is not None and seen > _HOPELESS * target
-            goal = max((_LOOSE if hopeless else _TIGHTNESS) * seen, _NEGLIGIBLE * enough, TINY)
-            stuck = (bounds.rounding > 0.5 * error) & (error > goal)  # cutting cannot help against rounding
-            goal = float(np.max(error[stuck], initial=goal))
-            done = error <= max(goal, settled)
+            hopeless = target is not None and seen > policy.GRID_HOPELESS * target
+            done = error <= max(_goal(bounds, seen, enough, hopeless), settled)
             done[done] = defined_on(function, names, ends, lower[:, done], upper[:, done])
             settled = float(np.max(error[done], initial=settled))
             best = max(settled, float(error.max()))
@@ -107,25 +99,33 @@ def find_pieces(
             if done.all():
                 break
             halves = cut_boxes(lower, upper, axes)
-            most = budget // _SHARE if hopeless else budget
-            spent = examined + halves[0].shape[1] > most or len(levels) > _MAX_LEVELS
+            most = budget // policy.GRID_SHARE if hopeless else budget
+            spent = examined + halves[0].shape[1] > most or len(levels) > policy.MOST_ROUNDS
             unbounded.append(int((~np.isfinite(error)).sum()))
             lost = _never_bounded(unbounded)
             if spent or lost or not (halves[0] < halves[1]).all():
                 if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
-                    reason = "the budget of boxes to examine ran out" if spent else "a box became too small to be cut"
-                    reason = _NO_BOUND if lost else reason
-                    raise _refusal(function, reason, best, seen, UnboundedError if lost else NotProvenError)
+                    if lost:
+                        raise _refusal(function, _NO_BOUND, best, seen, UnboundedError)
+                    raise _refusal(function, _BUDGET if spent else _TOO_SMALL, best, seen)
                 axes[:] = False
                 break
             lower, upper = halves
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
 
 
+def _goal(bounds: Bounds, seen: float, enough: float, hopeless: bool) -> float:
+    """The bound at which a box need not be cut; where rounding is the cause, cuts cannot help."""
+    tightness = policy.GRID_LOOSE if hopeless else policy.GRID_TIGHTNESS
+    goal = max(tightness * seen, policy.GRID_NEGLIGIBLE * enough, TINY)
+    stuck = (bounds.rounding > 0.5 * bounds.error) & (bounds.error > goal)
+    return float(np.max(bounds.error[stuck], initial=goal))
+
+
 def _never_bounded(counts: Sequence[int]) -> bool:
     """Whether boxes without any bound only multiply, however often they are cut."""
-    last = counts[-_PATIENT_LEVELS:]
-    return len(last) == _PATIENT_LEVELS and last[0] > _MANY_UNBOUNDED and sorted(last) == last
+    last = counts[-policy.PATIENT_LEVELS :]
+    return len(last) == policy.PATIENT_LEVELS and last[0] > policy.MANY_UNBOUNDED and sorted(last) == last
 
 
 def _refusal(
@@ -217,7 +217,7 @@ def _fine_edges(
     edges = first_edges(slopes, offsets, *ends)
     for _ in range(cuts):
         edges = increasing(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))
-    for _ in range(_MAX_HALVINGS):
+    for _ in range(policy.MOST_ROUNDS):
         centre, radius = boxes_of(edges[:-1], edges[1:])
         scores = slopes * centre[:, None] + offsets
         scores -= scores.max(axis=1, keepdims=True)
@@ -228,9 +228,61 @@ def _fine_edges(
         if values is not None:
             growth *= np.maximum(np.abs(values) / max(float(np.abs(weights @ values).max()), 1e-300), 1.0)
         lost = (growth * rates**order).sum(axis=1) / math.factorial(order)
-        bad = lost > _COARSE
+        bad = lost > policy.SOFTMAX_LOSS
         finer = increasing(np.concatenate([edges, centre[bad]]))
         if len(finer) == len(edges):
             break
         edges = finer
     return edges
+
+
+#: Microseconds for a value in floats.
+_LOOK = 0.1
+
+
+def find_partition_cells(
+    table: SoftmaxTable,
+    function: Expr,
+    names: Sequence[str],
+    ends: Sequence[Ends],
+    far_bits: int,
+    shifts: Sequence[float] = (),
+) -> list[list[int]] | None:
+    """Trees for `kernel.partition.partition_bound`; None if no cell needs to be cut."""
+    with precision(CELL_BITS):
+        lower, upper, values = used_cells(table, ends, far_of(int(np.size(table.values)), far_bits), shifts)
+    levels: list[Any] = []
+    settled = 0.0
+    while True:
+        checkpoint()
+        spend(costs.models(function, lower.shape[1], ORDER))
+        low, high = enclose_ranges(function, names, lower, upper, order=ORDER)
+        with np.errstate(invalid="ignore"):
+            error = np.maximum(high - values, values - low)
+        known = np.isfinite(error)
+        known[known] = defined_on(function, names, ends, lower[:, known], upper[:, known])
+        cut = (error > policy.PARTITION_CLOSE * _attained(function, names, lower, upper, values)) & (
+            error > settled
+        ) | ~known
+        if len(levels) == policy.PARTITION_ROUNDS or cut.sum() > policy.PARTITION_CUTS:
+            if not known.all():
+                raise NotProvenError(f"{function} could not be bounded on the cells of a partition")
+            cut[:] = False
+        settled = float(np.max(error[~cut], initial=settled))
+        axes = np.broadcast_to(cut, lower.shape)
+        levels.append(axes)
+        if not cut.any():
+            return trees_of(levels) if len(levels) > 1 else None
+        lower, upper = cut_boxes(lower, upper, axes)
+        values = np.repeat(values[cut], 2 ** len(names))
+
+
+def _attained(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, values: Floats) -> float:
+    """An error that some cell's middle or corner comes close to: only a guide for cutting."""
+    worst = 0.0
+    for points in (lower, upper, lower + (upper - lower) / 2):
+        spend(_LOOK * points.size)
+        with np.errstate(all="ignore"):
+            error = np.abs(evaluate(function, list(names), list(points)) - values)
+        worst = max(worst, float(np.max(error[np.isfinite(error)], initial=0.0)))
+    return worst

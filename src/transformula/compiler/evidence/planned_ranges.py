@@ -12,7 +12,7 @@ from flint import arb
 
 from transformula.budget import remembered, spend
 from transformula.compiler.evidence import costs
-from transformula.compiler.evidence.cell_edges import find_cells
+from transformula.compiler.evidence.table_pieces import find_function_cells
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.domains import domain_ends
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts
@@ -56,7 +56,7 @@ class BoxRanges:
 def function_cells(function: Expr, low: float, high: float) -> FunctionCells:
     """Values and slopes of a function of u on an interval."""
     high = high if high > low else math.nextafter(low, math.inf)
-    edges = find_cells(function, low, high)
+    edges = find_function_cells(function, low, high)
     spend(len(edges) * costs.cell(function))
     return FunctionCells(function, edges, defined=_EVERYTHING)
 

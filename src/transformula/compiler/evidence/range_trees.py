@@ -1,31 +1,33 @@
-"""Where to cut a region so that the kernel can bound the range, or prove the sign, of an expression on it."""
+"""Trees of halvings: where to cut a box so that the kernel bounds a range, proves a sign, or follows errors tightly.
+
+Nothing here is trusted: the kernel computes every bound again on the parts that are found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import math
+from collections.abc import Callable, Container, Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, spend
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_bounded
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.expression_models import model_range, models_on
-from transformula.kernel.enclosures.expression_ranges import (
-    each_once,
-    leaf_range,
-    order_for,
-    place_text,
-    undecided,
-)
+from transformula.kernel.enclosures.expression_ranges import each_once, leaf_range, order_for, place_text, undecided
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, corner_range, range_of
-from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.enclosures.regions import Region, halfway
 from transformula.kernel.enclosures.taylor_models import TINY, Floats
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
+
+#: From the lower and upper ends of parts, shape (inputs, parts), to a bound on each part.
+Bound = Callable[[Floats, Floats], Floats]
 
 
 class Tree:
@@ -117,10 +119,6 @@ def _whole(expr: Expr, region: Region, defined: Container[Expr]) -> Ends | None:
         return None
 
 
-#: Up to this many variables all corners of a region are looked at, else as many random ones.
-_CORNERS = 8
-
-
 def sub_region(region: Region, names: Sequence[str]) -> Region:
     """The region of some of the variables, in the order given."""
     ends = region.ends
@@ -131,10 +129,10 @@ def _values(expr: Expr, region: Region) -> tuple[float, float]:
     """The least and largest value at corners and the centre: a guide to what is worth cutting, not a bound."""
     names = [n for n in region.names if n in expr.names]
     lower, upper = (ends[:, None] for ends in sub_region(region, names).floats)
-    if len(names) <= _CORNERS:
+    if len(names) <= policy.RANGE_CORNERS:
         corners = np.array(list(product((0.0, 1.0), repeat=len(names)))).T
     else:
-        corners = np.random.default_rng(0).integers(0, 2, (len(names), 2**_CORNERS)).astype(float)
+        corners = np.random.default_rng(0).integers(0, 2, (len(names), 2**policy.RANGE_CORNERS)).astype(float)
     share = np.concatenate([corners, np.full((len(names), 1), 0.5)], axis=1)
     values = evaluate(expr, names, [*(lower * (1 - share) + upper * share)])
     values = values[np.isfinite(values)]
@@ -247,3 +245,87 @@ def _sign_at_centre(value: float, rest: float) -> int:
 def _changes(expr: Expr, region: Region, lower: Floats, upper: Floats) -> NotProvenError:
     place = place_text(region.exact(lower, upper))
     return NotProvenError(f"{short_text(expr)} takes both signs, for example at {place}", place=place)
+
+
+def find_parts(bound: Bound, lower: Floats, upper: Floats, terms: int = 0) -> list[int]:
+    """A tree of the parts on which errors are followed (`cut_parts`)."""
+    return _search(_counted(bound, terms), lower, upper)[0]
+
+
+def cut_parts(bound: Bound, lower: Floats, upper: Floats, terms: int = 0) -> tuple[Floats, Floats]:
+    """Parts of the box, shape (inputs, parts), cut where a bound is largest until that no longer helps.
+
+    ``terms`` is the size of the circuit that the bound runs through (`costs.terms_of`).
+    """
+    return _search(_counted(bound, terms), lower, upper)[1:]
+
+
+def _counted(bound: Bound, terms: int) -> Bound:
+    """The bound, which counts its work and can be stopped."""
+
+    def counted(lower: Floats, upper: Floats) -> Floats:
+        checkpoint()
+        spend(costs.flow(terms, lower.shape[1]))
+        return bound(lower, upper)
+
+    return counted
+
+
+def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floats, Floats]:
+    """Cut the box where a bound is largest, until cutting no longer helps.
+
+    Parameters
+    ----------
+    bound : from (inputs, parts) ends to a bound on each part.
+    lower, upper : the box, shape (inputs,).
+    """
+    low, high = lower[:, None], upper[:, None]
+    tree = Tree()
+    nodes = np.zeros(1, dtype=np.int64)
+    bounds = bound(low, high)
+    history = [float(bounds.max())]
+    for _ in range(min(policy.FLOW_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
+        worst = bounds >= policy.FLOW_WORST * bounds.max()
+        if low.shape[1] + worst.sum() > policy.FLOW_PARTS or not worst.any():
+            break
+        axis, cuttable = _cut_axis(bound, low[:, worst], high[:, worst])
+        worst[np.flatnonzero(worst)[~cuttable]] = False
+        axis = axis[cuttable]
+        if not len(axis):
+            break
+        first = np.array([tree.split(*cut) for cut in zip(nodes[worst].tolist(), axis.tolist(), strict=True)])
+        cut_low, cut_high = _halved(low[:, worst], high[:, worst], axis)
+        kept = ~worst
+        bounds = np.concatenate([bounds[kept], bound(cut_low, cut_high)])
+        low = np.concatenate([low[:, kept], cut_low], axis=1)
+        high = np.concatenate([high[:, kept], cut_high], axis=1)
+        nodes = np.concatenate([nodes[kept], first, first + 1])
+        history.append(float(bounds.max()))
+        if len(history) > len(lower) + 2 and history[-1] > policy.FLOW_GAIN * history[-len(lower) - 3]:
+            break
+    return tree.preorder(), low, high
+
+
+def _cut_axis(bound: Bound, low: Floats, high: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The input whose width costs most: with it fixed at its middle, the bound is smallest."""
+    middle = low + (high - low) / 2
+    inputs, parts = low.shape
+    least, along = np.full(parts, math.inf), np.full(parts, -1)
+    together = max(1, policy.FLOW_TOGETHER // parts)
+    for first in range(0, inputs, together):
+        axes = range(first, min(first + together, inputs))
+        flat_low, flat_high = np.tile(low, len(axes)), np.tile(high, len(axes))
+        for k, axis in enumerate(axes):
+            flat_low[axis, k * parts : (k + 1) * parts] = flat_high[axis, k * parts : (k + 1) * parts] = middle[axis]
+        for axis, here in zip(axes, bound(flat_low, flat_high).reshape(len(axes), parts), strict=True):
+            better = (here < least) & (low[axis] < middle[axis]) & (middle[axis] < high[axis])
+            least, along = np.where(better, here, least), np.where(better, axis, along)
+    return along, along >= 0
+
+
+def _halved(low: Floats, high: Floats, axis: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    left_high, right_low = high.copy(), low.copy()
+    for part, along in enumerate(axis.tolist()):
+        middle = halfway(float(low[along, part]), float(high[along, part]))
+        left_high[along, part] = right_low[along, part] = middle
+    return np.concatenate([low, right_low], axis=1), np.concatenate([left_high, high], axis=1)

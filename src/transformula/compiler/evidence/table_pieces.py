@@ -1,4 +1,4 @@
-"""Where to cut the range of a table of one axis, so that the kernel's bounds of error and slope are tight.
+"""Where to cut the range of a table of one axis or of a function, so that bounds of errors and slopes are tight.
 
 Nothing here is trusted: the kernel computes every bound again on the pieces that are found.
 """
@@ -14,9 +14,12 @@ import numpy as np
 from flint import arb
 
 from transformula.budget import checkpoint, spend
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import from_float, round_down, round_up
+from transformula.kernel.enclosures.expression_series import SeriesOf, SingularError
+from transformula.kernel.enclosures.function_cells import slope_on
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import NotProvenError
@@ -25,20 +28,8 @@ from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.tables.table_error import Piece, SoftmaxTable, TablePieces
 from transformula.kernel.tables.table_slopes import SlopePieces
 
-#: Pieces are cut until the bound is at most this times an error that occurs.
-_TIGHTNESS = 1.08
-#: Errors below this share of abs(f) are not worth refining: no float shows them.
-_NOISE = 2.0**-60
-#: Halving goes on while the worst bound falls to this part, or for so many steps more, or for two of every piece.
-_A_GAIN, _PATIENCE = 0.9, 100
-#: A function of more functions than this is looked at in a second way on most pieces, a Taylor model, which costs so
-#: many microseconds for each of them.
+#: Functions in a function above which a Taylor model is tried on most pieces, and its work in microseconds for each.
 _DEEP, _TAYLOR = 8, 1000.0
-#: Pieces that bound a slope, at most, and where any bound will do.
-_MAX_SLOPE_PIECES, _FEW_SLOPE_PIECES = 600, 40
-_SLOPE_TIGHTNESS = 1.2
-#: How far a piece may reach beyond the interval that it is meant for, as part of that.
-_STICK_OUT = 1e-3
 
 
 class PieceSearch:
@@ -94,16 +85,19 @@ class PieceSearch:
             add(a, b)
         new: list[float] = []
         before, since = math.inf, 0
-        while -heap[0][0] > max(_TIGHTNESS * reached, size * _NOISE) and len(self._known) < self.most:
+        while (
+            -heap[0][0] > max(policy.PIECE_TIGHTNESS * reached, size * policy.PIECE_NOISE)
+            and len(self._known) < self.most
+        ):
             _, a, b = heap[0]
             middle = a + (b - a) / 2
             if not a < middle < b:
                 break
             checkpoint()
             since += 1
-            if -heap[0][0] < _A_GAIN * before:
+            if -heap[0][0] < policy.PIECE_GAIN * before:
                 before, since = -heap[0][0], 0
-            if since > max(_PATIENCE, 2 * len(heap)):
+            if since > max(policy.PIECE_PATIENCE, 2 * len(heap)):
                 break  # all were halved, and none is better: nor will they be
             heapq.heappop(heap)
             new.append(middle)
@@ -138,7 +132,7 @@ def find_pieces(table: SoftmaxTable, function: Expr, ends: tuple[arb, arb]) -> l
 
 def with_ends(edges: Sequence[float], low: float, high: float) -> list[float]:
     """Edges with two more just outside an interval, so that its pieces do not reach far beyond it."""
-    by = _STICK_OUT * (high - low)
+    by = policy.PIECE_OVERHANG * (high - low)
     wanted = [(low - by, low), (high, high + by)]
     new = [a if b == low else b for a, b in wanted if not any(a <= e <= b for e in edges)]
     return sorted([*edges, *(e for e in new if edges[0] < e < edges[-1])])
@@ -178,11 +172,11 @@ def find_slopes(
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(_FEW_SLOPE_PIECES if loose else _MAX_SLOPE_PIECES):
+    for _ in range(policy.FEW_SLOPE_PIECES if loose else policy.SLOPE_PIECES):
         checkpoint()
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
-        if -worst <= max(_SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
+        if -worst <= max(policy.SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
             break
         heapq.heappop(heap)
         spend(2 * costs.slope_piece(table, function))
@@ -191,3 +185,64 @@ def find_slopes(
             reached = max(reached, seen)
             heapq.heappush(heap, (-upper, left, right))
     return sorted([low, *(b for _, _, b in heap)])
+
+
+#: Halvings of the first cell towards an end with unbounded slope.
+_GEOMETRIC = 60
+#: The ends of a cell, and of its slopes.
+_Cell = tuple[float, float, float, float]
+
+
+def find_function_cells(function: Expr, low: float, high: float, loose: bool = False) -> list[float]:
+    """Edges of cells of a function of u, halved where the slope bound is poor compared with the steepest slope."""
+    with precision(64):
+        series = SeriesOf(function, "u")
+        edges = _first_cuts(series, low, high) if high > low else [low, math.nextafter(low, math.inf)]
+        known = [(a, b, *_slopes(series, a, b)) for a, b in pairwise(edges)]
+        while cut := _worst(known, policy.FEW_CELLS if loose else policy.MOST_CELLS):
+            checkpoint()
+            halves = [half for a, b, *_ in cut for half in ((a, _middle(a, b)), (_middle(a, b), b))]
+            gone = set(cut)
+            known = [c for c in known if c not in gone] + [(a, b, *_slopes(series, a, b)) for a, b in halves]
+    return sorted([start for start, *_ in known] + [max(c[1] for c in known)])
+
+
+def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
+    """The cells to halve next: those with the worst slope bounds, if these are poor and the cells not too many."""
+    # a cell is at least as steep as the end of its slopes that is nearer to zero
+    steepest = max((max(c[2], -c[3]) for c in known if math.isfinite(c[3] - c[2])), default=0.0)
+    rough = [c for c in known if math.inf > c[3] - c[2] > policy.CELL_SLOPES * max(steepest, abs(c[2] + c[3]) / 8)]
+    rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
+    most = max((c[3] - c[2] for c in rough), default=0.0)
+    cut = [c for c in rough if c[3] - c[2] >= most / 2]
+    return cut if len(known) + len(cut) <= limit else []
+
+
+def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
+    spend(costs.slope(series.expr))
+    try:
+        slope = slope_on(series, a, b)[2]
+    except SingularError:
+        return -math.inf, math.inf
+    return round_down(slope), round_up(slope)
+
+
+def _middle(low: float, high: float) -> float:
+    return low + (high - low) / 2
+
+
+def _first_cuts(series: SeriesOf, low: float, high: float) -> list[float]:
+    """Points of an interval, ends included: evenly spaced, and ever closer towards an end with unbounded slope."""
+    step = (high - low) / policy.FIRST_CELLS
+    points = {low, high, *(low + (high - low) * k / policy.FIRST_CELLS for k in range(1, policy.FIRST_CELLS))}
+    near = [step * 2.0**-k for k in range(1, _GEOMETRIC)]
+    if not _smooth(series, low, low + step):
+        points |= {low + d for d in near}
+    if not _smooth(series, high - step, high):
+        points |= {high - d for d in near}
+    return sorted(p for p in points if low <= p <= high)
+
+
+def _smooth(series: SeriesOf, a: float, b: float) -> bool:
+    low, high = _slopes(series, a, b)
+    return math.isfinite(high - low)

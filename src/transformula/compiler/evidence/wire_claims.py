@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from transformula.budget import spend
+from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.range_trees import find_tree, sub_region
 from transformula.compiler.lower.additive import narrowest, with_argument
@@ -28,11 +29,6 @@ from transformula.kernel.syntax.expression import Expr, rebuild, substitute, var
 from transformula.kernel.syntax.printing import to_text
 
 Interval = tuple[float, float]
-#: Independent parts of an expression that are varied together.
-_MAX_PARTS = 4
-#: A claim that tightens a range by less than this part of its width is not worth storing.
-_WORTH = 1e-4
-_MAX_DEPTH = 40
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,9 @@ class WireSearch:
         claims: list[RangeClaim] = []
         low, high = found[0] / float(scale), found[1] / float(scale)
         for way in sorted(self.ways(meaning), key=lambda w: w.ends[1] - w.ends[0]):
-            slack = _WORTH * (high - low) if math.isfinite(high - low) and self._inside(wire, low, high) else 0.0
+            slack = (
+                policy.CLAIM_GAIN * (high - low) if math.isfinite(high - low) and self._inside(wire, low, high) else 0.0
+            )
             if way.ends[0] > low + slack or way.ends[1] < high - slack:
                 text = to_text(ex.mul(ex.number(scale), way.expr))
                 claims += [*self._defined(way.uses), RangeClaim(of, text, way.tree)]
@@ -114,7 +112,7 @@ class WireSearch:
         assert self.region is not None
         direct = self._on(expr, sub_region(self.region, sorted(variables_of(expr))), ())
         yield direct
-        if depth > _MAX_DEPTH or (direct is not None and (not variables_of(expr) or each_once(expr))):
+        if depth > policy.CLAIM_DEPTH or (direct is not None and (not variables_of(expr) or each_once(expr))):
             return  # every variable occurs once: interval arithmetic is already exact
         inner = narrowest(expr)
         if inner is not None:
@@ -122,7 +120,7 @@ class WireSearch:
             if name is not None:
                 yield self._of(with_argument(expr, inner, ex.variable(name)), (name,))
         swapped = in_parts(expr)
-        if swapped is not None and len(swapped[1]) <= _MAX_PARTS:
+        if swapped is not None and len(swapped[1]) <= policy.CLAIM_PARTS:
             parts = {old: self._quantity(part, depth) for old, part in swapped[1].items()}
             if all(parts.values()):
                 swap = {ex.variable(old): ex.variable(str(new)) for old, new in parts.items()}
@@ -182,10 +180,6 @@ class WireSearch:
                 yield RangeClaim(name, to_text(way.expr), way.tree)
 
 
-#: Larger expressions are not searched for what they repeat.
-_MAX_NODES = 150
-
-
 def in_parts(expr: Expr) -> tuple[Expr, dict[str, Expr]] | None:
     """(the expression in new variables, what each of them stands for), or None if nothing is repeated.
 
@@ -199,7 +193,7 @@ def in_parts(expr: Expr) -> tuple[Expr, dict[str, Expr]] | None:
     ('-#0 + sqrt(#0**2 + #1)', {'#0': 'x - y*z', '#1': 'a*b'})
     """
     nodes = list(walk(expr))
-    if len(nodes) > _MAX_NODES:
+    if len(nodes) > policy.CLAIM_NODES:
         return None
     parts: dict[str, Expr] = {}
     found = expr

@@ -1,5 +1,5 @@
-"""Formulas rewritten for the constructions: sums, factors, circuits, and what is stored of them for the kernel.
+"""Formulas rewritten for the constructions: sums, factors, circuits, and their stored form.
 
-Nothing here is trusted. What a construction turns a formula into is stored as a circuit beside the weights (`storing`),
-with hints for the kernel's own proof that the circuit equals the formula (`derivation`).
+Nothing here is trusted. A circuit is stored beside the weights (`store_circuit`) with hints for the kernel's own proof
+that it equals the formula (`derivation_hints`).
 """

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from transformula.compiler import policy
 from transformula.compiler.lower.additive import has_kinks
 from transformula.compiler.lower.factors import factors_of, radicand, root_of, summands
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
@@ -23,8 +24,6 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, rebuild, variables_of, walk
 
-#: A² above this many times |B| leaves less than a quarter of A.
-_SERIOUS = 4
 _HALF = ex.number(Fraction(1, 2))
 
 
@@ -87,7 +86,7 @@ def _conjugate(factor: Expr, base: Expr, sign: int, rest: Expr, box: Box) -> Exp
         return None
     low, high = beside
     small = low if low > 0 else -high  # the least |rest|, if its sign is known
-    if not small > 0 or not against[1] > 0 or not against[1] ** 2 > _SERIOUS * small:
+    if not small > 0 or not against[1] > 0 or not against[1] ** 2 > policy.SERIOUS_CANCELLATION * small:
         return None
     if has_kinks(base) or has_kinks(rest):
         return None  # the normal form knows these identities without cases only

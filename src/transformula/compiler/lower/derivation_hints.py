@@ -5,6 +5,9 @@ one after the other. *Signs* are expressions in the inputs whose sign the kernel
 uses in its normal form: a clamp ReLU(u − low) is u − low where that is not negative, √(ab) is √a·√b and
 log(ab) is log a + log b where the factors are positive, and so on. Nothing here is trusted: a sign that
 cannot be proven is left out, and a missing one only makes the proof fail.
+
+Polynomials under roots are written so that they are visibly non-negative: an interval of x*x − 2*x*y + y*y reaches
+below zero, one of (x − y)**2 does not.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
+from transformula.compiler import policy
 from transformula.compiler.lower.additive import decompose
 from transformula.compiler.lower.factors import as_squares, factors_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, has_slot
@@ -32,11 +36,8 @@ from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.syntax.printing import to_text
 
-#: Points at which a candidate is looked at before anybody tries to prove its sign.
-_POINTS = 40
+#: Bits of precision at a point.
 _BITS = 64
-#: Larger expressions are no candidates: their signs take long to prove and are hardly ever needed.
-_MAX_NODES = 300
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
         kept = []
         for expr in candidates:
             nodes = sum(1 for _ in walk(expr))
-            if expr.op in ("number", "constant") or nodes > _MAX_NODES:
+            if expr.op in ("number", "constant") or nodes > policy.SIGN_NODES:
                 continue
             values = [enclose(expr, point) for point in (points if variables_of(expr) else points[:1])]
             if not (any(v > 0 for v in values) and any(v < 0 for v in values)):
@@ -195,7 +196,7 @@ def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
 def _points(box: Box) -> Iterator[dict[str, arb]]:
     """Points inside the box, and every third one on its faces."""
     ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
-    for k in range(1, _POINTS + 1):
+    for k in range(1, policy.SIGN_POINTS + 1):
         shares = [(k * (axis + 1) * 0.6180339887498949) % 1 for axis in range(box.dimension)]
         if k % 3 == 0:
             shares = [float(share > 0.5) for share in shares]
@@ -213,11 +214,6 @@ def _readable(candidates: Iterable[Expr], box: Box) -> Iterator[Expr]:
                 yield expr
         except FormulaError:
             continue
-
-
-_MAX_GENERATORS = 12
-_MAX_DEGREE = 12
-_MAX_TERMS = 400
 
 
 def as_nonnegative(expr: Expr) -> Expr | None:
@@ -246,7 +242,7 @@ def as_nonnegative(expr: Expr) -> Expr | None:
 def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
     """The expression as a polynomial in variables, constants and functions; None if it is too large."""
     generators = sorted((node for node in walk(expr) if _is_opaque(node)), key=str)
-    if not 0 < len(generators) <= _MAX_GENERATORS:
+    if not 0 < len(generators) <= policy.SQUARES_GENERATORS:
         return None
     context = fmpq_mpoly_ctx.get(tuple(f"g{k}" for k in range(len(generators))), Ordering.lex)
     known = dict(zip(generators, context.gens(), strict=True))
@@ -260,9 +256,11 @@ def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
             known[node] = sum(args[1:], args[0])
         elif node.op == "mul" and len(args) == len(node.args):
             known[node] = reduce(mul, args)
-        elif node.op == "pow" and args and args[0].total_degree() * int(_exponent(node)) <= _MAX_DEGREE:
+        elif node.op == "pow" and args and args[0].total_degree() * int(_exponent(node)) <= policy.SQUARES_DEGREE:
             known[node] = args[0] ** int(_exponent(node))
-        if node in known and (len(known[node]) > _MAX_TERMS or known[node].total_degree() > _MAX_DEGREE):
+        if node in known and (
+            len(known[node]) > policy.SQUARES_TERMS or known[node].total_degree() > policy.SQUARES_DEGREE
+        ):
             return None
     return (known[expr], generators) if expr in known else None
 
@@ -276,7 +274,7 @@ def _is_opaque(node: Expr) -> bool:
     if node.op in ("number", "add", "mul"):
         return False
     whole = node.op == "pow" and node.args[1].number is not None and _exponent(node).denominator == 1
-    return not (whole and 0 <= _exponent(node) <= _MAX_DEGREE)
+    return not (whole and 0 <= _exponent(node) <= policy.SQUARES_DEGREE)
 
 
 def _even_factors(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr | None:

@@ -1,4 +1,4 @@
-"""Products taken apart: a constant times powers of different bases."""
+"""Products taken apart, a constant times powers of different bases, and sums of squares: what lengths are roots of."""
 
 from __future__ import annotations
 

@@ -6,6 +6,10 @@ cos(u) − 1 + u²/2. If the quotient divides often enough by every b that may v
 the denominator), the second form is also defined where the first is not, and extends it continuously. Each replacement
 of one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of
 them.
+
+Whole numbers up to ``policy.LAST_ZERO`` are looked at as places of zeros, and orders up to ``policy.MOST_ORDER``. Sums
+are of powers and of functions of arguments that are multiples of each other, up to a constant and times such powers:
+exp(u) − 1, (exp(u) − exp(−u))/2, sin(u) − u·cos(u).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from fractions import Fraction
 
 from flint import arb
 
+from transformula.compiler import policy
 from transformula.compiler.lower.factors import factors_of, product_of, quotient_of
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.derivation_steps import is_analytic, split_quotient
@@ -32,8 +37,7 @@ from transformula.kernel.syntax.expression import Expr, substitute, variables_of
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.syntax.printing import to_text
 
-#: No formula a person would write needs more.
-_MAX_STEPS = 1_000
+#: Bits of precision at a point.
 _BITS = 128
 #: Places inside an interval at which a quotient is looked at, as parts of its length.
 _SHARES = (Fraction(1, 2), Fraction(5, 8), Fraction(3, 8), Fraction(3, 4), Fraction(1, 4), Fraction(9, 16))
@@ -62,7 +66,7 @@ def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...]
     ('exp(2*sinc(2*x))', [('sin(2*x)/x', '2*sinc(2*x)')])
     """
     current, steps = tuple(outputs), list[Step]()
-    while len(steps) < _MAX_STEPS:
+    while len(steps) < policy.MOST_STEPS:
         step = next(_possible(current, box), None)
         if step is None:
             break
@@ -183,7 +187,6 @@ def _inside(box: Box, index: int, share: Fraction) -> Fraction:
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent) * grain
 
 
-_LAST, _MOST, _TERMS = 2, 4, 8
 #: What vanishes, how often, and what is left: g = vanishing**order * left.
 Zero = tuple[Expr, int, Expr]
 
@@ -199,12 +202,12 @@ def zeros_of(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
     """
     if g.op == "sin":
         yield g.args[0], 1, ex.call("sinc", g.args[0])
-    elif g.op == "add" and len(g.args) <= _TERMS:
+    elif g.op == "add" and len(g.args) <= policy.ZERO_TERMS:
         yield from _of_sum(g, may_vanish)
     elif len(g.args) == 1:
-        for at in range(_LAST + 1):
+        for at in range(policy.LAST_ZERO + 1):
             w = ex.add(g.args[0], ex.number(-at))
-            for order in reversed(range(1, _MOST + 1)):
+            for order in reversed(range(1, policy.MOST_ORDER + 1)):
                 terms = _terms(g, at, order) if may_vanish(w) else None
                 if terms is not None and not any(terms):
                     yield w, order, _rest(g, at, order)
@@ -248,10 +251,10 @@ def _power(w: Expr, by: int) -> Expr:
 def _of_sum(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
     parts = [_scaled(term) for whole in g.args for term in _distributed(whole)]
     calls = [call for _, call in parts if call is not None]
-    for at in range(_LAST + 1) if calls and len(parts) <= _TERMS else ():
+    for at in range(policy.LAST_ZERO + 1) if calls and len(parts) <= policy.ZERO_TERMS else ():
         if not may_vanish(ex.add(calls[0].args[0], ex.number(-at))):
             continue
-        for order in reversed(range(1, _MOST + 1)):
+        for order in reversed(range(1, policy.MOST_ORDER + 1)):
             yield from _checked(g, parts, calls, at, order)
 
 
