@@ -13,7 +13,7 @@ from flint import arb
 import transformula as tf
 from support.judging import largest_error
 from transformula import api as compiling
-from transformula.compiler import search as attempting
+from transformula.compiler import driver
 from transformula.compiler.certify import outlined, pack
 from transformula.compiler.evidence.finder import Finder
 from transformula.errors import NotProvenError
@@ -95,7 +95,7 @@ def tried(formula: Any, on: Any, **options: Any) -> Tried:
         raise _Stopped(construction.name, built.weights, built.circuit, built.evidence, target)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (attempting, compiling):
+        for module in (driver, compiling):
             patch.setattr(module, "package", stop)
         try:
             if isinstance(formula, np.ndarray):

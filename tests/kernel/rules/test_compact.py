@@ -8,6 +8,7 @@ import pytest
 
 import transformula as tf
 from support.folders import open_model
+from transformula.compiler import policy
 from transformula.compiler.gallery import compact_memory as compact
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.check import verify_files
@@ -125,7 +126,7 @@ def test_every_place_matters_or_does_no_harm(model, part):
 
 def test_words_that_the_format_cannot_carry_are_refused(monkeypatch):
     monkeypatch.setattr(compact, "MOST_BITS", {"float64": 30})
-    monkeypatch.setattr(compact, "BUCKET_WIDTHS", (0.1,))  # narrow buckets want many bits
+    monkeypatch.setattr(policy, "BUCKET_WIDTHS", (0.1,))  # narrow buckets want many bits
     real = compact._Cutter.cut
     monkeypatch.setattr(
         compact._Cutter, "cut", lambda self, bits, limit: real(self, bits, limit) if bits == 30 else None
