@@ -1,5 +1,6 @@
 """The trusted code behind one certificate: the modules that its check imports, and no others."""
 
+import json
 import subprocess
 import sys
 
@@ -46,3 +47,16 @@ def test_the_page_has_todays_lines():
     """Written by ``python benchmarks/trust.py``."""
     page = trust.PAGE.read_text()
     assert trust.construction_table() in page and trust.kernel_table() in page
+
+
+def test_verify_lists_the_modules_on_request(tmp_path):
+    folder = str(tf.compile("x*y", "x=0..1, y=0..1").save(tmp_path / "m"))
+    said = {}
+    for options in ([], ["--verbose"], ["--verbose", "--json"]):
+        command = [sys.executable, "-m", "transformula", "verify", folder, *options]
+        said[" ".join(options)] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = sum(trusted_modules("polynomial").values())
+    assert "trusted" not in said[""]
+    assert f"trusted lines  {lines}" in said["--verbose"] and "kernel.rules.polynomial_rule" in said["--verbose"]
+    found = json.loads(said["--verbose --json"])
+    assert found["trusted_lines"] == lines and found["trusted_modules"] == trusted_modules("polynomial")
