@@ -103,7 +103,7 @@ def _fit(
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
     fell_short = eps < finest
-    eps = policy.EASY_MULTIPLE * finest if fell_short else eps
+    eps = policy.EASY * finest if fell_short else eps
     try:
         with one_thread():
             if len(ranges) == 1:

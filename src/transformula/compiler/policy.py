@@ -88,4 +88,4 @@ AXIS_WORK = 2e10  # work on one axis
 
 # --- one layer
 LOOKUP_SHARES = (1.0, 0.6, 0.3)  # fractions of the tolerance given to the solver, until a proof closes
-EASY_MULTIPLE = 200.0  # tolerance over the rounding of the values, for tolerances that rounding rules out
+EASY = 200.0  # tolerance over the rounding of the values, for tolerances that rounding rules out

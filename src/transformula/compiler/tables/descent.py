@@ -217,7 +217,7 @@ class Descent:
         size = 2 * self.size
         matrix = np.zeros((len(damping), size + 1, 2 * size))
         matrix[:, :size, :size], matrix[:, size, :size] = np.swapaxes(model.triangle, 1, 2), model.right
-        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None]
+        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None] * self.worth(at, model)
         triangle = _triangle(matrix)
         upper, right = triangle[:, :size, :size] * self.square, triangle[:, :size, size:]
         usable = np.asarray(np.isfinite(right).all(axis=(1, 2)))
@@ -233,6 +233,17 @@ class Descent:
         if not usable.all():
             tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
         return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
+
+    def worth(self, at: _Solved, model: _Model) -> Array:
+        """Price of a change of a score within its token's neighbourhood, in units of its effect.
+
+        By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
+        are some, and such long steps fail: there each is priced at least as if it moved the whole residual.
+        """
+        if not self.problem.singular:
+            return np.ones_like(model.norms)
+        reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
+        return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
 
     def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
         """The parts of the derivatives and of the targets off the span of the weights."""
