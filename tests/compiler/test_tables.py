@@ -13,7 +13,7 @@ from transformula.compiler.tables.grid_fit import fit_grid
 from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.start_scores import stretched
-from transformula.compiler.tables.stored_squares import ready_square, squares
+from transformula.compiler.tables.stored_tables import ready_square, squares
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 

@@ -197,7 +197,8 @@ class _Assembler:
         spec, width = self.spec, len(self.slots)
         units: list[tuple[Entries, Any, Entries]] = []
         for relu in spec.relus:
-            reads, bias, slot = self._inside(relu.form), relu.constant, f"y{relu.output + 1}"
+            reads, slot = self._inside(relu.form), f"y{relu.output + 1}"
+            bias = relu.constant
             if spec.shape:
                 p, c = divmod(relu.output, spec.shape[1])
                 limit = power_of_two(relu.reach)

@@ -121,7 +121,8 @@ class Descent:
         self.problem, self.roots = problem, roots
         self.prices = np.array([[s.price] for s in starts])
         slopes, offsets = np.array([s.slopes for s in starts]), np.array([s.offsets for s in starts])
-        self.count, (self.n, self.functions), self.size = len(starts), problem.target.shape, slopes.shape[1]
+        self.count, self.size = slopes.shape
+        self.n, self.functions = problem.target.shape
         self.width = self.size + problem.linear
         self.frame = np.zeros((self.width + self.functions, self.n + self.width))
         self.frame[self.width :, : self.n] = problem.target.T
@@ -142,7 +143,9 @@ class Descent:
             here = slice(None) if len(live) == self.count else live
             slopes, offsets, usable = self.stepped(_part(at, here), _part(model, here), [damping[k] for k in live])
             trial = self.solve(slopes, offsets, here)
-            won, going, stay = [], [], []
+            won: list[int] = []
+            going: list[int] = []
+            stay: list[int] = []
             for i, (k, cost) in enumerate(zip(live, trial.cost.tolist(), strict=True)):
                 past = history[k]
                 if usable[i] and cost < past[-1]:
@@ -247,7 +250,8 @@ class Descent:
 
     def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
         """The parts of the derivatives and of the targets off the span of the weights."""
-        size, n, width, count = self.size, self.n, self.width, len(solved.cost)
+        size, count = self.size, len(solved.cost)
+        n, width = self.n, self.width
         centre, spread = token_centres(self.problem.points, solved.softmax)
         values = np.swapaxes(self.values(solved), 1, 2)
         looked_up = values[:, :, :size] @ solved.softmax

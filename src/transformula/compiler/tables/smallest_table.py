@@ -1,7 +1,7 @@
 r"""Fit the smallest table: search over the number of tokens, many starts, minimax refinement.
 
 A function similar to one whose scores are stored starts from these, at the size that they suggest
-(:mod:`score_library`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
+(:mod:`stored_tables`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
 the largest size that failed, and by removing single tokens from the table found.  Next to a singular end
@@ -38,8 +38,8 @@ from transformula.compiler.tables.one_size import (
     within_reach,
 )
 from transformula.compiler.tables.oscillations import wave_table
-from transformula.compiler.tables.score_library import grow_stored, rivals, shrink_stored
 from transformula.compiler.tables.softmax_table import FittedTable, Function
+from transformula.compiler.tables.stored_tables import grow_stored, rivals, shrink_stored
 
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
@@ -280,7 +280,8 @@ def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> 
         cold = size not in task.searched and size <= policy.MAX_ALL_STARTS and not first
         smaller, small_state = attempt(task, size, warm, cold, first=first)
         if smaller is not None and small_state is not None:
-            table, state, failed = smaller, small_state, min(failed, size - 1)
+            table, state = smaller, small_state
+            failed = min(failed, size - 1)
         elif untried:
             failed = size
         else:
