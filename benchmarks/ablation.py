@@ -40,6 +40,14 @@ SWITCHES: dict[str, tuple[str, str, Any]] = {
     "oscillations": (TABLES + "smallest_table", "wave_table", lambda *_: None),
     "exponential sums": (TABLES + "smallest_table", "exponential_table", lambda *_: None),
     "equalised errors": (TABLES + "one_size", "equalise", lambda _problem, states, *_: list(states)),
+    "poles": (TABLES + "fit_task", "nearest_poles", lambda *_: None),
+    "hinges": (TABLES + "start_scores", "_hinges", lambda *_: ()),
+    "geometric starts": (TABLES + "start_scores", "_geometric_sums", lambda *_: ()),
+    "stretched tables": (TABLES + "smallest_table", "stretched_from", lambda *_: []),
+    "stored scores": (TABLES + "stored_tables", "promising_sizes", lambda *_: []),
+    "second growth": (TABLES + "smallest_table", "_worth_another_try", lambda *_: False),
+    "fallback growth": (TABLES + "smallest_table", "_grow_fast", lambda *_: None),
+    "last refinement": (TABLES + "smallest_table", "_sharpened", lambda _task, table, _states: table),
 }
 
 

@@ -1,6 +1,6 @@
 """Fit powers and logarithms with tables of every size, and keep the scores in library.json beside the solver.
 
-A compile starts from them (`compiler.tables.score_library`). By scaling, only the ratio of a range's ends matters; between
+A compile starts from them (`compiler.tables.stored_tables`). By scaling, only the ratio of a range's ends matters; between
 two ratios that are stored, scores change little. (Those of sines and bell curves change too much: their tables live
 on cancellations.) Each function starts from those before it, so neighbours follow each other; nothing is random, and
 what is there already is not looked at. ``python benchmarks/library.py`` takes some minutes.
@@ -15,7 +15,7 @@ import numpy as np
 
 from transformula.blas_threads import one_thread
 from transformula.compiler import policy
-from transformula.compiler.tables import score_library as library
+from transformula.compiler.tables import stored_tables as library
 from transformula.compiler.tables.descent import FitState, Fresh
 from transformula.compiler.tables.fit_task import FitTask, prepare
 from transformula.compiler.tables.minimax import equalise, improve
@@ -96,7 +96,7 @@ def main() -> None:
         str(size): [[_short(slopes), _short(offsets), float(f"{error:.2g}")] for slopes, offsets, error in stored[size]]
         for size in sorted(stored)
     }
-    library.PATH.write_text(json.dumps(rows, separators=(",", ":")) + "\n")
+    library.LIBRARY.write_text(json.dumps(rows, separators=(",", ":")) + "\n")
 
 
 def _short(numbers: np.ndarray) -> list[float]:

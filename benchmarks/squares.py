@@ -16,7 +16,7 @@ from transformula.compiler import policy
 from transformula.compiler.circuit_tables import SQUARE_ENDS
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.softmax_table import FittedTable
-from transformula.compiler.tables.stored_squares import PATH, squares
+from transformula.compiler.tables.stored_tables import SQUARES, squares
 
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}
@@ -62,7 +62,7 @@ def main() -> None:
         ]
         for dtype, tables in found.items()
     }
-    PATH.write_text(json.dumps(rows, indent=1) + "\n")
+    SQUARES.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.compiler.tables import score_library, smallest_table
+from transformula.compiler.tables import smallest_table, stored_tables
 
 
 @pytest.fixture
@@ -14,6 +14,6 @@ def sizes(monkeypatch):
         tried.append(size)
         return attempt(task, size, *others, **more)
 
-    for module in (smallest_table, score_library):
+    for module in (smallest_table, stored_tables):
         monkeypatch.setattr(module, "attempt", counted)
     return tried

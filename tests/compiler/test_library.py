@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformula.compiler.tables import expression_fits as kept
-from transformula.compiler.tables import score_library as library
+from transformula.compiler.tables import stored_tables as library
 from transformula.compiler.tables.fit_task import PROFILE_NODES, prepare
 from transformula.compiler.tables.smallest_table import fit_table
 
@@ -74,7 +74,7 @@ def test_where_stored_scores_fail_the_search_goes_on(monkeypatch, sizes):
 
 
 def test_the_file_is_small_and_sound():
-    assert library.PATH.stat().st_size < 200_000
+    assert library.LIBRARY.stat().st_size < 200_000
     assert library.sizes() == tuple(range(2, 13))
     for size in library.sizes():
         stored = library.spans(size)
@@ -87,7 +87,7 @@ def test_the_file_is_small_and_sound():
 def test_tables_that_are_kept_depend_on_what_is_stored(tmp_path, monkeypatch):
     """A table that was kept before the library changed is not taken for one of today's."""
     copy = tmp_path / "tables"
-    shutil.copytree(Path(library.PATH).parent, copy)
+    shutil.copytree(Path(library.LIBRARY).parent, copy)
     monkeypatch.setattr(kept.here, "__path__", [str(copy)])
     codes = []
     for text in (None, "{}"):

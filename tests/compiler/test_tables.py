@@ -7,11 +7,13 @@ from flint import arb
 from transformula.blas_threads import one_thread
 from transformula.compiler.circuit_tables import SQUARE_ENDS
 from transformula.compiler.evidence.grid_pieces import find_softmax
+from transformula.compiler.tables import smallest_table
 from transformula.compiler.tables.descent import FitProblem, Fresh
 from transformula.compiler.tables.grid_fit import fit_grid
 from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
-from transformula.compiler.tables.stored_squares import ready_square, squares
+from transformula.compiler.tables.start_scores import stretched
+from transformula.compiler.tables.stored_tables import ready_square, squares
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 
@@ -54,14 +56,37 @@ def test_a_linear_part_that_is_only_rounding_is_left_out():
     assert table.linear == 0 and sorted(np.abs(table.values)) == pytest.approx([1.0, 1.0], abs=1e-15)
 
 
+def test_growth_next_to_a_singularity_ends_where_tokens_are_not_worth_it():
+    """The cube root at 8e-7: two tokens more, and two more, hardly help; other starts do."""
+    errors = [(20, 1.05e-5), (22, 6.98e-6), (24, 6.62e-6), (26, 6.51e-6)]
+    assert (
+        smallest_table._stalled(errors)
+        and not smallest_table._stalled(errors[:3])
+        and not smallest_table._stalled(errors[2:])
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "eps", "tokens"), [(np.sqrt, 1e-8, 33), (np.cbrt, 1e-6, 28), (_x_log_x, 1e-8, 18)]
 )
 def test_tables_next_to_a_singularity_stay_small(function, eps, tokens):
-    """Grown by splitting alone they take 55, 36 and 21 tokens."""
+    """Grown by splitting alone they take 55, 36 and 21 tokens, by stretching 34, 30 and 19."""
     with one_thread():
         table = fit_table(function, 0.0, 1.0, eps)
     assert table.size <= tokens and table.total_error <= 0.9 * eps
+
+
+def test_stretched_scores_keep_their_shape():
+    """Slopes that grow geometrically from a flat token do so again, over a range that has grown like the root of their number."""
+    slopes, points = (
+        np.concatenate([[0.0, -1e-3], -np.geomspace(1.0, 1e8, 16)]),
+        np.concatenate([[0.0], np.geomspace(1e-9, 1, 99)]),
+    )
+    offsets = np.concatenate([[0.0, 0.0], np.full(16, -20.0)])
+    merged, whole = stretched((slopes, offsets), points, _softmax(slopes, offsets, points), 65)
+    assert len(merged[0]) == len(whole[0]) == 65
+    assert np.sort(-merged[0])[1:] == pytest.approx(np.geomspace(1.0, 1e16, 64)) and set(merged[1]) == {0.0, -20.0}
+    assert np.sort(-whole[0])[1] == pytest.approx(1e-3)  # the second flat token is in only one of the two
 
 
 def test_tighter_tolerances_take_more_tokens_but_not_many():

@@ -54,7 +54,8 @@ class _Fitter:
     def __init__(
         self, eps: float, share: float, dtype: str, most: float, missed: dict[object, tuple[FittedPart, float]]
     ) -> None:
-        self.eps, self.share, self.dtype, self.fell_short = eps, share, dtype, False
+        self.eps, self.share = eps, share
+        self.dtype, self.fell_short = dtype, False
         self.most_tokens, self.missed = int(min(policy.MAX_GRID_TOKENS, most)), missed
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:

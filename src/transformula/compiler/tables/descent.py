@@ -120,7 +120,8 @@ class Descent:
         self.problem, self.roots = problem, roots
         self.prices = np.array([[s.price] for s in starts])
         slopes, offsets = np.array([s.slopes for s in starts]), np.array([s.offsets for s in starts])
-        self.count, (self.n, self.functions), self.size = len(starts), problem.target.shape, slopes.shape[1]
+        self.count, self.size = slopes.shape
+        self.n, self.functions = problem.target.shape
         self.width = self.size + problem.linear
         self.frame = np.zeros((self.width + self.functions, self.n + self.width))
         self.frame[self.width :, : self.n] = problem.target.T
@@ -141,7 +142,9 @@ class Descent:
             here = slice(None) if len(live) == self.count else live
             slopes, offsets, usable = self.stepped(_part(at, here), _part(model, here), [damping[k] for k in live])
             trial = self.solve(slopes, offsets, here)
-            won, going, stay = [], [], []
+            won: list[int] = []
+            going: list[int] = []
+            stay: list[int] = []
             for i, (k, cost) in enumerate(zip(live, trial.cost.tolist(), strict=True)):
                 past = history[k]
                 if usable[i] and cost < past[-1]:
@@ -216,7 +219,7 @@ class Descent:
         size = 2 * self.size
         matrix = np.zeros((len(damping), size + 1, 2 * size))
         matrix[:, :size, :size], matrix[:, size, :size] = np.swapaxes(model.triangle, 1, 2), model.right
-        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None]
+        matrix[:, np.arange(size), size + np.arange(size)] = np.array(damping)[:, None] * self.worth(at, model)
         triangle = _triangle(matrix)
         upper, right = triangle[:, :size, :size] * self.square, triangle[:, :size, size:]
         usable = np.asarray(np.isfinite(right).all(axis=(1, 2)))
@@ -233,9 +236,21 @@ class Descent:
             tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
         return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
 
+    def worth(self, at: _Solved, model: _Model) -> Array:
+        """Price of a change of a score within its token's neighbourhood, in units of its effect.
+
+        By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
+        are some, and such long steps fail: there each is priced at least as if it moved the whole residual.
+        """
+        if not self.problem.singular:
+            return np.ones_like(model.norms)
+        reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
+        return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
+
     def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
         """The parts of the derivatives and of the targets off the span of the weights."""
-        size, n, width, count = self.size, self.n, self.width, len(solved.cost)
+        size, count = self.size, len(solved.cost)
+        n, width = self.n, self.width
         centre, spread = token_centres(self.problem.points, solved.softmax)
         values = np.swapaxes(self.values(solved), 1, 2)
         looked_up = values[:, :, :size] @ solved.softmax

@@ -93,10 +93,12 @@ def _as_table(task: FitTask, found: ExponentialSum, end: float, span: float) -> 
     where e_j is 1/e that is little next to the end: steep tokens may be the more frequent, and have the smaller values.
     """
     low = len(found.factors) - len(found.logs)
-    rates, carried, factors = np.exp(found.logs), found.factors[1] if low > 1 else 0.0, found.factors[low:]
+    rates, factors = np.exp(found.logs), found.factors[low:]
+    carried = found.factors[1] if low > 1 else 0.0
     at = np.concatenate([np.minimum(1 / rates, 1.0), (task.dense - end) / span])
     sums = _basis(at, found.logs, low)[:, low:] @ factors + found.factors[0]
-    bases, sums, decaying = sums[: len(rates)], sums[len(rates) :], np.exp(-rates * at[len(rates) :, None])
+    bases, sums = sums[: len(rates)], sums[len(rates) :]
+    decaying = np.exp(-rates * at[len(rates) :, None])
     away = np.max(np.abs(bases - sums[:, None]) * decaying, axis=0)
     weights = np.minimum(policy.RARE_SHARE * task.eps / len(rates) / np.maximum(away, TINY), 1e-3)
     slopes = to_dtype(-rates / span, task.dtype)
@@ -170,7 +172,8 @@ def _first(grid: Array, values: Array, n: int, low: int) -> Iterator[tuple[Array
             better = float(after @ after) < float(misfit @ misfit)
             damping *= 1 / 8 if better else 8
             if better:
-                logs, factors, misfit = moved, others, after
+                logs, factors = moved, others
+                misfit = after
         yield np.sort(logs), _fitted(grid, values, np.sort(logs), low)[0]
 
 

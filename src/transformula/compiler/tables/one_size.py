@@ -6,42 +6,68 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from transformula.compiler import policy
 from transformula.compiler.tables.descent import FitProblem, FitState, Fresh, Start
-from transformula.compiler.tables.fit_task import FitTask
+from transformula.compiler.tables.fit_task import SMALL, FitTask
 from transformula.compiler.tables.minimax import equalise, improve, solve_values
 from transformula.compiler.tables.softmax_table import FittedTable
-from transformula.compiler.tables.start_scores import FEW, Scores, split, starts, without, worst_tokens
+from transformula.compiler.tables.start_scores import (
+    FEW,
+    Scores,
+    graded_starts,
+    inserted,
+    split,
+    starts,
+    stretched,
+    without,
+    worst_tokens,
+)
 
 USUAL_GAIN = 0.7  # error over that of the closest smaller table; a larger ratio is a poor local minimum
 SCREENED = 32  # starts in one stack
 
 
+class SearchSteps(NamedTuple):
+    """Descent steps from every start, starts that are refined, and the descent steps and rounds of a refinement."""
+
+    quick: int
+    finalists: int
+    long: int
+    rounds: int
+
+
 def attempt(
-    task: FitTask, size: int, warm: Sequence[Scores], cold: bool = True, reach: float = math.inf
-) -> tuple[FittedTable | None, FitState | None]:
+    task: FitTask, size: int, warm: Sequence[Scores], cold: bool = True, reach: float = math.inf,
+    first: Sequence[Scores] = (), steps: SearchSteps | None = None,
+) -> tuple[FittedTable | None, FitState | None]:  # fmt: skip
     """Search for an acceptable table of ``size`` tokens from warm starts and, if ``cold``, from all others.
 
-    Starts further than ``reach`` goals away after a few steps are dropped. Returns the table or None, and the state
-    with the smallest error.
+    Starts further than ``reach`` goals away after a few steps are dropped. Starts that come ``first`` are refined
+    before the others, which are left out if these do well. Returns the table or None, and the state with the smallest
+    error.
     """
     problem = task.problem(size)
-    if cold:
-        task.searched.add(size)
-    finalists = _finalists(task, problem, size, warm, cold, reach)
+    usual = SearchSteps(policy.QUICK_STEPS, policy.FINALISTS, policy.LONG_STEPS, policy.LAWSON_ROUNDS)
     found: FittedTable | None = None
     best: FitState | None = None
-    for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that the size is too small
-        if not some or (best is not None and _too_small(task, best)):
-            break
-        found, state = refine(task, problem, some, policy.LONG_STEPS, policy.LAWSON_ROUNDS)
-        if found is not None or best is None or state.sup < best.sup:
-            best = state
-        if found is not None or problem.work > policy.SIZE_WORK:
-            break
+    if first:
+        found, best = refine(task, problem, [Fresh(*scores, problem.price) for scores in first], usual)
+    if found is None and (best is None or not _as_hoped(task, best)):
+        if cold and steps is None:
+            task.searched.add(size)
+        finalists = _finalists(task, problem, size, warm, cold, reach, steps or usual)
+        for some in (finalists[:1], finalists[1:]):  # the first is often enough, or shows that the size is too small
+            if not some or (best is not None and _too_small(task, best)):
+                break
+            found, state = refine(task, problem, some, steps or usual)
+            if found is not None or best is None or state.sup < best.sup:
+                best = state
+            if found is not None or problem.work > policy.SIZE_WORK:
+                break
     task.work += problem.work
     if found is None and best is not None:
         task.missed(best)
@@ -54,13 +80,22 @@ def within_reach(task: FitTask, sup: float) -> bool:
 
 
 def _finalists(
-    task: FitTask, problem: FitProblem, size: int, warm: Sequence[Scores], cold: bool, reach: float
-) -> list[FitState]:
+    task: FitTask, problem: FitProblem, size: int, warm: Sequence[Scores], cold: bool, reach: float,
+    steps: SearchSteps,
+) -> list[FitState]:  # fmt: skip
     """The best of all starts after a few steps."""
     fresh = starts(task.normalised_leaves(), size, task.poles if size > FEW else None) if cold else ()
-    many = policy.FINALISTS if cold or reach < math.inf else min(2, policy.FINALISTS)
-    found = _screen(task, problem, [*warm, *fresh])[:many]
+    many = steps.finalists if cold or reach < math.inf else min(2, steps.finalists)
+    found = _screen(task, problem, [*warm, *fresh], steps.quick)[:many]
+    if task.leaves.graded and not cold:  # a grown table may be stuck, though it looks better for now
+        graded = list(graded_starts(task.normalised_leaves(), size))
+        found += _screen(task, problem, graded, steps.quick)[:1]
     return [state for state in found if state.sup <= reach * task.goal]
+
+
+def _as_hoped(task: FitTask, state: FitState) -> bool:
+    """Whether a stretched table is so much better than smaller ones that other starts have nothing to add."""
+    return task.closest is not None and state.sup < 0.9 * task.closest.sup
 
 
 def _too_small(task: FitTask, state: FitState) -> bool:
@@ -69,13 +104,13 @@ def _too_small(task: FitTask, state: FitState) -> bool:
     return expected and state.sup > policy.HOPELESS * task.goal
 
 
-def _screen(task: FitTask, problem: FitProblem, candidates: Sequence[Scores]) -> list[FitState]:
+def _screen(task: FitTask, problem: FitProblem, candidates: Sequence[Scores], steps: int) -> list[FitState]:
     """A few steps from every start at every price; distinct states, best first."""
     pool: list[FitState] = []
     size = len(candidates[0][0]) if candidates else 1
     fresh = [Fresh(*scores, price) for scores, price in product(candidates, task.prices(problem, size))]
     for first in range(0, len(fresh), SCREENED):
-        pool += improve(problem, fresh[first : first + SCREENED], policy.QUICK_STEPS)
+        pool += improve(problem, fresh[first : first + SCREENED], steps)
         if min(state.sup for state in pool) <= task.goal or problem.work > 0.5 * policy.SIZE_WORK:
             break
     pool = [state for state in pool if np.isfinite(state.cost)]
@@ -88,15 +123,15 @@ def _screen(task: FitTask, problem: FitProblem, candidates: Sequence[Scores]) ->
 
 
 def refine(
-    task: FitTask, problem: FitProblem, states: Sequence[Start], steps: int, rounds: int
+    task: FitTask, problem: FitProblem, states: Sequence[Start], steps: SearchSteps
 ) -> tuple[FittedTable | None, FitState]:
     """Many steps, then minimax, first at the states' own prices and then at that of rounding itself."""
     enough = 1.2 * policy.APPROXIMATION_SHARE * task.eps
 
     def polished(states: Sequence[Start]) -> list[FitState]:
-        found = improve(problem, states, steps)
+        found = improve(problem, states, steps.long)
         near = [k for k, state in enumerate(found) if within_reach(task, state.sup)]
-        equal = equalise(problem, [found[k] for k in near], task.goal, rounds)
+        equal = equalise(problem, [found[k] for k in near], task.goal, steps.rounds)
         for k, state in zip(near, equal, strict=True):
             found[k] = state
         return found
@@ -138,9 +173,22 @@ def grown_from(task: FitTask, state: FitState | None, size: int, gently: bool = 
     if missing > len(tokens):
         return []
     if missing == 1:
-        return [split(scores, problem.points, solved.softmax, [token], policy.TURNS[0]) for token in tokens]
-    turns = policy.TURNS if gently else policy.TURNS[:1]
-    return [split(scores, problem.points, solved.softmax, tokens[:missing], turn) for turn in turns]
+        grown = [split(scores, problem.points, solved.softmax, [token], policy.TURNS[0]) for token in tokens]
+    else:
+        turns = policy.TURNS if gently else policy.TURNS[:1]
+        grown = [split(scores, problem.points, solved.softmax, tokens[:missing], turn) for turn in turns]
+    if task.leaves.graded and missing < len(state.slopes):
+        grown.append(inserted(scores, solved.errors, solved.softmax, missing))
+    return grown
+
+
+def stretched_from(task: FitTask, state: FitState | None, size: int) -> list[Scores]:
+    """The scores of ``state`` stretched to ``size`` tokens next to a singularity, where tables grow in this way."""
+    if state is None or not task.leaves.graded or min(size, len(state.slopes)) < SMALL:
+        return []
+    problem = task.problem(size)
+    solved = solve_values(problem, state.slopes, state.offsets)
+    return list(stretched((state.slopes, state.offsets), problem.points, solved.softmax, size))
 
 
 def pruned_from(task: FitTask, state: FitState, size: int) -> list[Scores]:

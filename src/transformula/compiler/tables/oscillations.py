@@ -22,7 +22,7 @@ from transformula.compiler import policy
 from transformula.compiler.tables.descent import FitState, Fresh
 from transformula.compiler.tables.fit_task import FitTask
 from transformula.compiler.tables.minimax import improve
-from transformula.compiler.tables.one_size import refine, within_reach
+from transformula.compiler.tables.one_size import SearchSteps, refine, within_reach
 from transformula.compiler.tables.sample_points import Leaves
 from transformula.compiler.tables.softmax_table import Array, FittedTable
 from transformula.compiler.tables.start_scores import Scores, scores_at
@@ -58,7 +58,7 @@ def _wave(task: FitTask, limit: int, places: Array, kappa: float) -> tuple[Fitte
         best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
         table: FittedTable | None = None
         if within_reach(task, best.sup):
-            table, best = refine(task, problem, [best], policy.WAVE_STEPS, policy.WAVE_STEPS)
+            table, best = refine(task, problem, [best], SearchSteps(0, 1, policy.WAVE_STEPS, policy.WAVE_STEPS))
         task.work += problem.work
         if table is not None:
             task.searched.update(range(size))  # other starts would not lead to a smaller table

@@ -67,7 +67,8 @@ def resolve(f: Function, lower: float, upper: float, tolerance: float) -> Leaves
         ready = (misfit <= tolerance) | narrow
         resolved &= bool((misfit[ready] <= tolerance).all())
         done += right[ready].tolist()
-        left, middle, right = left[~ready], middle[~ready], right[~ready]
+        left, right = left[~ready], right[~ready]
+        middle = middle[~ready]
         if len(done) + 2 * len(left) > policy.MAX_LEAVES:
             return Leaves(np.array(sorted([*done, *right.tolist()])), resolved=False, crowded=True)
         left, right = np.stack([left, middle], axis=1).ravel(), np.stack([middle, right], axis=1).ravel()

@@ -1,7 +1,7 @@
 r"""Fit the smallest table: search over the number of tokens, many starts, minimax refinement.
 
 A function similar to one whose scores are stored starts from these, at the size that they suggest
-(:mod:`score_library`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
+(:mod:`stored_tables`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
 the largest size that failed, and by removing single tokens from the table found.  Next to a singular end
@@ -27,12 +27,19 @@ from transformula.budget import left
 from transformula.compiler import policy
 from transformula.compiler.tables.descent import FitState, operations_left
 from transformula.compiler.tables.exponentials import exponential_table
-from transformula.compiler.tables.fit_task import PLENTY, Allowance, CannotFit, FitTask, prepare
+from transformula.compiler.tables.fit_task import PLENTY, SMALL, Allowance, CannotFit, FitTask, prepare
 from transformula.compiler.tables.minimax import equalise, improve
-from transformula.compiler.tables.one_size import attempt, grown_from, pruned_from, within_reach
+from transformula.compiler.tables.one_size import (
+    SearchSteps,
+    attempt,
+    grown_from,
+    pruned_from,
+    stretched_from,
+    within_reach,
+)
 from transformula.compiler.tables.oscillations import wave_table
-from transformula.compiler.tables.score_library import grow_stored, rivals, shrink_stored
 from transformula.compiler.tables.softmax_table import FittedTable, Function
+from transformula.compiler.tables.stored_tables import grow_stored, rivals, shrink_stored
 
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
@@ -119,6 +126,11 @@ def _fitted(task: FitTask, max_tokens: int) -> FittedTable:
         task.best = summed
         raise CannotFit(_complaint(task), summed)
     found = _grow(task, max_tokens, near.failures)
+    if found is None and _worth_another_try(task):
+        task.searched.clear()
+        found = _grow(task, max_tokens, ())  # prices follow the closest table now, which leads elsewhere
+    if found is None and not task.stuck:
+        found = _grow_fast(task, max_tokens)
     if found is not None:
         table, state = _shrink(task, *found)
         return _sharpened(task, table, [state])
@@ -127,6 +139,12 @@ def _fitted(task: FitTask, max_tokens: int) -> FittedTable:
     if task.best is not None and task.best.total_error <= task.eps:
         return task.best  # without headroom: the proof decides
     raise CannotFit(_complaint(task), task.best)
+
+
+def _worth_another_try(task: FitTask) -> bool:
+    """Whether sizes that grow once more may lead to a table: f is smooth, and the goal within reach."""
+    smooth = not task.leaves.graded and len(task.crossings) <= policy.FEW_SWINGS
+    return smooth and not task.stuck and task.closest is not None and within_reach(task, task.closest.sup)
 
 
 def _complaint(task: FitTask) -> str:
@@ -144,7 +162,7 @@ def _grow(task: FitTask, limit: int, failures: Sequence[tuple[int, FitState]]) -
     ``failures`` are sizes that were tried before, and their states with the smallest errors.
     """
     size, crossings = task.least_size(), len(task.crossings)
-    if task.leaves.crowded or crossings > max(limit, policy.MANY_SWINGS):
+    if not _resolvable(task, limit):
         size = limit = 1  # the error of a constant is found at once, and hardly larger than that of any other table
     wave = wave_table(task, limit) if policy.FEW_SWINGS < crossings <= limit else None
     if wave is not None:
@@ -159,15 +177,59 @@ def _grow(task: FitTask, limit: int, failures: Sequence[tuple[int, FitState]]) -
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
         warm = grown_from(task, parent, size, gently=worse)
-        table, state = attempt(task, size, warm, not warm or _all_starts(task, size, history))
+        first = stretched_from(task, parent, size)
+        cold = (not warm or _all_starts(task, size, history)) and not (first and size > policy.MAX_ALL_STARTS)
+        table, state = attempt(task, size, warm, cold, first=first)
         if table is not None and state is not None:
             return Grown(table, state, history[-1][0] if history else 0)
         sup = np.inf if state is None else state.sup
         if state is not None and (parent is None or sup < parent.sup):
             parent = state
         history.append((size, sup))
+        if task.leaves.graded and _stalled(history):
+            break  # the fallback does better
         size = _next_size(task, history)
     return None if wave is None else Grown(*wave)
+
+
+def _grow_fast(task: FitTask, limit: int) -> Grown | None:
+    """Fallback: ever larger tables from all starts with few steps, from the closest size on.
+
+    Next to a singularity the starts are graded like the function, and longer descents from them are worth it.
+    """
+    if not _resolvable(task, limit):
+        return None
+    graded = task.leaves.graded
+    steps = SearchSteps(0, 2, 60, 12) if graded else SearchSteps(0, 2, 3, 3)
+    size = max(task.least_size(), 1 if task.closest is None else len(task.closest.slopes))
+    budget = task.work + min(
+        (1.2e10 if graded else 4e9) * (1.0 if task.leaves.resolved else UNRESOLVED), task.most.growing
+    )
+    history: list[tuple[int, float]] = []
+    while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
+        table, state = attempt(task, size, [], steps=steps)
+        if table is not None and state is not None:
+            return Grown(table, state, history[-1][0] if history else 0)
+        history.append((size, np.inf if state is None else state.sup))
+        if _near(task, history) and _at_its_end(history):
+            break
+        size = math.ceil(1.2 * size)
+    return None
+
+
+def _resolvable(task: FitTask, limit: int) -> bool:
+    """Whether tables of at most ``limit`` tokens may follow the oscillations of f."""
+    return not task.leaves.crowded and len(task.crossings) <= max(limit, policy.MANY_SWINGS)
+
+
+def _stalled(history: Sequence[tuple[int, float]]) -> bool:
+    """Whether the last two sizes were hardly better than the one before them, which was not a small one."""
+    return len(history) > 2 and history[-3][0] >= SMALL and history[-1][1] > 0.9 * history[-3][1]
+
+
+def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
+    """Whether many more tokens were hardly better, close to the goal."""
+    return len(history) > 2 and history[-1][1] > 0.8 * min(sup for _, sup in history[:-1])
 
 
 def _growing_work(task: FitTask) -> float:
@@ -214,10 +276,12 @@ def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> 
     while 1 < table.size <= policy.MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
         size = (table.size + failed) // 2 if untried else table.size - 1
-        cold = size not in task.searched and size <= policy.MAX_ALL_STARTS
-        smaller, small_state = attempt(task, size, pruned_from(task, state, size), cold)
+        warm, first = pruned_from(task, state, size), stretched_from(task, state, size)
+        cold = size not in task.searched and size <= policy.MAX_ALL_STARTS and not first
+        smaller, small_state = attempt(task, size, warm, cold, first=first)
         if smaller is not None and small_state is not None:
-            table, state, failed = smaller, small_state, min(failed, size - 1)
+            table, state = smaller, small_state
+            failed = min(failed, size - 1)
         elif untried:
             failed = size
         else:

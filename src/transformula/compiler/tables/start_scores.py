@@ -31,6 +31,8 @@ Scores = tuple[Array, Array]
 FEW = 3  # tokens up to which a table needs neither stored scores nor poles to start from
 UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is tried
 POLE_POINTS = 120  # samples from which poles are found
+SIDES = (-1.0, 1.0)  # signs of the slopes of tokens that fall, and of those that rise
+SAME = 1.0  # distance of two scores up to which their tokens act as one
 
 
 def scores_at(centres: Array, kappa: float) -> Scores:
@@ -52,6 +54,8 @@ def starts(leaves: Leaves, size: int, poles: tuple[float, float] | None = None) 
     if size == 1:
         yield np.zeros(1), np.zeros(1)
         return
+    if size > FEW:
+        yield from _geometric_sums(leaves, size)
     if poles is not None:
         yield _pole_pair(*poles, size)
     widths = np.diff(leaves.edges)
@@ -64,6 +68,13 @@ def starts(leaves: Leaves, size: int, poles: tuple[float, float] | None = None) 
                     ranks = (np.arange(size) - overhang) / inner
                     yield scores_at(quantiles(leaves, ranks, power), kappa)
     yield from _exponential_sums(leaves, size)
+    yield from _hinges(leaves, size)
+
+
+def graded_starts(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """Tokens as dense as the leaves, with much and with some overlap: the best starts next to a singularity."""
+    for kappa in (0.15, 0.5):
+        yield scores_at(quantiles(leaves, np.arange(size) / (size - 1), policy.DENSITY_POWERS[0]), kappa)
 
 
 def _exponential_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
@@ -75,6 +86,18 @@ def _exponential_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
         yield np.concatenate([[0.0], rare]), np.concatenate([[0.0], lift])
 
 
+def _geometric_sums(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """One flat token, and rare ones whose slopes grow geometrically towards an end where f is hard.
+
+    Next to 0 log u, 1/u and powers are integrals of e^{-su} over s, evenly in log s.
+    """
+    edges, widths = leaves.edges, np.diff(leaves.edges)
+    for end, width, sign in ((edges[0], widths[0], -1.0), (edges[-1], widths[-1], 1.0)):
+        if widths.max() > UNEVEN * width:
+            rates = sign * np.geomspace(1 / (edges[-1] - edges[0]), 2 / width, size - 1)
+            yield np.concatenate([[0.0], rates]), np.concatenate([[0.0], -6.0 - rates * end])
+
+
 def _pole_pair(centre: float, height: float, size: int) -> Scores:
     """Two tokens whose exponentials add up to 2 cosh(a(x - c)), a = pi / 2y, and rare ones between them.
 
@@ -84,6 +107,40 @@ def _pole_pair(centre: float, height: float, size: int) -> Scores:
     offsets = np.full(size, -6.0)
     offsets[[0, -1]] = 0.0
     return slopes, offsets - slopes * centre
+
+
+def _hinges(leaves: Leaves, size: int) -> Iterator[Scores]:
+    """Smooth tables on either side of each kink, joined by a steep switch at the kink.
+
+    With g_L, g_R smooth and s = 1/(1 + e^{-k(x - c)}), (1 - s) g_L + s g_R misses a kink at c of
+    slope jump J by 0.28 J / k, whatever the number of tokens.
+    """
+    kinks, width = _kink_places(leaves)
+    pieces = len(kinks) + 1
+    if not kinks or size < pieces:
+        return
+    borders = np.concatenate([leaves.edges[:1], kinks, leaves.edges[-1:]])
+    shares = np.diff(np.round(np.linspace(0, size, pieces + 1)).astype(int))
+    for steepness in (3 / width, 0.3 / width, 0.03 / width):
+        for kappa in policy.SHARPNESS[-1:] + policy.SHARPNESS[:1]:
+            parts = []
+            for k, share in enumerate(shares):
+                ranks = np.linspace(borders[k], borders[k + 1], share)
+                slopes, offsets = scores_at(ranks, kappa)
+                parts.append((slopes + k * steepness, offsets - steepness * sum(kinks[:k])))
+            yield (np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+
+def _kink_places(leaves: Leaves) -> tuple[list[float], float]:
+    """Interior places where leaves shrink far below the range, and the finest width there."""
+    edges, widths = leaves.edges, np.diff(leaves.edges)
+    span = edges[-1] - edges[0]
+    fine = np.flatnonzero(widths < 2e-2 * span)
+    groups = np.split(fine, np.flatnonzero(np.diff(fine) > 1) + 1) if len(fine) else []
+    finest = [int(group[np.argmin(widths[group])]) for group in groups]
+    kinks = [float(np.median(edges[k : k + 2])) for k in finest]
+    inside = [c for c in kinks if edges[0] + 0.01 * span < c < edges[-1] - 0.01 * span]
+    return inside, float(widths.min())
 
 
 def nearest_poles(f: Function, lower: float, upper: float) -> tuple[float, float] | None:
@@ -139,6 +196,66 @@ def split(scores: Scores, points: Array, softmax: Array, tokens: Sequence[int], 
     return (
         np.concatenate([np.delete(slopes, chosen), slopes[chosen] - steeper, slopes[chosen] + steeper]),
         np.concatenate([np.delete(offsets, chosen), offsets[chosen] + lift, offsets[chosen] - lift]),
+    )
+
+
+def stretched(scores: Scores, points: Array, softmax: Array, size: int) -> Iterator[Scores]:
+    """The same scores resampled to ``size`` tokens: how tables grow, or shrink, next to a singularity at an end.
+
+    One token is flat, and the slopes of the others grow geometrically, away from it, on one side or on both. With n of
+    them the error is like exp(-c sqrt(n)), so the logarithms of their slopes spread over a range like sqrt(n). These,
+    and the tokens' scores at the end where they are largest, change smoothly with rank. Tokens that are almost as flat
+    as the flat one are left out at first: they do as much as another exponential at best.
+    """
+    flat = int(np.argmax(softmax.mean(axis=0)))
+    slopes, offsets = scores[0] - scores[0][flat], scores[1] - scores[1][flat]
+    ends = points.min(), points.max()
+    apart = np.max([np.abs(offsets + slopes * end) for end in ends], axis=0)
+    for least in (SAME, 0.0):
+        sides = [np.flatnonzero((sign * slopes > 0) & (apart > least)) for sign in SIDES]
+        counts = _shares([len(side) for side in sides], size - 1)
+        if counts is not None:
+            parts = [
+                _resampled(slopes[side], offsets[side], sign, end, count)
+                for side, sign, end, count in zip(sides, SIDES, ends, counts, strict=True)
+            ]
+            yield np.concatenate([[0.0], *(p[0] for p in parts)]), np.concatenate([[0.0], *(p[1] for p in parts)])
+        if not ((apart > 0) & (apart <= SAME)).any():
+            break
+
+
+def _shares(counts: Sequence[int], total: int) -> tuple[int, int] | None:
+    """``total`` divided in the proportion of two counts; None if both are zero."""
+    if not sum(counts):
+        return None
+    first = round(total * counts[0] / sum(counts))
+    return first, total - first
+
+
+def _resampled(slopes: Array, offsets: Array, sign: float, end: float, count: int) -> Scores:
+    """The tokens on one side of a flat one, resampled to ``count`` tokens."""
+    if not count:
+        return np.zeros(0), np.zeros(0)
+    order = np.argsort(np.abs(slopes))
+    rates, tops = np.log(np.abs(slopes[order])), offsets[order] + slopes[order] * end
+    places, ranks = np.linspace(0, len(order) - 1, count), np.arange(len(order))
+    spread = np.sqrt(count / len(order)) * (np.interp(places, ranks, rates) - rates[0])
+    new = sign * np.exp(rates[0] + spread)
+    return new, np.interp(places, ranks, tops) - new * end
+
+
+def inserted(scores: Scores, errors: Array, softmax: Array, count: int) -> Scores:
+    """New tokens halfway between neighbours that share the weight where the error is largest.
+
+    Nowhere is such a token's score above those of both neighbours, so it disturbs nothing far away.
+    """
+    order = np.argsort(scores[0], kind="stable")
+    slopes, offsets, weights = scores[0][order], scores[1][order], softmax[:, order]
+    shared = (np.sqrt(weights[:, 1:] * weights[:, :-1]) * errors[:, None]).max(axis=0)
+    left = np.argsort(-shared, kind="stable")[:count]
+    return (
+        np.concatenate([slopes, 0.5 * (slopes[left] + slopes[left + 1])]),
+        np.concatenate([offsets, 0.5 * (offsets[left] + offsets[left + 1])]),
     )
 
 

@@ -1,4 +1,6 @@
-"""Warm starts from stored scores (library.json, made by benchmarks/library.py): common functions on common ranges.
+"""Stored scores of common functions (library.json) as warm starts, and stored tables of the square (squares.json).
+
+Every circuit needs a table of the square. benchmarks/library.py and benchmarks/squares.py made the files.
 
 Nothing here depends on a function's name. Scores span a space of functions, Σ y_j w_j, whatever the values y. Stored
 scores are judged by the distance between these spaces and the function to fit, on a few points, and the closest are
@@ -12,19 +14,20 @@ import json
 import math
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from transformula.compiler import policy
 from transformula.compiler.tables.descent import FitState, Fresh
-from transformula.compiler.tables.fit_task import PROFILE_NODES, FitTask
+from transformula.compiler.tables.fit_task import PROFILE_NODES, FitTask, acceptable
 from transformula.compiler.tables.minimax import improve
 from transformula.compiler.tables.one_size import attempt, pruned_from
 from transformula.compiler.tables.softmax_table import Array, FittedTable
 from transformula.compiler.tables.start_scores import FEW, Scores
 
-PATH = Path(__file__).with_name("library.json")
+LIBRARY = Path(__file__).with_name("library.json")
+SQUARES = Path(__file__).with_name("squares.json")
 SMALLEST_SIZES = (1, 2)  # tokens of constants, exponentials and steps, which look like anything on a few points
 
 
@@ -89,7 +92,7 @@ def spans(size: int) -> Spans:
 
 @cache
 def _stored() -> dict[int, list[tuple[list[float], list[float], float]]]:
-    return {int(size): rows for size, rows in json.loads(PATH.read_text()).items()}
+    return {int(size): rows for size, rows in json.loads(LIBRARY.read_text()).items()}
 
 
 def closest(values: Array, size: int) -> Neighbours:
@@ -163,3 +166,27 @@ def rivals(task: FitTask, size: int) -> list[FitState]:
 def _starts(task: FitTask, size: int) -> list[Scores]:
     """The closest stored scores in the coordinate t."""
     return [(slopes, offsets + slopes * task.shift) for slopes, offsets in closest(task.profile, size).scores]
+
+
+@cache
+def squares() -> dict[str, tuple[FittedTable, ...]]:
+    """Stored tables of the square by format, smallest first; a larger one comes closer."""
+    rows = json.loads(SQUARES.read_text())
+    return {dtype: tuple(_square(row, dtype) for row in tables) for dtype, tables in rows.items()}
+
+
+def _square(row: dict[str, Any], dtype: str) -> FittedTable:
+    slopes, offsets, values = (np.array(row[part]) for part in ("slopes", "offsets", "values"))
+    return FittedTable((slopes,), (offsets,), values, 0.0, row["error"], row["rounding"], dtype)
+
+
+def ready_square(eps: float, dtype: str) -> FittedTable:
+    """The smallest stored table of u² on −1.001..1.001 within ``eps``, or the closest there is.
+
+    Examples
+    --------
+    >>> ready_square(1e-8, "float64").size, ready_square(1e-20, "float64").size
+    (3, 11)
+    """
+    stored = squares()[dtype]
+    return next((table for table in stored if acceptable(table, eps)), stored[-1])
