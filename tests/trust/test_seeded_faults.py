@@ -17,7 +17,7 @@ import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
 from transformula.compiler import circuit, lookup, partition, policy
 from transformula.compiler import search as attempting
-from transformula.compiler.circuit_guide import Mode
+from transformula.compiler.circuit import Mode
 from transformula.compiler.gallery import attention_only
 from transformula.compiler.gallery import local_polynomials as local
 from transformula.errors import NotProvenError, TransformulaError
