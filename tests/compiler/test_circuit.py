@@ -11,8 +11,7 @@ import transformula as tf
 from support.circuit_models import CASES, CASES_FILE
 from transformula.cluster.batch_jobs import attacked_error
 from transformula.compiler import policy
-from transformula.compiler.circuit import Circuits
-from transformula.compiler.circuit_guide import Mode
+from transformula.compiler.circuit import Circuits, Mode
 from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, RefutedError, TransformulaError
 from transformula.kernel.folder.evidence import Evidence

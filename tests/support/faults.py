@@ -304,7 +304,7 @@ REWRITING = [
           "plus=ZERO", "logs"),
     fault("a negative product has a logarithm", _L + "_function_of",
           "sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0", "sign = 1", "negative_logs"),
-    fault("factors of any sign have logarithms", "compiler.circuit_guide:PlanningGuide.in_logs",
+    fault("factors of any sign have logarithms", "compiler.circuit:PlanningGuide.in_logs",
           "wanted and all(self.ranges.of(base)[0] > 0 for base in bases)", "wanted", "signed_logs"),
     fault("a length is folded at another angle", _B + "_new_norm", "*rows, last = measure.rows()",
           "*rows, last = (r._replace(units=(*r.units[:-1], *(ex.mul(ex.number(Fraction(9, 8)), c)"

@@ -17,7 +17,7 @@ import transformula as tf
 from support.faults import CASES, CONSTRUCTIONS, FAULTS, REWRITING, SEARCHING, active, forget
 from transformula.compiler import circuit, policy
 from transformula.compiler import driver as attempting
-from transformula.compiler.circuit_guide import Mode
+from transformula.compiler.circuit import Mode
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.runtime import reference
 from truth import Domain, Truth

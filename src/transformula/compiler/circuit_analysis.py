@@ -16,7 +16,6 @@ import numpy as np
 
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
-from transformula.compiler.circuit_guide import Interval, largest
 from transformula.compiler.circuit_layout import Layout, Node
 from transformula.compiler.circuit_tables import (
     MARGIN,
@@ -28,7 +27,14 @@ from transformula.compiler.circuit_tables import (
 )
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_cells, inside_domain
+from transformula.compiler.evidence.planned_ranges import (
+    BoxRanges,
+    Interval,
+    PlannedRanges,
+    function_cells,
+    inside_domain,
+    largest,
+)
 from transformula.compiler.evidence.range_trees import cut_parts
 from transformula.compiler.evidence.wire_claims import WireSearch
 from transformula.compiler.lower.derivation_hints import signs_of
@@ -50,7 +56,7 @@ _STEPS = tuple(Fraction(k, 8) for k in range(9, 16))
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a circuit's wires before the tolerance is split."""
+    """Facts about a circuit's wires before the tolerance is split."""
 
     lowered: LoweredCircuit
     ground: Prepared
@@ -168,7 +174,8 @@ class Analysis:
 
 def _room(node: Node, share: float) -> float:
     """How far errors may move the argument, at most ``drift``, before f moves more than was planned for."""
-    function, (low, high), room = node.wire.function, node.ends, node.drift
+    low, high = node.ends
+    function, room = node.wire.function, node.drift
     if function is None:  # a ReLU that is on or off was planned to stay so
         return max(low / 2, -high / 2, share) if low > 0 or high < 0 else room
     if function == SQUARE or room <= policy.NEAR * (high - low):
@@ -253,7 +260,7 @@ class _Blunted(SquareCells):
         self.cells, self.steepest = cells, steepest
 
     def values(self, low: Any, high: Any) -> Any:
-        """As they are."""
+        """The values unchanged."""
         return self.cells.values(low, high)
 
     def slopes(self, low: Any, high: Any) -> Any:
@@ -261,12 +268,12 @@ class _Blunted(SquareCells):
         return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
 
     def modulus(self, low: float, high: float, shift: float) -> float:
-        """As it is."""
+        """The modulus unchanged."""
         return self.cells.modulus(low, high, shift)
 
 
 def _effective_slope(node: Node, allowed: float) -> float:
-    """Where f' is unbounded: allowed change over the argument error that causes it."""
+    """The slope to plan with where f' is unbounded: allowed change over the argument error that causes it."""
     assert node.wire.function is not None
     shift = node.ends[1] - node.ends[0]
     cells = _cells(node.wire.function, *node.ends)

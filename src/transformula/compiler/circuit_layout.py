@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.circuit_guide import Interval, largest
+from transformula.compiler.evidence.planned_ranges import Interval, largest
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit
 from transformula.compiler.one_layer_parts import midpoint
 from transformula.compiler.softmax_layout import GATE_MARGIN
@@ -68,7 +68,8 @@ class Layout:
     ) -> None:
         circuit = lowered.circuit
         self.circuit, self.layers = circuit, lowered.layers
-        self.nodes, self.tables, self.dtype = nodes, tables, dtype
+        self.nodes, self.tables = nodes, tables
+        self.dtype = dtype
         self.positions, self.inputs = positions, inputs
         self.repeated = len(circuit.variables) < len(inputs)
         self.shared: dict[object, tuple[int, NodeTable]] = {}
@@ -156,7 +157,8 @@ class Layout:
         return Block(Attention(tuple(heads)), self._feed_forward(bends) if bends else None)
 
     def _head(self, k: int) -> Head:
-        node, width, one = self.nodes[k], len(self.slots), self.index["one"]
+        node = self.nodes[k]
+        width, one = len(self.slots), self.index["one"]
         own, _ = self.shared[self.tables[k][0]]
         query: list[tuple[int, int, Any]] = [(1, one, 1), (2, one, 1)]
         query += [(0, slot, v) for slot, v in self._form(node.wire.arguments[0], node.scale)]

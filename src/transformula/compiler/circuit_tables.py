@@ -15,8 +15,8 @@ from transformula.blas_threads import one_thread
 from transformula.budget import remembered
 from transformula.compiler import policy
 from transformula.compiler.attempts import Findings
-from transformula.compiler.circuit_guide import Interval
 from transformula.compiler.circuit_layout import Node, NodeTable
+from transformula.compiler.evidence.planned_ranges import Interval
 from transformula.compiler.lower.domains import domain_ends, steep_places
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.expression_fits import fit_all, fit_expression
@@ -69,7 +69,7 @@ def expect_errors(nodes: dict[int, Node], eps: float) -> None:
 
 
 def own_error(node: Node, eps: float) -> float:
-    """What a wire may add: a table its share, but no more than a table of zeros would."""
+    """The error that a wire may add: of a table its share, but no more than a table of zeros would."""
     if not node.is_table:
         return 0.0
     return min(share_of(node, eps), node.size, node.most)
@@ -94,7 +94,7 @@ def tables_of(nodes: dict[int, Node]) -> list[tuple[int, Node]]:
 
 
 def goal_of(node: Node, eps: float, split: ToleranceSplit, dtype: str) -> float:
-    """The error that a wire's table is to have, as the wire holds it."""
+    """Target error of the wire's table, in the wire's own scale."""
     goal = max(
         own_error(node, split.tables * eps), policy.TABLE_FLOOR[dtype] * node.size, 1e-300
     )  # f may be zero throughout

@@ -155,7 +155,7 @@ def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, d
 
 
 def _broken_argument(part: Expr) -> Expr | None:
-    """What a quotient divides by, or a function's or power's argument, unless it is a plain variable."""
+    """The denominator of a quotient, or the argument of a function or power, unless it is a plain variable."""
     if not part.args:
         return None
     inner = part.args[1] if part.op == "div" else part.args[0]

@@ -226,7 +226,7 @@ class Finder(Evidence):
         return self.written["parts"][name]
 
     def evidence(self) -> dict[str, Any]:
-        """What was found, as it is stored."""
+        """The evidence found, in its stored form."""
         kept = [{k: v for k, v in item.items() if k in _STORED} for item in self.written["tables"]]
         return {**self.written, "tables": kept}
 

@@ -63,21 +63,16 @@ def find_pieces(
         A bound that is good enough where no tight one is found.
     budget : int
         Boxes that may be examined.
-
-    Raises
-    ------
-    NotProvenError
-        With the best bound, if the budget is spent or boxes get too small.
     """
-    starts = zip(table.slopes, table.offsets, ends, strict=True)
-    edges = [first_edges(a, b, *e) for a, b, e in starts]
+    edges = [first_edges(a, b, *e) for a, b, e in zip(table.slopes, table.offsets, ends, strict=True)]
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
     levels: list[Mask] = []
     unbounded: list[int] = []
     settled = seen = 0.0
     if lower.shape[1] > budget:
         raise _refusal(function, "it has too many tokens", math.inf, seen)
-    best, examined, enough = math.inf, 0, 0.0 if target is None else target
+    enough = 0.0 if target is None else target
+    examined = 0
     with precision(BITS):
         while True:
             checkpoint()
@@ -92,9 +87,9 @@ def find_pieces(
             settled = float(np.max(error[done], initial=settled))
             best = max(settled, float(error.max()))
             report("proving", examined, int((~done).sum()))
+            left, blame = ~done, bounds.rest > 0.5 * error
             axes = np.zeros(lower.shape, dtype=np.bool_)
-            axes[:, ~done] = _axes_to_cut(function, names, lower[:, ~done], upper[:, ~done],
-                                          (bounds.rest > 0.5 * error)[~done])  # fmt: skip
+            axes[:, left] = _axes_to_cut(function, names, lower[:, left], upper[:, left], blame[left])
             levels.append(axes)
             if done.all():
                 break
@@ -213,7 +208,7 @@ def find_softmax(table: SoftmaxTable, ends: Sequence[Ends]) -> list[list[float]]
 def _fine_edges(
     slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int, values: Floats | None = None
 ) -> Floats:
-    """If ``values`` are larger than the table's own range, small weights matter that much more."""
+    """Edges of intervals for one axis; small weights matter more if ``values`` exceed the table's own range."""
     edges = first_edges(slopes, offsets, *ends)
     for _ in range(cuts):
         edges = increasing(np.concatenate([edges, edges[:-1] + np.diff(edges) / 2]))

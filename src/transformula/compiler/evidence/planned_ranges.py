@@ -30,6 +30,11 @@ from transformula.kernel.syntax.expression import Expr
 Interval = tuple[float, float]
 
 
+def largest(ends: Interval) -> float:
+    """The largest size in an interval."""
+    return max(abs(ends[0]), abs(ends[1]))
+
+
 class _Everything:
     """For planning, functions are assumed to be defined wherever their arguments are meant to lie."""
 

@@ -91,7 +91,8 @@ class _Front:
     def cut(self, chosen: NDArray[np.bool_]) -> bool:
         """Halve the chosen leaves along the axis on which the model varies most; False if none can be."""
         lower, upper = self.lower[:, chosen].copy(), self.upper[:, chosen].copy()
-        nodes, linear, known = self.nodes[chosen], self.linear[:, chosen], np.isfinite(self.rest[chosen])
+        nodes, linear = self.nodes[chosen], self.linear[:, chosen]
+        known = np.isfinite(self.rest[chosen])
         with np.errstate(all="ignore"):
             share = np.nan_to_num((upper - lower)[self.used] / self.whole[:, None])
             slope = linear / np.maximum(linear.max(axis=0), TINY)
@@ -100,7 +101,8 @@ class _Front:
         bottom, top = lower[axis, columns], upper[axis, columns]
         middle = bottom + (top - bottom) / 2
         able = (bottom < middle) & (middle < top)
-        axis, middle, nodes, columns = axis[able], middle[able], nodes[able], np.arange(int(able.sum()))
+        axis, middle = axis[able], middle[able]
+        nodes, columns = nodes[able], np.arange(int(able.sum()))
         lower, upper = lower[:, able], upper[:, able]
         left, right = upper.copy(), lower.copy()
         left[axis, columns] = middle

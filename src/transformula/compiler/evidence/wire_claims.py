@@ -70,7 +70,7 @@ class WireSearch:
         self._told: set[str] = set()
 
     def claims(self, wire: int, of: str, found: Interval, region: Region, known: frozenset[Expr]) -> list[RangeClaim]:
-        """What tightens the range of a wire's argument or value, with the quantities needed first."""
+        """Claims that tighten the range of a wire's argument or value, with the quantities needed first."""
         self.region, self.known = region, known
         if wire not in self.meanings:
             return []

@@ -49,7 +49,7 @@ class Sign:
 
     @property
     def text(self) -> str:
-        """As stored in model.json."""
+        """The text for model.json."""
         return to_text(self.expr)
 
 
@@ -179,7 +179,7 @@ def _factors(inside: Expr) -> Iterator[Expr]:
 
 
 def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
-    """Those that are not numbers, have few nodes, and do not take different signs at two points of the box."""
+    """Candidates with few nodes that are not numbers and do not take different signs at two points of the box."""
     with precision(_BITS):
         points = list(_points(box))
         kept = []
@@ -207,7 +207,7 @@ def _points(box: Box) -> Iterator[dict[str, arb]]:
 
 
 def _readable(candidates: Iterable[Expr], box: Box) -> Iterator[Expr]:
-    """Those that the kernel parses back as intended: a variable may be called pi."""
+    """Candidates that the kernel parses back as intended: a variable may be called pi."""
     for expr in candidates:
         try:
             if parse(to_text(expr), box.variables) == expr:

@@ -99,7 +99,7 @@ def factored(function: Expr) -> Expr:
 
 
 def steep_places(function: Expr) -> set[Fraction]:
-    """Where cube roots of affine u in a function of u are zero: a table does not extend beyond them.
+    """Zeros of cube roots of affine u in a function of u: a table does not extend beyond them.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def rooted(expr: Expr, range_of: Callable[[Expr], tuple[float, float]]) -> Expr:
 
 
 def _domain(node: Expr) -> list[tuple[Fraction | None, Fraction | None]]:
-    """Where the argument of a node must lie, if that is an interval."""
+    """Intervals in which the argument of a node must lie."""
     if node.op == "pow" and node.args[1].number is not None and node.args[1].number.denominator > 1:
         return [(Fraction(0), None)]
     function = find(node.op)

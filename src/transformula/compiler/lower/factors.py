@@ -228,7 +228,7 @@ def root_of(term: Expr) -> Expr | None:
 
 
 def _complete(term: Expr, squares: list[Expr]) -> bool:
-    """If the term is ±2pq cos t with p and q among the squares, replace these by p ± q cos t and q sin t."""
+    """Replace p and q among the squares by p ± q cos t and q sin t, if the term is ±2pq cos t."""
     constant, powers = factors_of(term)
     for cosine in (b for b, e in powers.items() if b.op == "cos" and e == 1):
         rest = product_of(constant, {b: e for b, e in powers.items() if b != cosine})

@@ -238,7 +238,7 @@ def by_its_rests(expr: Expr) -> Expr:
 
 
 def _expanded(call: Expr, at: int, first: int, order: int) -> Expr:
-    """What is left of a function after its first terms, as the terms up to an order and what is left then."""
+    """The rest of a function after its first terms, as the terms up to an order and the rest after those."""
     w, terms = ex.add(call.args[0], ex.number(-at)), _terms(call, at, order) or []
     known = [ex.mul(ex.number(c), _power(w, j)) for j, c in enumerate(terms[first:]) if c]
     return ex.add(*known, ex.mul(_power(w, order - first), _rest(call, at, order)))

@@ -1,6 +1,6 @@
 """Circuits as they are stored in model.json: wires with exact constants and their places in the weights.
 
-A lowered circuit (`circuits.Circuit`) says what each wire means; a layout decides which head or hidden unit computes
+A lowered circuit (`lowered_circuit`) says what each wire means; a layout decides which head or hidden unit computes
 it, and by which factors its argument and value are multiplied. In the stored circuit a wire stands for what its slot
 holds, so these factors become part of the linear forms: if a head reads s·u and its slot holds h·f(u), the stored wire
 is the table of h·f(u/s) at s·u, and readers take 1/h times the wire.
@@ -245,7 +245,7 @@ class _Sum:
         self.plus(ex.mul(factor, affine.constant))
 
     def stored(self) -> dict[str, Any]:
-        """As in model.json."""
+        """The form for model.json."""
         return stored_linear(self.terms.items(), self.constant)
 
 
