@@ -13,8 +13,8 @@ parameters; with polynomials the same holds for every smoothness α = m + 1.
 * *Layer 2.* The products c_i · (ξ·x)^s, by squares: ab = ((a + b)² − (a − b)²)/4.
 
 The basis are the powers of the lattice directions {ξ : |ξ| = s} (`ridge_directions`), as many as there are monomials,
-each a function of one linear form. Coefficients are least squares at Chebyshev points of the cells. What the layers do with
-the coefficients is a circuit with inputs x and c, made by `circuit`; there is no feed-forward layer.
+each a function of one linear form. Coefficients are least squares at Chebyshev points of the cells. The layers combine
+the coefficients as a circuit with inputs x and c, made by `circuit`; there is no feed-forward layer.
 """
 
 from __future__ import annotations
