@@ -7,7 +7,7 @@ import pytest
 import transformula as tf
 from transformula import budget as limits
 from transformula.budget import OutOfWork, checkpoint, left, limited, part_of_the_rest, remembered
-from transformula.compiler import driver
+from transformula.compiler import driver, policy
 from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
 from transformula.compiler.options import Options
@@ -94,8 +94,8 @@ def test_a_limit_inside_another_ends_with_it_and_may_be_moved() -> None:
 
 def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
     """The circuit gets nine tenths, and the lookup is still tried with the rest."""
-    monkeypatch.setattr(driver, "ALL", 0.4)
-    monkeypatch.setattr(driver, "KEPT", 0.0)
+    monkeypatch.setattr(policy, "ALL", 0.4)
+    monkeypatch.setattr(policy, "KEPT", 0.0)
     tried = []
     first_proven = driver.Search.first_proven
 
@@ -112,9 +112,9 @@ def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
 
 def test_a_search_in_which_an_attempt_has_failed_may_take_less() -> None:
     for error, seconds in [
-        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), driver.AFTER_FAILURE),
-        (NotProvenError("nothing is known"), driver.ALL),
-        (NotProvenError("tables that miss", measured=1e-3), driver.AFTER_FAILURE),
+        (NotProvenError("near", best_bound=5e-6, rounding=1e-8), policy.AFTER_FAILURE),
+        (NotProvenError("nothing is known"), policy.ALL),
+        (NotProvenError("tables that miss", measured=1e-3), policy.AFTER_FAILURE),
     ]:
         search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
         search.eps = 1e-6
@@ -122,14 +122,14 @@ def test_a_search_in_which_an_attempt_has_failed_may_take_less() -> None:
             search.note(error)
             assert left() == pytest.approx(seconds * limits.SECOND)
             search.note(NotProvenError("closer", best_bound=2e-6, rounding=1e-8))
-            assert left() == pytest.approx(driver.AFTER_FAILURE * limits.SECOND)
+            assert left() == pytest.approx(policy.AFTER_FAILURE * limits.SECOND)
 
 
 def test_what_fails_late_and_shows_nothing_ends_the_search() -> None:
     search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
     search.eps = 1e-6
-    with limited(driver.ALL) as search.limit:
-        work.spend((driver.AFTER_FAILURE + 1) * limits.SECOND)
+    with limited(policy.ALL) as search.limit:
+        work.spend((policy.AFTER_FAILURE + 1) * limits.SECOND)
         checkpoint()
         search.note(NotProvenError("nothing is known"))
         with pytest.raises(OutOfWork):
@@ -152,7 +152,7 @@ def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it
     search = driver.Search(formula, None)
     search.eps, task = 1e-6, BuildTask(Prepared(formula), Options(eps=1e-6))
     task.findings.fitted["a table"] = None
-    with limited(driver.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
+    with limited(policy.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
         search.first_proven(CONSTRUCTIONS["circuit"], task)
     assert len(begun) == tried and not task.findings.fitted
 
@@ -188,21 +188,21 @@ def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     tf.compile("x", "x=0..1", time_limit=1000)
     tf.compile("x", "x=0..1", time_limit=1)
     assert seen[0] == pytest.approx(1000 * limits.SECOND, rel=1e-3)
-    assert seen[1] == pytest.approx((driver.ALL + driver.KEPT) * limits.SECOND, rel=1e-3)
+    assert seen[1] == pytest.approx((policy.ALL + policy.KEPT) * limits.SECOND, rel=1e-3)
 
 
 F32 = {"dtype": "float32"}
 #: More than can be had: each is refused after a little work, with a bound that holds and the way out.
 REFUSALS = [
-    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, **F32}, 0.05, driver.REFUSED),
-    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0, driver.REFUSED),
+    ("asin(n*sin(t))", "n=0..1, t=1..5", {"rel": 1e-3, **F32}, 0.05, policy.REFUSED),
+    ("sin(1000*x*y)*exp(z)", "x=0..1, y=0..1, z=0..1", {"eps": 1e-6}, 6.0, policy.REFUSED),
     ("sin(x)", "x=0..1", {"eps": 1e-7, "construction": "lookup", **F32}, 9e-7, 2.0),
     (
         "softplus(a*b + c)*sigmoid(d)",
         "a=-1..1, b=-1..1, c=-1..1, d=-1..1",
         {"eps": 1e-5, **F32},
         2e-5,
-        driver.AFTER_FAILURE,
+        policy.AFTER_FAILURE,
     ),
 ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from transformula import api as compiling
 from transformula.budget import OutOfTime, checkpoint, limited
-from transformula.compiler import driver
+from transformula.compiler import driver, policy
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.flow_parts import find_parts
 from transformula.compiler.evidence.range_trees import find_sign_tree, find_tree
@@ -59,7 +59,7 @@ def test_a_part_of_the_time_is_kept_for_a_bound(monkeypatch):
             time.sleep(0.01)
 
     monkeypatch.setattr(driver.Search, "compete", endless)
-    monkeypatch.setattr(driver, "IN_TIME", 0.02)
+    monkeypatch.setattr(policy, "IN_TIME", 0.02)
     with pytest.raises(
         NotProvenError, match="the search was ended after 20 s: the best bound proven so far is"
     ) as error:

@@ -19,19 +19,10 @@ from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
 from transformula.budget import SECOND, checkpoint
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.policy import (
-    ALL_DEGREES,
-    CHEBYSHEV_POINTS,
-    DEGREE_SHARES,
-    EACH_DEGREE,
-    LAWSON_GAIN,
-    LAWSON_STEPS,
-    MAX_DEGREE,
-    MAX_VARIABLES,
-)
 from transformula.compiler.polynomial import construct_polynomial, weights_from_terms
 from transformula.compiler.prepare import is_polynomial
 from transformula.compiler.ridge_directions import compositions
@@ -64,11 +55,13 @@ def corollary_attempts(task: BuildTask) -> Iterator[Attempt]:
 def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head: bool) -> Iterator[Weights]:
     """Polynomial Transformers whose measured error meets the tolerance, lowest degree first."""
     box, used = _used(formula)
-    if box.dimension > MAX_VARIABLES:
-        raise InputError(f"approximation by a polynomial takes at most {MAX_VARIABLES} variables, not {box.dimension}")
+    if box.dimension > policy.MAX_VARIABLES:
+        raise InputError(
+            f"approximation by a polynomial takes at most {policy.MAX_VARIABLES} variables, not {box.dimension}"
+        )
     tried: set[tuple[int, ...]] = set()
     searches = [_Degrees(expr, box) for expr in formula.outputs]
-    for share in DEGREE_SHARES:
+    for share in policy.DEGREE_SHARES:
         with one_thread():
             fits = [search.lowest(share * eps) for search in searches]
         degrees = tuple(fit.degree for fit in fits)
@@ -137,11 +130,11 @@ class _Degrees:
 
     def __init__(self, expr: Expr, box: Box) -> None:
         self.expr, self.dimension, self.first = expr, box.dimension, 0
-        count = CHEBYSHEV_POINTS[box.dimension]
+        count = policy.CHEBYSHEV_POINTS[box.dimension]
         self.fine, self.coarse = _samples(expr, box, 2 * count + 1), _samples(expr, box, count)
         self.coefficients = _chebyshev_coefficients(self.coarse)
         self.degrees = sum(np.meshgrid(*[np.arange(count)] * self.dimension, indexing="ij", sparse=True))
-        self.end = counted() + ALL_DEGREES * SECOND
+        self.end = counted() + policy.ALL_DEGREES * SECOND
 
     def least_error(self, degree: int) -> float:
         """What no polynomial of a degree goes below, on the samples."""
@@ -150,8 +143,8 @@ class _Degrees:
 
     def lowest(self, goal: float) -> _Fit:
         """The first degree whose best polynomial, as far as a grid can tell, meets a goal below those before."""
-        best = self.least_error(MAX_DEGREE[self.dimension]), MAX_DEGREE[self.dimension]
-        for degree in range(self.first, MAX_DEGREE[self.dimension] + 1) if best[0] <= goal else ():
+        best = self.least_error(policy.MAX_DEGREE[self.dimension]), policy.MAX_DEGREE[self.dimension]
+        for degree in range(self.first, policy.MAX_DEGREE[self.dimension] + 1) if best[0] <= goal else ():
             if self.least_error(degree) <= goal:
                 fit = _fit(self.coarse, self.fine, degree, goal)
                 if fit.error <= goal:
@@ -205,7 +198,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
     weight = np.full(len(target), 1.0 / len(target))
     best: tuple[float, Floats] = (np.inf, np.zeros(len(exponents)))
     start = counted()
-    for _ in range(LAWSON_STEPS):
+    for _ in range(policy.LAWSON_STEPS):
         checkpoint()
         spend(matrix.size * (0.02 + len(exponents) / 8000) + 0.02 * fine.values.size)
         root = np.sqrt(weight)
@@ -213,7 +206,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
         found[np.abs(found) < 1e-17 * np.abs(found).max()] = 0.0
         error = float(np.abs(_values(fine.points, exponents, found, dimension) - fine.values).max())
         best = min(best, (error, found), key=lambda pair: pair[0])
-        if error <= goal or error > LAWSON_GAIN * goal or counted() - start > EACH_DEGREE * SECOND:
+        if error <= goal or error > policy.LAWSON_GAIN * goal or counted() - start > policy.EACH_DEGREE * SECOND:
             break
         residual = np.abs(matrix @ found - target)
         weight = weight * residual

@@ -18,29 +18,12 @@ from typing import Any
 import numpy as np
 
 from transformula.budget import SECOND, Limit, OutOfTime, OutOfWork, checkpoint, left, limited, part_of_the_rest
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import at_positions, checked_options, known_shape, positive
 from transformula.compiler.plan import Round, attempts, rounds
-from transformula.compiler.policy import (
-    AFTER_FAILURE,
-    ALL,
-    COARSE,
-    EACH,
-    GAIN,
-    IN_TIME,
-    KEPT,
-    LEAST_KEPT,
-    LESS_ROUNDING,
-    LONG,
-    MOST_TIMES,
-    ONE_LAYER,
-    REFUSED,
-    ROOM,
-    SMALL,
-    WORTH_SAYING,
-)
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
     Ending,
@@ -127,7 +110,7 @@ class Search:
     def budget(self) -> Iterator[None]:
         """Work and time for everything; running out of either, or an interrupt, becomes the refusal."""
         try:
-            with limited(self.seconds(ALL + KEPT), self.time_limit):
+            with limited(self.seconds(policy.ALL + policy.KEPT), self.time_limit):
                 yield
         except OutOfTime:
             raise self.stopped(Ending.TIME) from None
@@ -139,16 +122,16 @@ class Search:
     def seconds(self, usual: float) -> float:
         """A budget in seconds, scaled up for large formulas and for a long time limit."""
         size = max(self.formula.box.dimension, len(self.formula.outputs))
-        return max(usual * min(max(1.0, size / SMALL), MOST_TIMES), self.time_limit or 0.0)
+        return max(usual * min(max(1.0, size / policy.SMALL), policy.MOST_TIMES), self.time_limit or 0.0)
 
     def run(self, plan: Sequence[Round], task: BuildTask) -> Model:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in plan for kind in some]
         self.eps = kinds[-1].tolerance(task.options.eps)
-        in_time = None if self.time_limit is None else IN_TIME * self.time_limit
+        in_time = None if self.time_limit is None else policy.IN_TIME * self.time_limit
         before = counted()
         try:
-            with limited(self.seconds(ALL), in_time) as self.limit:
+            with limited(self.seconds(policy.ALL), in_time) as self.limit:
                 self.compete(plan, task)
         except OutOfWork:
             self.ending = Ending.WORK
@@ -156,8 +139,8 @@ class Search:
             self.ending = Ending.TIME
         if not self.proven:
             self.limit = None
-            kept = min(self.seconds(KEPT), self.seconds(REFUSED) - (counted() - before) / SECOND)
-            with suppress(OutOfTime, OutOfWork), limited(max(kept, self.seconds(LEAST_KEPT))):
+            kept = min(self.seconds(policy.KEPT), self.seconds(policy.REFUSED) - (counted() - before) / SECOND)
+            with suppress(OutOfTime, OutOfWork), limited(max(kept, self.seconds(policy.LEAST_KEPT))):
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
@@ -168,7 +151,7 @@ class Search:
     def compete(self, plan: Sequence[Round], task: BuildTask) -> None:
         """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
         for number, kinds in enumerate(plan, 1):
-            self.try_each(kinds, task, 1.0 if number == len(plan) else EACH)
+            self.try_each(kinds, task, 1.0 if number == len(plan) else policy.EACH)
             if self.proven:
                 return
 
@@ -228,8 +211,8 @@ class Search:
         elif error.measured is not None:
             self.format_error = min(error.measured, self.format_error)
         if self.limit is not None and self.eps is not None:
-            unknown = closest_bound(self.closest) == math.inf and self.limit.spent < self.seconds(AFTER_FAILURE)
-            self.limit.after(self.seconds(ALL if unknown else AFTER_FAILURE))
+            unknown = closest_bound(self.closest) == math.inf and self.limit.spent < self.seconds(policy.AFTER_FAILURE)
+            self.limit.after(self.seconds(policy.ALL if unknown else policy.AFTER_FAILURE))
 
     def look_coarser(self, kinds: Sequence[Construction], task: BuildTask) -> None:
         """Prove a coarse bound, then better ones, as long as there is work left."""
@@ -240,7 +223,7 @@ class Search:
         reach = spread(self.formula)
         while True:
             before, goal = self.bound, self.coarser(self.eps, reach)
-            if not self.eps < goal < min(before / GAIN, math.inf):
+            if not self.eps < goal < min(before / policy.GAIN, math.inf):
                 return
             self.try_goal(goal, self.eps, kinds, task)
             if not self.bound < before:
@@ -248,12 +231,12 @@ class Search:
 
     def coarser(self, eps: float, reach: float) -> float:
         """A tolerance that might be met: at first coarse, by how much the formula varies, then closer to ``eps``."""
-        found = ROOM * self.fitted_error
-        if self.closest is not None and self.bound < WORTH_SAYING * reach:
-            least = min(found, ROOM * self.format_error)
-            halfway = max(math.sqrt(self.bound * eps), LESS_ROUNDING * (self.closest.rounding or 0.0))
+        found = policy.ROOM * self.fitted_error
+        if self.closest is not None and self.bound < policy.WORTH_SAYING * reach:
+            least = min(found, policy.ROOM * self.format_error)
+            halfway = max(math.sqrt(self.bound * eps), policy.LESS_ROUNDING * (self.closest.rounding or 0.0))
             return max(halfway, least if least < math.inf else 0.0)
-        return found if found < WORTH_SAYING * reach else COARSE * reach
+        return found if found < policy.WORTH_SAYING * reach else policy.COARSE * reach
 
     def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: BuildTask) -> None:
         """Remember the bound of the first construction that is proven to meet a larger tolerance."""
@@ -290,7 +273,7 @@ class Trial:
         refuted = isinstance(error, RefutedError)
         uncompared = refuted and error.reason is Reason.UNCOMPARED
         again = refuted and attempt.group in self.refuted  # other tables did not help
-        useless = shows_nothing(error) and work > LONG * SECOND
+        useless = shows_nothing(error) and work > policy.LONG * SECOND
         if uncompared or again or useless or isinstance(error, UnboundedError):
             self.hopeless.add(attempt.group)
         if refuted:
@@ -305,4 +288,4 @@ def shows_nothing(error: NotProvenError) -> bool:
 
 def _size(model: Model) -> tuple[int, float]:
     """Memory tokens, then parameters; a single layer may have half as many parameters again."""
-    return model.memory_tokens, model.parameter_count / (ONE_LAYER if model.layers == 1 else 1.0)
+    return model.memory_tokens, model.parameter_count / (policy.ONE_LAYER if model.layers == 1 else 1.0)
