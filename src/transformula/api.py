@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from transformula import proven
+from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import COMPACT, MEMORIZE
 from transformula.compiler.driver import compile_formula
 from transformula.compiler.options import Options, known_dtype, positive
-from transformula.compiler.policy import DEFAULT_EPS
 from transformula.files import as_path
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import Verification
@@ -101,7 +101,7 @@ def compile(
     )
 
 
-def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", compact: bool = False) -> Model:
+def memorize(x: Any, y: Any, eps: float = policy.DEFAULT_EPS, dtype: str = "float64", compact: bool = False) -> Model:
     """A Transformer that reproduces a finite table, certified at every sample.
 
     Parameters
@@ -125,7 +125,7 @@ def memorize(x: Any, y: Any, eps: float = DEFAULT_EPS, dtype: str = "float64", c
     from transformula.compiler.gallery.compact_memory import construct_compact
     from transformula.compiler.gallery.memorize import construct_memorize
 
-    tolerance, form = positive(eps, "eps") or DEFAULT_EPS, known_dtype(dtype)
+    tolerance, form = positive(eps, "eps") or policy.DEFAULT_EPS, known_dtype(dtype)
     samples, options = Samples.of(x, y), Options(eps=tolerance, dtype=form)
     with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
         if compact:

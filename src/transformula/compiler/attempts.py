@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from transformula.compiler import policy
 from transformula.compiler.constructions import Construction
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.options import Options
-from transformula.compiler.policy import DEFAULT_EPS
 from transformula.compiler.prepare import Prepared
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.syntax.boxes import Formula
@@ -65,7 +65,7 @@ class BuildTask:
     @property
     def eps(self) -> float:
         """The tolerance to aim at."""
-        return self.options.eps or DEFAULT_EPS
+        return self.options.eps or policy.DEFAULT_EPS
 
 
 @dataclass(frozen=True, eq=False)

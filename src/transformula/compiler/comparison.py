@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformula.api import compile
+from transformula.compiler import policy
 from transformula.compiler.constructions import CONSTRUCTIONS, COROLLARY, OFFERED, Construction
-from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.proven import norm_of
 
@@ -116,7 +116,7 @@ def entries(
     time_limit: float | None = None,
 ) -> Iterator[tuple[Entry, TransformulaError | None]]:
     """Each construction as soon as it is done, with the error that refused it; ``time_limit`` is for each of them."""
-    wanted = DEFAULT_EPS if eps is None and rel is None else eps
+    wanted = policy.DEFAULT_EPS if eps is None and rel is None else eps
     for construction, multi_head in TRIED:
         name = construction.name + (", several heads" if multi_head else "")
         start = time.perf_counter()

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.blas_threads import one_thread
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import LOOKUP
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.compiler.policy import EASY, LOOKUP_SHARES
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.disk_cache import fit_expression
 from transformula.compiler.tables.grid_fit import MAX_GRID, Grid, fit_grid
@@ -37,7 +37,7 @@ def lookup_attempts(task: BuildTask) -> Iterator[Attempt]:
     Where none does, the closest, if it is close: its proof says by how much it falls short.
     """
     dtype = task.options.dtype
-    for share in LOOKUP_SHARES:
+    for share in policy.LOOKUP_SHARES:
         fitter = _Fitter(task.eps, share, dtype, task.most, task.findings.missed)
 
         def build(fitter: _Fitter = fitter) -> Built:
@@ -93,7 +93,7 @@ def _fit(
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
     fell_short = eps < finest
-    eps = EASY * finest if fell_short else eps
+    eps = policy.EASY_MULTIPLE * finest if fell_short else eps
     try:
         with one_thread():
             if len(ranges) == 1:

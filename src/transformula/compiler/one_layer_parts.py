@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.lower.additive import Affine, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
-from transformula.compiler.policy import MAX_COEFFICIENT, MAX_FORMS
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.softmax_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
@@ -95,13 +95,13 @@ def _wanted(part: Part, formula: Formula, share: float) -> Wanted:
 
 def check_forms(part: Part, formula: Formula) -> None:
     """Refuse a summand that no grid can serve."""
-    if len(part.forms) > MAX_FORMS:
+    if len(part.forms) > policy.MAX_FORMS:
         names = [n for n, *f in zip(formula.box.variables, *part.forms, strict=True) if any(f)]
         raise InputError(
             f"a summand of the formula depends on {len(part.forms)} variables at once ({', '.join(names)}); "
             f"one layer takes at most {MAX_FORMS}: a grid would need too many tokens"
         )
-    if any(abs(v) > MAX_COEFFICIENT for form in part.forms for v in form):
+    if any(abs(v) > policy.MAX_COEFFICIENT for form in part.forms for v in form):
         raise InputError(
             f"the coefficients in {part.original} differ by more than 30 orders of magnitude: rescale the variables"
         )

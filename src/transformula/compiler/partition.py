@@ -20,20 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import PARTITION
 from transformula.compiler.lower.additive import Part
 from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.compiler.policy import (
-    BLUNTER_BEYOND,
-    FAR_BITS,
-    FINER_CELLS,
-    MAX_MESH,
-    MAX_PARTITION_TOKENS,
-    PARTITION_MESH,
-    REFINEMENTS,
-    WIDENING,
-)
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
 
@@ -43,14 +34,14 @@ Floats = NDArray[np.float64]
 def partition_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
     dtype = task.options.dtype
-    for finer in FINER_CELLS:
+    for finer in policy.FINER_CELLS:
 
         def build(finer: float = finer) -> Built:
             def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
                 return [fit_partition(part, ranges, share / finer, dtype) for part, ranges, share in parts]
 
             spec = one_layer_spec(task.ground, task.eps, fit, dtype, task.options.shape)
-            return one_layer_built(task.ground, spec, FAR_BITS[dtype] - 1)
+            return one_layer_built(task.ground, spec, policy.FAR_BITS[dtype] - 1)
 
         yield Attempt(PARTITION, build)
 
@@ -72,7 +63,7 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
 
 
 def _check_count(tokens: float) -> None:
-    if tokens > MAX_PARTITION_TOKENS:
+    if tokens > policy.MAX_PARTITION_TOKENS:
         raise NotProvenError(
             f"the partition would need about {tokens:.2g} tokens, more than {MAX_PARTITION_TOKENS:.0g}: "
             "ask for a larger eps, or use the lookup construction"
@@ -83,8 +74,8 @@ def _sampled(
     part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float
 ) -> tuple[list[Floats], Floats]:
     """The function on a mesh that is refined, axis by axis, where it jumps by much of a cell."""
-    axes = [np.linspace(low, high, PARTITION_MESH[len(ranges)]) for low, high in ranges]
-    for left in reversed(range(REFINEMENTS)):
+    axes = [np.linspace(low, high, policy.PARTITION_MESH[len(ranges)]) for low, high in ranges]
+    for left in reversed(range(policy.REFINEMENTS)):
         checkpoint()
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):
@@ -93,7 +84,7 @@ def _sampled(
         _check_count(math.prod(max(1.0, float(s.sum()) * len(ranges) / (2 * eps)) for s in steps))
         steep = [s > 0.2 * eps / len(ranges) for s in steps]
         finer = math.prod(len(a) + int(s.sum()) for a, s in zip(axes, steep, strict=True))
-        if not any(s.any() for s in steep) or finer > MAX_MESH or not left:
+        if not any(s.any() for s in steep) or finer > policy.MAX_MESH or not left:
             break
         axes = [np.unique(np.append(a, (a[:-1] + a[1:])[s] / 2)) for a, s in zip(axes, steep, strict=True)]
     return axes, values
@@ -127,8 +118,8 @@ def sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, toke
             f"the function is so steep near {edges[np.argmin(widths)]:.6g} that a cell would be narrower "
             "than two floats: ask for a larger eps, or narrow the box"
         )
-    far = math.log(max(tokens, 2)) + FAR_BITS[dtype] * math.log(2)
-    widening = min(0.1, WIDENING[dtype] * max(1.0, len(widths) / BLUNTER_BEYOND))
+    far = math.log(max(tokens, 2)) + policy.FAR_BITS[dtype] * math.log(2)
+    widening = min(0.1, policy.WIDENING[dtype] * max(1.0, len(widths) / policy.BLUNTER_BEYOND))
     gaps = far / (widening * np.minimum(widths[:-1], widths[1:]))
     slopes = np.concatenate([[0.0], np.cumsum(gaps)])
     slopes = (slopes - slopes[len(slopes) // 2]).astype(dtype).astype(float)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask
 from transformula.compiler.constructions import (
     CIRCUIT,
@@ -17,7 +18,6 @@ from transformula.compiler.constructions import (
     Construction,
 )
 from transformula.compiler.options import Options
-from transformula.compiler.policy import FEWEST_FLOATS, MAX_GRID_FORMS
 from transformula.compiler.prepare import Prepared, check_length
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
@@ -44,7 +44,7 @@ def rounds(ground: Prepared, options: Options) -> list[Round]:
 
 def _approximations(ground: Prepared) -> list[Round]:
     forms = max((len(part.forms) for split in ground.splits for part in split.parts), default=0)
-    if forms > MAX_GRID_FORMS or _steep_inside(ground):  # a grid would be far larger, or none accurate
+    if forms > policy.MAX_GRID_FORMS or _steep_inside(ground):  # a grid would be far larger, or none accurate
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
         return [(CIRCUIT, LOOKUP), (PARTITION,)]  # the circuit's size limits the grids that are worth trying
@@ -96,7 +96,7 @@ def _check_floats(box: Box, dtype: str) -> None:
         size, text = max(map(abs, ends)), f"{name}={short_text(low):.30}..{short_text(high):.30}"
         if not size < float(np.finfo(dtype).max):
             raise NotProvenError(f"the interval {text} is beyond {dtype}'s range: rescale {name}", place=text)
-        if not ends[1] - ends[0] > FEWEST_FLOATS * float(np.spacing(np.array(size, dtype))):
+        if not ends[1] - ends[0] > policy.FEWEST_FLOATS * float(np.spacing(np.array(size, dtype))):
             raise NotProvenError(
                 f"{dtype} has hardly any numbers in the interval {text}: replace {name} by its distance from one end",
                 place=text,

@@ -26,10 +26,10 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY, POLYNOMIAL
 from transformula.compiler.one_layer_parts import CONSTANT_BITS, midpoint_rational
-from transformula.compiler.policy import MAX_PROOF_TERMS
 from transformula.compiler.ridge_directions import Direction, RidgeSum, primitive, ridge_sums
 from transformula.errors import FormulaError, InputError
 from transformula.kernel.arithmetic import precision
@@ -98,7 +98,7 @@ def _check_work(ridge_sum: RidgeSum) -> None:
     for direction, powers in ridge_sum.powers.items():
         support = sum(1 for v in direction if v)
         work += math.comb(support + max(powers), max(powers))
-    if work > MAX_PROOF_TERMS:
+    if work > policy.MAX_PROOF_TERMS:
         raise FormulaError(
             f"the polynomial takes {len(ridge_sum)} tokens, and proving it would expand {work} terms; "
             f"at most {MAX_PROOF_TERMS} are allowed"

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from transformula.compiler import policy
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
 from transformula.compiler.lower.conjugates import conjugated
 from transformula.compiler.lower.derivation_hints import Sign, extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
-from transformula.compiler.policy import MAX_SIGN_PARTS, MOST_TERMS
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.derivations.derivation_steps import parsed, split_quotient
 from transformula.kernel.derivations.facts import Facts
@@ -57,7 +57,7 @@ class SignSearch(Facts):
             if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
                 tree = [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, MAX_SIGN_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, policy.MAX_SIGN_PARTS)
             self.add_sign(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None
@@ -173,7 +173,7 @@ def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError
         quotients = [split_quotient(term) for term in node.args] if node.op == "add" else []
         numbers = {b for _, b in quotients if not b.names}
         below = list(dict.fromkeys(b for _, b in quotients if b.names))
-        if len(below) < 2 or len(quotients) > MOST_TERMS:
+        if len(below) < 2 or len(quotients) > policy.MOST_TERMS:
             continue
         above = [ex.mul(ex.div(a, b) if b in numbers else a, *(c for c in below if c != b)) for a, b in quotients]
         whole = ex.div(ex.add(*above), ex.mul(*below))

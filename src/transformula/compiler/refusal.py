@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from transformula.compiler.policy import STRAINED
+from transformula.compiler import policy
 from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer
 from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import float_above
@@ -71,7 +71,7 @@ class Coarse:
 
 def check_strain(expected: float, eps: float, said: str, rounding: float | None = None) -> None:
     """Refuse tables whose expected error is so large that a proof is not worth trying."""
-    if expected > STRAINED * eps:
+    if expected > policy.STRAINED * eps:
         raise Coarse(f"{said} an error of about {expected:.2g}", expected, rounding).error()
 
 

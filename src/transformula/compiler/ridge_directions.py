@@ -32,7 +32,7 @@ from itertools import product
 
 from flint import fmpq, fmpq_mat
 
-from transformula.compiler.policy import MAX_DIRECTIONS, MAX_POLARIZATION, MAX_SYSTEM
+from transformula.compiler import policy
 from transformula.errors import FormulaError
 
 Exponents = tuple[int, ...]
@@ -87,7 +87,7 @@ def lattice_ridge_sum(polynomials: Sequence[Terms]) -> RidgeSum | None:
     exponents = [e for terms in polynomials for e in terms]
     degree = max(map(sum, exponents))
     support = [k for k in range(len(exponents[0])) if any(e[k] for e in exponents)]
-    if math.comb(len(support) - 1 + degree, degree) > MAX_DIRECTIONS:
+    if math.comb(len(support) - 1 + degree, degree) > policy.MAX_DIRECTIONS:
         return None
     result = RidgeSum(len(polynomials))
     for output, terms in enumerate(polynomials):
@@ -214,7 +214,7 @@ def _support(exponents: Sequence[int]) -> set[int]:
 
 def _greedy(polynomials: Sequence[Terms], hints: list[Direction]) -> RidgeSum | None:
     """Top degree first; each part reuses known directions if it can."""
-    if sum(_polarization_size(p) for p in polynomials) > MAX_POLARIZATION:
+    if sum(_polarization_size(p) for p in polynomials) > policy.MAX_POLARIZATION:
         return None
     result = RidgeSum(len(polynomials))
     parts = [homogeneous_parts(p) for p in polynomials]
@@ -311,7 +311,7 @@ def _in_span(part: Terms, s: int, directions: list[Direction]) -> Forms | None:
     useful = [d for d in dict.fromkeys(directions) if _support(d) <= support or s == 1]
     rows: dict[Exponents, int] = {}
     columns = []
-    if not useful or math.comb(len(support) + s - 1, s) * len(useful) > MAX_SYSTEM:
+    if not useful or math.comb(len(support) + s - 1, s) * len(useful) > policy.MAX_SYSTEM:
         return None
     for direction in useful:
         columns.append({rows.setdefault(e, len(rows)): v for e, v in power_terms(direction, s)})

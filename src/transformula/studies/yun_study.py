@@ -12,7 +12,6 @@ from transformula.compiler.certify import package
 from transformula.compiler.constructions import YUN
 from transformula.compiler.gallery.yun import yun_attempts
 from transformula.compiler.options import Options
-from transformula.compiler.policy import MAX_CONTEXTS
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
@@ -32,7 +33,6 @@ from transformula.compiler.lower.lowered_wires import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
 from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
 from transformula.compiler.partition import fit_partition
-from transformula.compiler.policy import FAR_BITS, FINER_CELLS, LEAST_LINE_ERROR, LINE_ERROR
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.softmax_layout import HeadSpec, Reads, Tokens, assembled, places
 from transformula.compiler.tables.softmax_table import softmax_weights
@@ -48,7 +48,7 @@ _POINTS = np.linspace(-1, 1, 2001)
 
 def attention_only_attempts(task: BuildTask) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first."""
-    for finer in FINER_CELLS:
+    for finer in policy.FINER_CELLS:
         yield Attempt(ATTENTION_ONLY, partial(_built, task.ground, task.eps / finer, task.options.dtype))
 
 
@@ -71,7 +71,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
             narrowest = min(narrowest, *(_narrowest(fitted[-1][1], k, ends) for k, ends in enumerate(ranges)))
     ends = {form: _scaled(form_range(form, box)) for form in lines}
     if lines:
-        tables.append(anchors(max(LINE_ERROR * narrowest, LEAST_LINE_ERROR[dtype]), dtype))
+        tables.append(anchors(max(policy.LINE_ERROR * narrowest, policy.LEAST_LINE_ERROR[dtype]), dtype))
     heads = [_line(form, k, ends[form], box.variables) for form, k in lines.items()]
     for part, table in fitted:
         tables.append(Tokens(table.slopes, table.offsets, table.values[:, None]))
@@ -100,7 +100,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
     signs = proven_signs([], ground)
     circuit = {"wires": wires, "outputs": outputs, "extends": ground.steps, "signs": list(signs)}
     weights = assembled(box.variables, tables, [*heads, *choices], readout, dtype)
-    return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=FAR_BITS[dtype] - 1))
+    return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=policy.FAR_BITS[dtype] - 1))
 
 
 def _parts(split: Decomposition) -> list[Part]:

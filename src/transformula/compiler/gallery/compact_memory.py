@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.compiler.policy import BUCKET_WIDTHS, DIRECTIONS, MAX_SAMPLES, OFFSETS
+from transformula.compiler import policy
 from transformula.compiler.softmax_layout import Unit, feed_forward
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
@@ -54,7 +54,7 @@ def construct_compact(samples: Samples, dtype: str) -> Weights:
         raise InputError(
             f"compact memory is for one output with two values, not {samples.y.shape[1]} with {len(values)}"
         )
-    if len(x) > MAX_SAMPLES:
+    if len(x) > policy.MAX_SAMPLES:
         raise InputError(f"{len(x)} samples are too many; at most {MAX_SAMPLES}")
     if len(np.unique(x, axis=0)) < len(x):
         raise InputError("two samples are the same point in this dtype: use float64")
@@ -66,7 +66,7 @@ def _best_cut(x: Floats, labels: NDArray[np.bool_], dtype: str) -> Runs:
     """The cheapest of the cuts along a few directions."""
     rng = np.random.default_rng(0)
     best: Runs | None = None
-    for _ in range(DIRECTIONS if x.shape[1] > 1 else 1):
+    for _ in range(policy.DIRECTIONS if x.shape[1] > 1 else 1):
         drawn = np.asarray(rng.standard_normal(size=x.shape[1]) / max(np.abs(x).max(), 1e-300))
         direction = drawn.astype(dtype).astype(np.float64)
         along = x @ direction
@@ -74,7 +74,7 @@ def _best_cut(x: Floats, labels: NDArray[np.bool_], dtype: str) -> Runs:
         line = _Line(direction, along[order], labels[order])
         if not line.told_apart:
             continue
-        for width in BUCKET_WIDTHS:
+        for width in policy.BUCKET_WIDTHS:
             cutter = _Cutter(line, width * line.step)
             for bits in range(2, MOST_BITS[dtype] + 1, 2):
                 best = cutter.cut(bits, math.inf if best is None else best.cost) or best
@@ -99,7 +99,7 @@ class _Cutter:
     def __init__(self, line: _Line, width: float) -> None:
         self.line, self.width = line, width
         self.places = line.s / width
-        theta = np.arange(OFFSETS) / OFFSETS
+        theta = np.arange(policy.OFFSETS) / policy.OFFSETS
         self.clear: list[int] = []  # for each sample, the offsets whose edges stay away from it
         self.split: list[int] = []  # and those that put an edge between it and the one before, if that is needed
         for start in range(0, len(line.s), 4096):
@@ -150,12 +150,12 @@ def _sets(rows: NDArray[np.bool_]) -> list[int]:
 
 def _middle(offsets: int) -> float:
     """The middle of the longest run of neighbours in a set of offsets."""
-    marks = np.frombuffer(offsets.to_bytes(OFFSETS // 8, "little"), dtype=np.uint8)
+    marks = np.frombuffer(offsets.to_bytes(policy.OFFSETS // 8, "little"), dtype=np.uint8)
     members = np.unpackbits(marks, bitorder="little").astype(np.int8)
     turns = np.flatnonzero(np.diff(np.concatenate([[0], members, [0]])))
     starts, ends = turns[::2], turns[1::2]
     longest = int(np.argmax(ends - starts))
-    return float(starts[longest] + ends[longest] - 1) / 2 / OFFSETS
+    return float(starts[longest] + ends[longest] - 1) / 2 / policy.OFFSETS
 
 
 Entries = list[tuple[int, int, Any]]

@@ -17,8 +17,8 @@ import numpy as np
 from flint import arb
 
 from transformula.budget import checkpoint
+from transformula.compiler import policy
 from transformula.compiler.partition import Floats, sharp_scores
-from transformula.compiler.policy import EXTRA_POINTS, FAR_BITS, MAX_CELL_POINTS, MAX_CELLS, MORE_CELLS
 from transformula.compiler.refusal import Coarse
 from transformula.compiler.ridge_directions import compositions
 from transformula.errors import NotProvenError
@@ -67,7 +67,7 @@ class CellPlan:
                 raise NotProvenError(f"{formula} is undefined or unbounded on the box: narrow the box")
             if plan.numbers > most:
                 return None
-            if plan.tokens * MORE_CELLS > plan.most_tokens:
+            if plan.tokens * policy.MORE_CELLS > plan.most_tokens:
                 raise Coarse(
                     f"polynomials of degree {degree} would need more than {plan.most_tokens} cells", error
                 ).error()
@@ -82,7 +82,7 @@ class CellPlan:
 
     def cut(self, axis: int) -> CellPlan:
         """More cells along an axis."""
-        counts = [max(n + 1, round(n * MORE_CELLS)) if k == axis else n for k, n in enumerate(self.counts)]
+        counts = [max(n + 1, round(n * policy.MORE_CELLS)) if k == axis else n for k, n in enumerate(self.counts)]
         return CellPlan(self.target, self.names, self.degree, self.dtype, tuple(counts))
 
     @property
@@ -93,8 +93,8 @@ class CellPlan:
     @property
     def most_tokens(self) -> int:
         """More cells would be too many, or have too many points for the memory."""
-        points: int = (self.degree + 1 + EXTRA_POINTS) ** len(self.names)
-        return min(MAX_CELLS, MAX_CELL_POINTS // points)
+        points: int = (self.degree + 1 + policy.EXTRA_POINTS) ** len(self.names)
+        return min(policy.MAX_CELLS, policy.MAX_CELL_POINTS // points)
 
     @property
     def numbers(self) -> int:
@@ -179,7 +179,7 @@ class CellPlan:
         numbered = SoftmaxTable(slopes, offsets, np.arange(float(self.tokens)).reshape(self.counts))
         ends = [(arb(low), arb(high)) for low, high in self.sides]
         with precision(BITS):
-            lower, upper, rows = used_cells(numbered, ends, far_of(self.tokens, FAR_BITS[self.dtype] - 1))
+            lower, upper, rows = used_cells(numbered, ends, far_of(self.tokens, policy.FAR_BITS[self.dtype] - 1))
         held = self.columns[rows.astype(int)][:, self.used]
         errors = [
             local_error(expr, self.terms(o), self.names, lower, upper, held)
@@ -190,7 +190,7 @@ class CellPlan:
     @cached_property
     def fitted(self) -> tuple[list[Floats], float]:
         """For each output the coefficients of local monomials, cells in C order, and the largest error at points."""
-        points = np.cos(np.linspace(0, math.pi, self.degree + 1 + EXTRA_POINTS))
+        points = np.cos(np.linspace(0, math.pi, self.degree + 1 + policy.EXTRA_POINTS))
         local = products([points] * len(self.names))
         basis = np.stack([np.prod(local.T**e, axis=1) for e in self.exponents], axis=1)
         solve = np.linalg.pinv(basis)

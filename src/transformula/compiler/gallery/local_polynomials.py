@@ -27,19 +27,11 @@ from typing import Any
 
 from flint import fmpq
 
+from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit import circuits_of
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.gallery.local_cells import CellPlan
-from transformula.compiler.policy import (
-    CELL_SHARE,
-    CIRCUIT_SHARE,
-    CIRCUITS_EACH,
-    DEGREES,
-    FAR_BITS,
-    FINER_LOCAL_CELLS,
-    NOISE,
-)
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.softmax_layout import HeadSpec, Tokens, assembled, places
 from transformula.errors import InputError, NotProvenError, closer
@@ -59,14 +51,14 @@ def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attem
         raise InputError(f"{min(taken)} is a name that coefficients use inside: give the variable another name")
     if task.ground.steps:
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
-    plan = _planned(formula, names, eps, dtype, DEGREES if degree is None else (degree,))
-    for group, finer in enumerate(FINER_LOCAL_CELLS):
-        cut = plan if group == 0 else CellPlan.fine(formula, names, plan.degree, CELL_SHARE * eps / finer, dtype)
+    plan = _planned(formula, names, eps, dtype, policy.DEGREES if degree is None else (degree,))
+    for group, finer in enumerate(policy.FINER_LOCAL_CELLS):
+        cut = plan if group == 0 else CellPlan.fine(formula, names, plan.degree, policy.CELL_SHARE * eps / finer, dtype)
         assert cut is not None, "nobody has said how many numbers it may take"
         both = Prepared(cut.formula())
         inputs = both.formula.box.variables
-        circuits = circuits_of(both, CIRCUIT_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
-        for attempt in islice(circuits, CIRCUITS_EACH):
+        circuits = circuits_of(both, policy.CIRCUIT_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
+        for attempt in islice(circuits, policy.CIRCUITS_EACH):
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 
 
@@ -75,10 +67,10 @@ def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, d
     best: CellPlan | None = None
     failure: NotProvenError | None = None
     for degree in degrees:
-        quiet = best is not None and best.noise <= NOISE * eps
+        quiet = best is not None and best.noise <= policy.NOISE * eps
         try:
             found = CellPlan.fine(
-                formula, names, degree, CELL_SHARE * eps, dtype, best.numbers if best and quiet else math.inf
+                formula, names, degree, policy.CELL_SHARE * eps, dtype, best.numbers if best and quiet else math.inf
             )
         except NotProvenError as error:
             failure = closer(error, failure)
@@ -92,12 +84,12 @@ def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, d
 
 
 def _worth(plan: CellPlan, eps: float) -> tuple[float, int]:
-    return max(plan.noise / eps, NOISE), plan.numbers
+    return max(plan.noise / eps, policy.NOISE), plan.numbers
 
 
 def _built(cut: CellPlan, attempt: Attempt) -> Built:
     outputs = range(len(cut.target.outputs))
-    stated = {"bits": FAR_BITS[cut.dtype] - 1, "models": [[str(q) for q in cut.terms(o)] for o in outputs]}
+    stated = {"bits": policy.FAR_BITS[cut.dtype] - 1, "models": [[str(q) for q in cut.terms(o)] for o in outputs]}
     slopes, offsets = (products(side).T for side in cut.scores)
     return joined(attempt.build(), cut.target.box, cut.names, slopes, offsets, cut.columns[:, cut.used], stated)
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.policy import MAX_SAMPLES
+from transformula.compiler import policy
 from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
@@ -24,7 +24,7 @@ def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
     """Weights whose value at every sample is within the tolerance."""
     x, y = samples.x.astype(dtype).astype(float), samples.y
     count, inputs = x.shape
-    if count > MAX_SAMPLES:
+    if count > policy.MAX_SAMPLES:
         raise InputError(f"{count} samples are too many for one table; at most {MAX_SAMPLES}")
     spread = float(2 * np.abs(y).max()) or 1.0
     separation = _smallest_separation(x)

@@ -10,11 +10,11 @@ from typing import Any
 from flint import fmpq
 
 from transformula.blas_threads import one_thread
+from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import IN_CONTEXT
 from transformula.compiler.options import Options, known_dtype, positive
-from transformula.compiler.policy import DEFAULT_EPS
 from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.given_box import exact_number
 from transformula.formula.prompt_target import Prompts
@@ -107,7 +107,7 @@ def in_context(
         )
     with one_thread():
         if task.algorithm == "ridge":
-            tolerance = tolerance or DEFAULT_EPS
+            tolerance = tolerance or policy.DEFAULT_EPS
             built = construct_in_context(task, form, _rounds(task, tolerance, form))
         else:
             built = construct_in_context(task, form, looped=looped)
