@@ -102,8 +102,8 @@ def test_a_limit_inside_another_ends_with_it_and_may_be_moved() -> None:
 
 def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
     """The circuit gets nine tenths, and the lookup is still tried with the rest."""
-    monkeypatch.setattr(driver, "ALL", 0.4)
-    monkeypatch.setattr(driver, "KEPT", 0.0)
+    monkeypatch.setattr(policy, "ALL", 0.4)
+    monkeypatch.setattr(policy, "KEPT", 0.0)
     tried = []
     first_proven = driver.Search.first_proven
 
