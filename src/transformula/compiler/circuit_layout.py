@@ -23,7 +23,7 @@ from transformula.runtime.matrices import dense_matrix, matrix_of
 
 @dataclass
 class Node:
-    """What the planner knows about one wire."""
+    """The planner's facts about one wire."""
 
     wire: Wire
     time: int  # half-layers: odd for tables, even for ReLUs

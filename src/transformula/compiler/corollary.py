@@ -136,7 +136,7 @@ class _Degrees:
         self.end = counted() + policy.ALL_DEGREES * SECOND
 
     def least_error(self, degree: int) -> float:
-        """What no polynomial of a degree goes below, on the samples."""
+        """A lower bound on the error of every polynomial of a degree, on the samples."""
         beyond = np.abs(self.coefficients[self.degrees > degree])
         return float(beyond.max(initial=0.0)) / float(2**self.dimension)
 
@@ -160,7 +160,7 @@ class _Degrees:
 
 
 def _chebyshev_coefficients(samples: _Samples) -> Floats:
-    """Those of the polynomial through the values at the Chebyshev points of all axes."""
+    """Coefficients of the polynomial through the values at the Chebyshev points of all axes."""
     count, found = len(samples.points), samples.values
     halved = np.ones(count)
     halved[[0, -1]] = 0.5

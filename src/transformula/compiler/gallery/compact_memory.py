@@ -186,7 +186,7 @@ class Runs:
 
 
 class Words(NamedTuple):
-    """What the runs of a compact memory hold: so many bits in each word, and the bucket at which a run begins."""
+    """The contents of a compact memory: the number of bits in each word, and the bucket at which a run begins."""
 
     bits: int
     words: list[int]

@@ -54,7 +54,7 @@ class CellPlan:
     def fine(
         cls, formula: Formula, names: tuple[str, ...], degree: int, eps: float, dtype: str, most: float = math.inf
     ) -> CellPlan | None:
-        """As few cells as do it: the axis that helps most per token, going by errors at points, is cut finer.
+        """The fewest cells that meet the tolerance at sample points: the axis that helps most per token is cut finer.
 
         None if that would take more than so many numbers.
         """
@@ -158,7 +158,7 @@ class CellPlan:
         return ex.power(ex.add(*terms, ex.number(Fraction(shift))), ex.number(power))
 
     def formula(self) -> Formula:
-        """What the layers compute of inputs and coefficients, on the box of both; other tokens hold zeros."""
+        """The layers' formula of inputs and coefficients, on the box of both; other tokens hold zeros."""
         columns = self.columns[:, self.used]
         ends = zip(np.minimum(columns.min(axis=0), 0), np.maximum(columns.max(axis=0), 0), strict=True)
         terms = [self.terms(o) for o in range(len(self.target.outputs))]
@@ -173,7 +173,7 @@ class CellPlan:
 
     @cached_property
     def proven(self) -> float:
-        """What the kernel will find on the cells."""
+        """The bound that the kernel will find on the cells."""
         slopes, offsets = map(tuple, self.scores)
         numbered = SoftmaxTable(slopes, offsets, np.arange(float(self.tokens)).reshape(self.counts))
         ends = [(arb(low), arb(high)) for low, high in self.sides]

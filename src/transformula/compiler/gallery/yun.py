@@ -265,7 +265,7 @@ class Stage:
 
 
 def stages(weights: Weights) -> list[Stage]:
-    """What the layers of `assemble` are for, by the slots that they write."""
+    """The purpose of each layer of `assemble`, by the slots that it writes."""
     found: list[Stage] = []
     for number, block in enumerate(weights.blocks, 1):
         layer = block.feed_forward
