@@ -46,10 +46,11 @@ class FitProblem:
         """About the arithmetic of one step of a table of ``size`` tokens."""
         return float(22 * self.target.size * size**2 + 2 * policy.STEP_OVERHEAD)
 
-    def spend(self, count: int, operations: float) -> None:
+    def spend(self, count: int, size: int, operations: float) -> None:
         """Count floating-point operations for each of ``count`` tables, for the fit and for the search's budget."""
         self.work += count * (operations + policy.STEP_OVERHEAD)
-        each = TABLE_MICROSECONDS + operations / policy.OPERATIONS_PER_MICROSECOND
+        faster = min(max(size / 30, 1.0), 2.0) if self.target.shape[1] == 1 else 1.0  # large matrices are quicker
+        each = TABLE_MICROSECONDS + operations / (faster * policy.OPERATIONS_PER_MICROSECOND)
         spend(CALL_MICROSECONDS + count * each)
 
 
@@ -185,7 +186,7 @@ class Descent:
         left = np.triu(left) if self.functions > 1 else left
         cost = np.einsum("kij,kij->k", left, left)
         solvable = np.isfinite(cost) & (triangle[:, self.columns, self.columns] != 0).all(axis=1)
-        self.problem.spend(len(slopes), 2.0 * (self.n + self.width) * self.width**2)
+        self.problem.spend(len(slopes), self.size, 2.0 * (self.n + self.width) * self.width**2)
         return _Solved(slopes, offsets, softmax, matrix, triangle, np.where(solvable, cost, np.inf))
 
     def values(self, solved: _Solved) -> Array:
@@ -256,7 +257,7 @@ class Descent:
         looked_up = values[:, :, :size] @ solved.softmax
         weighted = solved.softmax if self.roots is None else solved.softmax * self.roots[here]
         arm = self.problem.points - centre[:, :, None]
-        self.problem.spend(count, 20.0 * self.functions * (n + width) * size**2)
+        self.problem.spend(count, size, 20.0 * self.functions * (n + width) * size**2)
         if self.functions == 1:
             matrix = np.zeros((count, width + 2 * size + 1, n + width))
             matrix[:, :width], matrix[:, -1] = solved.matrix[:, :width], solved.matrix[:, -1]
