@@ -21,6 +21,7 @@ from transformula.compiler.circuit import Mode
 from transformula.compiler.gallery import attention_only
 from transformula.compiler.gallery import local_polynomials as local
 from transformula.errors import NotProvenError, TransformulaError
+from transformula.kernel.structures.fold_lengths import Measure
 from transformula.runtime import reference
 from truth import Domain, Truth
 
@@ -96,7 +97,7 @@ def sound(case):
 def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
-    monkeypatch.setattr(circuit, "_MODES", (Mode(None),))
+    monkeypatch.setattr(circuit, "_MODES", (Mode(Measure(9)),))
     monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
     for module in (partition, attention_only):
         monkeypatch.setattr(module, "ATTEMPTS", partition.ATTEMPTS[:2])
