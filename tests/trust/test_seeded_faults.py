@@ -19,6 +19,7 @@ from transformula.compiler import circuit, policy
 from transformula.compiler import driver as attempting
 from transformula.compiler.circuit import Mode
 from transformula.errors import NotProvenError, TransformulaError
+from transformula.kernel.structures.fold_lengths import Measure
 from transformula.runtime import reference
 from truth import Domain, Truth
 
@@ -94,7 +95,7 @@ def sound(case):
 def few(monkeypatch):
     """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
-    monkeypatch.setattr(circuit, "_MODES", (Mode(None),))
+    monkeypatch.setattr(circuit, "_MODES", (Mode(Measure(9)),))
     monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
     monkeypatch.setattr(policy, "FINER_CELLS", policy.FINER_CELLS[:2])
     monkeypatch.setattr(policy, "FINER_LOCAL_CELLS", policy.FINER_LOCAL_CELLS[:1])

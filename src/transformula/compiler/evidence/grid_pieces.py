@@ -55,7 +55,7 @@ def find_pieces(
     target: float | None = None,
     budget: int = MAX_LEAVES,
 ) -> dict[str, Any]:
-    """Find edges and trees for `kernel.grids.grid_error`.
+    """Find edges and trees for `grid_error.grid_error`.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floa
 
 
 def find_softmax(table: SoftmaxTable, ends: Sequence[Ends]) -> list[list[float]]:
-    """Edges for `kernel.softmax.rounding_bound`: intervals on which the weights' Taylor models converge."""
+    """Edges for `softmax.rounding_bound`: intervals on which the weights' Taylor models converge."""
     d = len(table.slopes)
     axes = zip(table.slopes, table.offsets, ends, strict=True)
     values = table.values if d == 1 else None
@@ -243,7 +243,7 @@ def find_partition_cells(
     far_bits: int,
     shifts: Sequence[float] = (),
 ) -> list[list[int]] | None:
-    """Trees for `kernel.partition.partition_bound`; None if no cell needs to be cut."""
+    """Trees for `cell_error.partition_bound`; None if no cell needs to be cut."""
     with precision(CELL_BITS):
         lower, upper, values = used_cells(table, ends, far_of(int(np.size(table.values)), far_bits), shifts)
     levels: list[Any] = []

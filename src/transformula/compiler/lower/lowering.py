@@ -12,9 +12,8 @@ earlier wires. The rewriting uses identities only:
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative, and
   sums of quotients, whose normal forms may be too long, do not come up;
-* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`kernel.lengths`): the only step
+* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`fold_lengths`): the only step
   that is no identity;
-* an even f(u) may be read as f(|u|), on half the range;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
   kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
   and the second half's, as in the kernel's normal form;
