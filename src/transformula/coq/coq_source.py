@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from flint import fmpq
 
@@ -25,6 +26,7 @@ from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, Network, NetworkWire, WireForm
 from transformula.kernel.structures.ridge_blocks import Ridge, read_ridge
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, LinearForm, Wire
+from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 
 __all__ = [
@@ -101,14 +103,16 @@ class Source:
             raise ExportError("no Coq theorem can be written for tables of several axes: Interval's models have one")
         if any(wire.is_norm for wire in circuit.wires):
             raise ExportError("no Coq theorem can be written for lengths made of ReLUs yet")
-        return circuit
+        wires = [replace(w, arguments=tuple(map(_folded, w.arguments)), total=_folded(w.total)) for w in circuit.wires]
+        return replace(circuit, wires=tuple(wires), outputs=tuple(map(_folded, circuit.outputs)))
 
     @cached_property
     def walk(self) -> Walk:
         """The kernel's proof, for the ranges it found."""
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
-        meanings = Meanings(self.formula, self.circuit, self.description.circuit, evidence)
-        walk = Walk(FORMATS[self.weights.dtype], self.network, self.circuit, meanings, evidence, False)
+        circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
+        meanings = Meanings(self.formula, circuit, self.description.circuit, evidence)
+        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, False)
         walk.run()
         return walk
 
@@ -121,6 +125,15 @@ class Source:
     def allowance(self) -> Fraction:
         """The tolerance less the proven rounding."""
         return Fraction(self.certificate.eps) - Fraction(self.certificate.rounding)
+
+
+def _folded(linear: Any) -> Any:
+    """A linear form, or None, with log(1) written as 0."""
+    if linear is None:
+        return None
+    zero = {ex.call("log", ex.number(1)): ex.number(0)}
+    terms = tuple((k, ex.substitute(c, zero)) for k, c in linear.terms)
+    return LinearForm(terms, ex.add(ex.substitute(linear.constant, zero)))
 
 
 def fraction(value: fmpq) -> Fraction:

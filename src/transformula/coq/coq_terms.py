@@ -21,7 +21,7 @@ FUNCTIONS = {
     "sin": "sin", "cos": "cos", "tan": "tan", "atan": "atan", "exp": "exp", "log": "ln", "sqrt": "sqrt",
     "abs": "Rabs", "tanh": "tanh", "sinh": "sinh", "cosh": "cosh",
 }  # fmt: skip
-_ALIASES = {"ln": "log", "arctan": "atan", "Abs": "abs", "Min": "min", "Max": "max"}
+_ALIASES = {"ln": "log"}
 _SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _WORD = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
 HALF = Fraction(1, 2)
@@ -135,7 +135,7 @@ class TypedFormula:
         if (number := self._number(node)) is not None:
             return literal(number)
         if isinstance(node, ast.Name):
-            return node.id if node.id.startswith("v_") else {"pi": "PI"}.get(node.id, "exp (1)")
+            return node.id if node.id.startswith("v_") else {"pi": "PI"}.get(node.id, "(exp (1))")
         if isinstance(node, ast.UnaryOp):
             inside = self._term(node.operand)
             return f"(- {inside})" if isinstance(node.op, ast.USub) else inside
@@ -157,13 +157,14 @@ class TypedFormula:
     def _power(self, base: str, exponent: ast.expr) -> str:
         by = self._number(exponent)
         if by is None or by.denominator > 2:
+            raised = self._term(exponent)
             self.conditions.append(f"0 < {base}")
-            return f"(Rpower ({base}) ({self._term(exponent)}))"
+            return f"(Rpower ({base}) ({raised}))"
         whole, half = divmod(abs(by), 1)
         product = f"({base} ^ {whole})"
         if half:
             self.conditions.append(f"0 <= {base}")
-            product = f"({product} * sqrt ({base}))" if whole else f"(sqrt ({base}))"
+            product = f"({product} * (sqrt ({base})))" if whole else f"(sqrt ({base}))"
         if by < 0:
             self.conditions.append(f"{product} <> 0")
             return f"(1 / {product})"
