@@ -151,6 +151,9 @@ def compile_command(
 def verify(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    coq: Annotated[
+        bool, typer.Option("--coq", help="Also have Coq check the distance to the formula as a theorem (minutes).")
+    ] = False,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
     json: Json = False,
@@ -162,6 +165,11 @@ def verify(
     start = time.perf_counter()
     with lent_workers(jobs, scheduler), progress_bar(quiet=json):
         result = verify_folder(folder)
+        theorem: dict[str, object] = {}
+        if coq and result.verified:
+            from transformula.cli.coq_facts import check_theorem
+
+            result, theorem = check_theorem(folder, result, jobs)
     if onnx is not None and result.verified:  # a graph of weights that prove nothing is worth nothing
         from transformula.export.onnx_files import onnx_differences
 
@@ -171,6 +179,7 @@ def verify(
         "verified": result.verified,
         **stated(result),
         "onnx": None if onnx is None else str(onnx),
+        **theorem,
         "reasons": list(result.reasons),
         "seconds": round(time.perf_counter() - start, 4),
     }

@@ -36,14 +36,17 @@ class Format(str, Enum):
 
     onnx = "onnx"
     torch = "torch"
+    coq = "coq"
 
 
 def export_command(
     folder: Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")],
-    to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
+    to: Annotated[Format, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn. coq: a theorem.")],
     out: Annotated[
         Optional[Path],
-        typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
+        typer.Option(
+            help="Where to write, - for stdout (onnx); default FOLDER/model.onnx, FOLDER/torch or FOLDER/coq."
+        ),
     ] = None,
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
@@ -74,8 +77,8 @@ def export_command(
         raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
     if blocks and to is not Format.onnx:
         raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
-    if out == STDOUT and to is Format.torch:
-        raise ExportError("--to torch writes a folder, which cannot go to stdout")
+    if out == STDOUT and to is not Format.onnx:
+        raise ExportError(f"--to {to.value} writes a folder, which cannot go to stdout")
     check_stdout(out, json)
     start = time.perf_counter()
     with loaded(folder) as model:
@@ -84,6 +87,8 @@ def export_command(
                 proven.require_proof(model.packed, model.certificate)
         if to is Format.onnx:
             facts = _onnx(model, folder, out, blocks)
+        elif to is Format.coq:
+            facts = _coq(folder, out)
         else:
             facts = _torch(model, folder, out, layer_norm, force)
         facts["claim"] = status_entry(model.proven)
@@ -120,6 +125,24 @@ def _onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[st
         "output": ends[1],
         **parity,
         "session_options": SESSION_OPTIONS,
+    }
+
+
+def _coq(folder: Path, out: Path | None) -> dict[str, Any]:
+    """Write the theorem; `verify --coq` has it checked."""
+    from transformula import model_folder
+    from transformula.coq.coq_files import coq_files
+
+    path = folder / model_folder.COQ_FOLDER if out is None else out
+    contents = coq_files(folder)
+    model_folder.write_folder(path, contents)
+    return {
+        "out": str(path),
+        "format": "coq",
+        "files": len(contents),
+        "bytes": sum(len(text.encode()) for text in contents.values()),
+        "theorem": "certified in Proof.v, of claim in Model.v; not checked by Coq yet",
+        "check": f"transformula verify {shlex.quote(str(folder))} --coq",
     }
 
 

@@ -139,4 +139,3 @@ def _folded(linear: Any) -> Any:
 def fraction(value: fmpq) -> Fraction:
     """A rational of FLINT as one of Python."""
     return to_fraction(value)
-

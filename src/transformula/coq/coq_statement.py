@@ -81,7 +81,9 @@ def _claim(source: Source, bound: Fraction) -> list[str]:
         goals.append(f"  defined_{o} {all_of_them} /\\ Rabs ({distance}) <= bound /\\")
     lines.append(f"Definition bound : R := {literal(bound)}.")
     box = source.formula.box
-    ends = [(term(low, {}), name, term(high, {})) for low, name, high in zip(box.lower, variables, box.upper, strict=True)]
+    ends = [
+        (term(low, {}), name, term(high, {})) for low, name, high in zip(box.lower, variables, box.upper, strict=True)
+    ]
     hypotheses = "".join(f"\n  {low} <= {name} <= {high} ->" for low, name, high in ends)
     lines.append(f"Definition claim : Prop := forall {all_of_them} : R,{hypotheses}\n" + "\n".join(goals) + "\n  True.")
     return lines

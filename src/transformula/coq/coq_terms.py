@@ -1,4 +1,4 @@
-"""Coq terms: rational literals, expressions of the kernel, and formulas as typed with the conditions Coq's total functions hide.
+"""Coq terms: rational literals, the kernel's expressions, typed formulas and the conditions that total functions hide.
 
 The theorem's formula is made from the typed text by Python's own parser, node by node, so that it reads like what was
 typed; `transcription` reads it back. Expressions inside the proof come from the kernel's tree.

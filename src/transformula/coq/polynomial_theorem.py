@@ -43,7 +43,8 @@ def polynomial_files(source: Source) -> dict[str, str]:
     lines = [
         HEADER.rstrip(),
         f"Definition box : ends := [{box}].",
-        f"Definition slots : list form := Eval vm_compute in match read_powers {arguments} with Some d => d | None => [] end.",
+        "Definition slots : list form := Eval vm_compute in",
+        f"  match read_powers {arguments} with Some d => d | None => [] end.",
         f"Lemma slots_read : read_powers {arguments} = Some slots.",
         "Proof. vm_compute. reflexivity. Qed.",
         *_theorem(source, arguments),
@@ -83,7 +84,9 @@ def _theorem(source: Source, arguments: str) -> list[str]:
     variables = names_of(source)
     names, point = " ".join(variables), f"(inputs [{'; '.join(variables)}])"
     hypotheses = " ".join(f"I_{k}" for k in range(len(variables)))
-    cases = f"do {len(variables)} (destruct m as [|m]; [cbv [nth fst snd Q2R Qnum Qden]; first [lra | split; interval]|])"
+    cases = (
+        f"do {len(variables)} (destruct m as [|m]; [cbv [nth fst snd Q2R Qnum Qden]; first [lra | split; interval]|])"
+    )
     lines = [
         "Theorem certified : claim.",
         f"Proof. unfold claim, bound. intros {names} {hypotheses}.",
@@ -98,7 +101,8 @@ def _theorem(source: Source, arguments: str) -> list[str]:
         lines += [
             f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions).",
             f"  assert (F_{o} : {fact}).",
-            f"  {{ rewrite (P {o}%N). match goal with |- Rabs ?d <= _ => replace d with 0 end; [rewrite Rabs_R0; lra|].",
+            f"  {{ rewrite (P {o}%N). match goal with |- Rabs ?d <= _ => replace d with 0 end.",
+            "    { rewrite Rabs_R0. lra. }",
             f"    symmetry. unfold formula_{o}. cbv -[{_KEPT}]. field. }}",
         ]
     return [*lines, "  tauto. Qed."]

@@ -1,4 +1,4 @@
-"""One file for each distinct table: |table − function| on the union of the ranges it is read on, and the function's slope.
+"""One file for each distinct table: |table − function| wherever it is read, and the function's slope.
 
 Interval proves both by bisection with univariate Taylor models. Low degrees and native floats are fast; values that
 cancel need more bits.
@@ -85,7 +85,9 @@ class TableLemma:
     def file(self) -> str:
         """The text of Table_N.v."""
         n = self.number
-        tokens = "; ".join(f"({', '.join(quotient(Fraction(v)) for v in token)})" for token in zip(*self.tokens, strict=True))
+        tokens = "; ".join(
+            f"({', '.join(quotient(Fraction(v)) for v in token)})" for token in zip(*self.tokens, strict=True)
+        )
         unfolded = f"attend num den tab_{n} map sum score_at slope offset held fst snd f_{n} Q2R Qnum Qden"
         lines = [
             HEADER.rstrip(),
@@ -99,8 +101,8 @@ class TableLemma:
             lines += [
                 f"Lemma L_{n} a b : {inside.format('a')} -> {inside.format('b')} -> "
                 f"Rabs (f_{n} a - f_{n} b) <= {literal(self.slope)} * Rabs (a - b).",
-                f"Proof. apply moved. intros u H. unfold f_{n}. eexists; split; [auto_derive; [slope_domain u | reflexivity] "
-                "| simpl; interval with (i_bisect u, i_prec 40)]. Qed.",
+                f"Proof. apply moved. intros u H. unfold f_{n}. eexists; split; "
+                "[auto_derive; [slope_domain u | reflexivity] | simpl; interval with (i_bisect u, i_prec 40)]. Qed.",
             ]
         return "\n".join(lines) + "\n"
 

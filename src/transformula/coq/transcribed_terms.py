@@ -38,9 +38,9 @@ class TranscribedTerm:
             self.conditions[f"{shown(right)} <> 0"] = None
         if name == "/" and all(numbers):
             return left / right
-        if name == "^" and not numbers[1] or name == "^" and right.denominator > 2:
+        if (name == "^" and not numbers[1]) or (name == "^" and right.denominator > 2):
             return self._call("Rpower", left, right)
-        if name != "^" or right.denominator == 1 and right >= 0:
+        if name != "^" or (right.denominator == 1 and right >= 0):
             return f"({shown(left)} {name} {shown(right)})"
         if right < 0:
             return self._node("/", Fraction(1), self._node("^", left, -right))
