@@ -29,8 +29,8 @@ SAMPLES = 240
 SQUARE_RANGE = Fraction(1001, 1000)
 #: Margin of a table's lemma over its sampled error.
 MARGIN = Fraction(6, 5)
-#: Degree of Interval's Taylor models, and the bits that values need if they cancel.
-DEGREE, BITS = 7, 90
+#: Degree of Interval's Taylor models, for tables of many tokens, and the bits that values need if they cancel.
+DEGREE, HIGH_DEGREE, MANY_TOKENS, BITS = 7, 10, 12, 90
 #: A lemma whose error is this many units of rounding of its values is proven in native floats.
 NATIVE = 20_000
 
@@ -109,7 +109,8 @@ class TableLemma:
     def _tactic(self) -> str:
         largest = max(abs(y) for y in self.tokens[2])
         bits = 53 if self.error > Fraction(NATIVE * largest * 2.0**-52) else BITS
-        taylor = f"interval with (i_bisect u, i_taylor u, i_degree {DEGREE}, i_prec {bits}, i_depth 40)"
+        degree = DEGREE if len(self.tokens[0]) <= MANY_TOKENS else HIGH_DEGREE
+        taylor = f"interval with (i_bisect u, i_taylor u, i_degree {degree}, i_prec {bits}, i_depth 40)"
         if "sqrt" not in str(self.function) or self.low != 0:
             return f"{taylor}."
         edge = literal(self.high / 2**23)  # plain intervals where the derivative is infinite

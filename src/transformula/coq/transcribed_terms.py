@@ -5,6 +5,7 @@ Trusted like it: the standard library alone, nothing of the generator. Numbers a
 
 import ast
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +13,7 @@ WORD = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[A-Za-z_]\
 CALLS = {name: name for name in ("sin", "cos", "tan", "atan", "exp", "ln", "sqrt", "tanh", "sinh", "cosh")}
 CALLS |= {"log": "ln", "abs": "Rabs", "min": "Rmin", "max": "Rmax"}
 SIGNS: dict[Any, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^"}
+NUMBERED = re.compile(r"(\w*?)(\d+)\s*\.\.\s*\1(\d+)")
 DOMAINS = {"ln": "0 < {}", "Rpower": "0 < {}", "sqrt": "0 <= {}", "tan": "(cos ({})) <> 0"}
 
 
@@ -66,3 +68,13 @@ class TranscribedTerm:
             return inner if not minus else -inner if isinstance(inner, Fraction) else f"(- {inner})"
         assert (len(node.args) == 1) != (node.func.id in ("min", "max")) and not node.keywords
         return self._call(CALLS[node.func.id], *map(self._read, node.args))
+
+
+def transcribed_box(text: str) -> Iterator[tuple[str, str, str]]:
+    """The variables of a box as typed, with their ends in Coq."""
+    for part in re.split(r",(?![^()]*\))", text):
+        names, ends = (side.strip() for side in part.split("="))
+        low, high = (TranscribedTerm(end, []).coq for end in ends.split(".."))
+        many = NUMBERED.fullmatch(names)
+        for k in range(int(many[2]), int(many[3]) + 1) if many else [0]:
+            yield f"{many[1]}{k:0{len(many[2])}d}" if many else names, low, high

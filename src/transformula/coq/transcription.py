@@ -10,14 +10,15 @@ import struct
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from transformula.coq.transcribed_terms import TranscribedTerm, shown
+from transformula.coq.transcribed_terms import TranscribedTerm, shown, transcribed_box
 
-HEADER = "Require Import Reals List NArith ZArith.\nRequire Import Transformula.Transformer.\n"
+HEADER = "Require Import Reals List NArith ZArith.\nRequire Import Transformula.Transformer."
+LAYER = ("hidden", "hidden_bias", "output", "output_bias")
 FORMATS = {"I32": "i", "F32": "f", "F64": "d"}
-NUMBERED = re.compile(r"(\w*?)(\d+)\s*\.\.\s*\1(\d+)")
 
 
 def matrices(folder: Path, exact: dict[str, list[str]]) -> dict[str, str]:
@@ -35,16 +36,6 @@ def matrices(folder: Path, exact: dict[str, list[str]]) -> dict[str, str]:
     return found
 
 
-def box(text: str) -> Iterator[tuple[str, str, str]]:
-    """The variables of a box as typed, with their ends in Coq."""
-    for part in re.split(r",(?![^()]*\))", text):
-        names, ends = (side.strip() for side in part.split("="))
-        low, high = (TranscribedTerm(end, []).coq for end in ends.split(".."))
-        many = NUMBERED.fullmatch(names)
-        for k in range(int(many[2]), int(many[3]) + 1) if many else [0]:
-            yield f"{many[1]}{k:0{len(many[2])}d}" if many else names, low, high
-
-
 def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
     """The definitions of heads, layers, blocks and the model."""
     blocks: list[str] = []
@@ -52,17 +43,15 @@ def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
         blocks.append(blocks[block] if type(block) is int else f"block_{b}")
         if type(block) is int:
             continue
-        assert block["scale"] == 1, "scores are scaled"
+        assert block["scale"] == 1
         for h, head in enumerate(block["heads"]):
-            prefix = f"blocks.{b}.heads.{h}."
-            parts = " ".join(stored[prefix + part] for part in ("query", "key", "value"))
-            output = f"(Some {stored[prefix + 'output']})" if head["output"] else "None"
-            size = model["shapes"][prefix + "query"][0]
-            yield f"Definition head_{b}_{h} : head := Head {size} {parts} {output}."
+            at = f"blocks.{b}.heads.{h}."
+            matrix = " ".join(stored[at + part] for part in ("query", "key", "value"))
+            output = f"(Some {stored[at + 'output']})" if head["output"] else "None"
+            yield f"Definition head_{b}_{h} : head := Head {model['shapes'][at + 'query'][0]} {matrix} {output}."
         if block["feed_forward"]:
-            names = ("hidden", "hidden_bias", "output", "output_bias")
-            parts = " ".join(stored[f"blocks.{b}.feed_forward.{part}"] for part in names)
-            yield f"Definition layer_{b} : layer := Layer {parts}."
+            parts = (stored[f"blocks.{b}.feed_forward.{part}"] for part in LAYER)
+            yield f"Definition layer_{b} : layer := Layer {' '.join(parts)}."
         heads = "; ".join(f"head_{b}_{h}" for h in range(len(block["heads"])))
         layer = f"(Some layer_{b})" if block["feed_forward"] else "None"
         kind = {"softmax": "Softmax", "hardmax": "Hardmax"}[block["kind"]]
@@ -75,12 +64,11 @@ def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
 def expected(folder: Path, bound: Fraction) -> str:
     """The whole of Model.v."""
     model = json.loads((folder / "model.json").read_text())
-    lines = [HEADER + "Import ListNotations.\nOpen Scope R_scope."]
+    lines = [HEADER, "Import ListNotations.", "Open Scope R_scope."]
     lines += block_lines(model, matrices(folder, model["exact"]))
-    ends = list(box(model["box"]))
+    ends = list(transcribed_box(model["box"]))
     assert model["inputs"] == [name for name, _, _ in ends], "the inputs are not the box's variables"
-    names = " ".join(f"v_{name}" for name in model["inputs"])
-    goals = []
+    names, goals = " ".join(f"v_{name}" for name in model["inputs"]), []
     for o, text in enumerate(model["formulas"]):
         term = TranscribedTerm(text, model["inputs"])
         conditions = "".join(f"\n  {condition} /\\" for condition in term.conditions)
@@ -96,15 +84,15 @@ def expected(folder: Path, bound: Fraction) -> str:
 def check(folder: Path, text: str) -> str:
     """Why Model.v is not a transcription of the folder; empty if it is one."""
     claim = json.loads((folder / "certificate.json").read_text())
-    found = re.search(r"^Definition bound : R := \(?(\d+)(?: / (\d+)\))?\.$", text, re.MULTILINE)
-    if found is None:
+    said = re.search(r"^Definition bound : R := \(?(\d+)(?: / (\d+)\))?\.$", text, re.MULTILINE)
+    if said is None:
         return "Model.v states no bound"
-    bound = Fraction(int(found[1]), int(found[2] or 1))
+    bound = Fraction(int(said[1]), int(said[2] or 1))
     if bound > Fraction(claim["eps"]) - Fraction(claim["rounding"]):
-        return f"the bound {float(bound):g} of Model.v is above eps - rounding"
-    lines = zip(expected(folder, bound).split("\n"), [*text.split("\n"), ""], strict=False)
-    wrong = next((n for n, (a, b) in enumerate(lines, 1) if a != b), 0)
-    return f"line {wrong} of Model.v is not what the folder holds" if wrong or text != expected(folder, bound) else ""
+        return "the bound in Model.v is above eps - rounding"
+    pairs = zip_longest(expected(folder, bound).split("\n"), text.split("\n"))
+    wrong = next((n for n, (wanted, found) in enumerate(pairs, 1) if wanted != found), 0)
+    return f"line {wrong} of Model.v is not what the folder holds" if wrong else ""
 
 
 if __name__ == "__main__":
