@@ -1,7 +1,7 @@
 """Whether Model.v says what a model folder holds: every number, every index and the formula, node by node.
 
-Trusted beside Coq and Transformer.v: the standard library alone, nothing of the generator. Model.v must be, line by
-line, what this program makes of the folder's files; only its bound is read, and compared with eps - rounding.
+Trusted beside Coq and Transformer.v: the standard library alone, nothing of the generator. Model.v must be what this
+program makes of the folder's files, line by line; its bound is read, and compared with eps - rounding.
 """
 
 import json
@@ -18,11 +18,11 @@ from transformula.coq.transcribed_terms import TranscribedTerm, shown, transcrib
 
 HEADER = "Require Import Reals List NArith ZArith.\nRequire Import Transformula.Transformer."
 LAYER = ("hidden", "hidden_bias", "output", "output_bias")
-FORMATS = {"I32": "i", "F32": "f", "F64": "d"}
+FORMATS, BITS = {"I32": "i", "F32": "f", "F64": "d"}, {"float32": 23, "float64": 52}
 
 
-def matrices(folder: Path, exact: dict[str, list[str]]) -> dict[str, str]:
-    """Every stored matrix in Coq, by name: rationals where model.json has them, else the floats."""
+def matrices(folder: Path, exact: dict[str, list[str]], bits: int) -> dict[str, str]:
+    """Every stored matrix in Coq, by name: rationals where model.json has them (near the floats), else the floats."""
     data = (folder / "model.safetensors").read_bytes()
     start, arrays = 8 + int.from_bytes(data[:8], "little"), {}
     for name, entry in json.loads(data[8:start]).items():
@@ -30,7 +30,9 @@ def matrices(folder: Path, exact: dict[str, list[str]]) -> dict[str, str]:
         arrays[name] = struct.unpack(f"<{entry['shape'][0]}{FORMATS[entry['dtype']]}", data[low:high])
     found = {}
     for name in {array.rpartition(".")[0] for array in arrays}:
-        values = map(Fraction, exact.get(name, arrays[f"{name}.values"]))
+        floats = [Fraction(v) for v in arrays[f"{name}.values"]]
+        values = [Fraction(v) for v in exact.get(name, floats)]
+        assert all(abs(v - f) <= abs(v) / 2**bits for v, f in zip(values, floats, strict=True))
         entries = zip(arrays[f"{name}.rows"], arrays[f"{name}.cols"], values, strict=True)
         found[name] = f"[{'; '.join(f'Entry {r} {c} ({v.numerator}) {v.denominator}' for r, c, v in entries)}]"
     return found
@@ -43,7 +45,6 @@ def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
         blocks.append(blocks[block] if type(block) is int else f"block_{b}")
         if type(block) is int:
             continue
-        assert block["scale"] == 1
         for h, head in enumerate(block["heads"]):
             at = f"blocks.{b}.heads.{h}."
             matrix = " ".join(stored[at + part] for part in ("query", "key", "value"))
@@ -54,7 +55,7 @@ def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
             yield f"Definition layer_{b} : layer := Layer {' '.join(parts)}."
         heads = "; ".join(f"head_{b}_{h}" for h in range(len(block["heads"])))
         layer = f"(Some layer_{b})" if block["feed_forward"] else "None"
-        kind = {"softmax": "Softmax", "hardmax": "Hardmax"}[block["kind"]]
+        kind = {("softmax", 1): "Softmax", ("hardmax", 1): "Hardmax"}[block["kind"], block["scale"]]
         yield f"Definition block_{b} : block := Block {kind} [{heads}] {layer}."
     yield from (f"Definition {m}_ : matrix := {stored[m]}." for m in ("embedding", "memory", "readout", "bias"))
     size = f"{model['tokens']} {len(model['slots'])} embedding_ memory_ [{'; '.join(blocks)}]"
@@ -65,7 +66,7 @@ def expected(folder: Path, bound: Fraction) -> str:
     """The whole of Model.v."""
     model = json.loads((folder / "model.json").read_text())
     lines = [HEADER, "Import ListNotations.", "Open Scope R_scope."]
-    lines += block_lines(model, matrices(folder, model["exact"]))
+    lines += block_lines(model, matrices(folder, model["exact"], BITS[model["dtype"]]))
     ends = list(transcribed_box(model["box"]))
     assert model["inputs"] == [name for name, _, _ in ends], "the inputs are not the box's variables"
     names, goals = " ".join(f"v_{name}" for name in model["inputs"]), []
@@ -76,9 +77,9 @@ def expected(folder: Path, bound: Fraction) -> str:
         lines.append(f"Definition defined_{o} ({names} : R) : Prop :={conditions}\n  True.")
         distance = f"output model_ (inputs [{names.replace(' ', '; ')}]) {o} - formula_{o} {names}"
         goals.append(f"  defined_{o} {names} /\\ Rabs ({distance}) <= bound /\\\n")
-    lines.append(f"Definition bound : R := {shown(bound)}.")
     given = "".join(f"\n  {low} <= v_{name} <= {high} ->" for name, low, high in ends)
-    return "\n".join([*lines, f"Definition claim : Prop := forall {names} : R,{given}\n{''.join(goals)}  True."]) + "\n"
+    claim = f"Definition claim : Prop := forall {names} : R,{given}\n{''.join(goals)}  True."
+    return "\n".join([*lines, f"Definition bound : R := {shown(bound)}.", claim, ""])
 
 
 def check(folder: Path, text: str) -> str:
