@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,17 +116,20 @@ def prove_files(folder: Path, files: Mapping[str, str], jobs: int = 2) -> CoqVer
     """Check given files against a folder and compile them."""
     if reason := objection(folder, files):
         return CoqVerdict(False, (reason,))
-    compiled: list[Compiled] = []
+    compiled = list(library().files)
     total = len(files) - 1
+    if refusal := _refusal(compiled):
+        return refusal
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(max(1, jobs)) as pool:
         for name, text in files.items():
             Path(place, name).write_text(text, encoding="utf-8")
+        for path in Path(library().place.name).glob("*.vo"):
+            shutil.copy(path, place)
         for stage in stages(files):
             report("coqc " + " ".join(stage), len(compiled), total - len(compiled))
             compiled += pool.map(partial(_compiled, place), stage)
-            refused = [file.name for file in compiled if file.printed is None]
-            if refused:
-                return CoqVerdict(False, tuple(f"coqc does not accept {name}" for name in refused), (), tuple(compiled))
+            if refusal := _refusal(compiled):
+                return refusal
     axioms = assumptions(compiled[-1].printed or "")
     unknown = [name for name in axioms if not is_accepted(name)]
     reasons = tuple(
@@ -138,9 +141,30 @@ def prove_files(folder: Path, files: Mapping[str, str], jobs: int = 2) -> CoqVer
 def stages(files: Mapping[str, str]) -> list[list[str]]:
     """The files in groups that can be compiled at the same time, each after those before it."""
     tables = sorted((name for name in files if name.startswith("Table_")), key=lambda name: (len(name), name))
-    needed = [["Transformer.v"], ["Attention.v", "Analysis.v"], ["Reading.v", MODEL], ["Powers.v"], [PROOF], [VERDICT]]
-    needed[3] = tables or needed[3]
-    return needed
+    return [[MODEL, *tables], [PROOF], [VERDICT]]
+
+
+def _refusal(compiled: list[Compiled]) -> CoqVerdict | None:
+    """The verdict if a file was refused."""
+    refused = [f"coqc does not accept {file.name}" for file in compiled if file.printed is None]
+    return CoqVerdict(False, tuple(refused), (), tuple(compiled)) if refused else None
+
+
+class CompiledLibrary(NamedTuple):
+    """The library, compiled in a temporary folder."""
+
+    place: tempfile.TemporaryDirectory[str]
+    files: tuple[Compiled, ...]
+
+
+@lru_cache(maxsize=1)
+def library() -> CompiledLibrary:
+    """Compile the library, once a process."""
+    place = tempfile.TemporaryDirectory()
+    for name in LIBRARY:
+        Path(place.name, name).write_text(library_file(name), encoding="utf-8")
+    report("coqc " + " ".join(LIBRARY), 0, None)
+    return CompiledLibrary(place, tuple(_compiled(place.name, name) for name in LIBRARY))
 
 
 def _compiled(place: str, name: str) -> Compiled:

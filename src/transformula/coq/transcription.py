@@ -86,8 +86,7 @@ def check(folder: Path, text: str) -> str:
     """Why Model.v is not a transcription of the folder; empty if it is one."""
     claim = json.loads((folder / "certificate.json").read_text())
     said = re.search(r"^Definition bound : R := \(?(\d+)(?: / (\d+)\))?\.$", text, re.MULTILINE)
-    if said is None:
-        return "Model.v states no bound"
+    assert said, "Model.v states no bound"
     bound = Fraction(int(said[1]), int(said[2] or 1))
     if bound > Fraction(claim["eps"]) - Fraction(claim["rounding"]):
         return "the bound in Model.v is above eps - rounding"
