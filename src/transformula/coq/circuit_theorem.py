@@ -135,9 +135,11 @@ class CircuitTheorem(CircuitWires):
         return list(dict.fromkeys(self._tokens(k) for k in sorted(self.found) if self.found[k].table is not None))
 
     def _tokens(self, k: int) -> bytes:
-        table = self.found[k].table
-        assert table is not None
-        return b"".join(array.tobytes() for array in vars(table).values())
+        """The keys of a wire's head and the slot of its values, which make the list of all tokens."""
+        b, h, column = self.found[k].place
+        head = self.source.weights.blocks[b].attention.heads[h]
+        keys = (head.key.rows, head.key.cols, head.key.values, head.value.cols[column])
+        return b"".join(array.tobytes() for array in keys)
 
     def _values(self, k: int, lemma: TableLemma, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
         """Lemma R: the range of a table's function."""
