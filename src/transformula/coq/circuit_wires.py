@@ -49,10 +49,10 @@ class CircuitWires:
         self.sized: set[int] = set()
         box = self.source.formula.box
         for k, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
-            ends = below(number(low), 25), above(number(high), 25)
-            self.ranges[k] = low.number if low.number is not None else ends[0], high.number or ends[1]
-            if high.number is not None:
-                self.ranges[k] = self.ranges[k][0], high.number
+            self.ranges[k] = (
+                below(number(low), 25) if low.number is None else low.number,
+                above(number(high), 25) if high.number is None else high.number,
+            )
             self.errors[k] = Fraction(0)
 
     def _matched(self) -> tuple[dict[int, int], dict[int, int]]:
