@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,13 @@ TORCH_FOLDER = "torch"
 LOADER_FILE = "load.py"
 REPORT_FILE = "report.html"
 FIT_FILE = "fit.json"
+#: The folder of a Coq theorem, the file that every theorem has, and the names of what belongs to it.
+COQ_FOLDER = "coq"
+COQ_PROOF = "Proof.v"
+_COQ_NAME = re.compile(r"[A-Z]\w*\.v|README\.md")
 #: Keys of model.json that state the target: a formula on a box, samples or an algorithm.
 _TARGET = ("formulas", "box", "shape", "samples", "task")
-EXPORTS = (ONNX_FILE, TORCH_FOLDER, REPORT_FILE, FIT_FILE)
+EXPORTS = (ONNX_FILE, TORCH_FOLDER, COQ_FOLDER, REPORT_FILE, FIT_FILE)
 
 
 def is_torch_export(folder: Path) -> bool:
@@ -30,13 +35,22 @@ def is_torch_export(folder: Path) -> bool:
     return names - {"__pycache__"} in (set(), {WEIGHTS_FILE, LOADER_FILE})
 
 
+def is_coq_export(folder: Path) -> bool:
+    """Whether a folder is empty or holds a Coq theorem and what `coqc` makes of it, and nothing of others'."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    made = {name for name in names if name.endswith((".vo", ".vok", ".vos", ".glob", ".aux", ".cache"))}
+    return not names or (COQ_PROOF in names and all(map(_COQ_NAME.fullmatch, names - made)))
+
+
 def write_folder(folder: Path, contents: Mapping[str, bytes | str], force: bool = False) -> None:
     """Write a model folder or an export, whole or not at all.
 
     A model takes the place of a model of the same formula, an export that of an export; with ``force`` also of another
     formula's. Anything else in the way is left alone and refused.
     """
-    if LOADER_FILE in contents:
+    if COQ_PROOF in contents:
+        files.write_folder(folder, contents, _keeps_theorem)
+    elif LOADER_FILE in contents:
         data = contents[WEIGHTS_FILE]
         assert isinstance(data, bytes)
         files.write_folder(folder, contents, partial(_keeps_export, stated=_exported(data), force=force))
@@ -72,6 +86,8 @@ def _keeps_model(folder: Path, stated: Mapping[str, Any] | None, force: bool) ->
         return others
     if TORCH_FOLDER in names and not is_torch_export(folder / TORCH_FOLDER):
         return others
+    if COQ_FOLDER in names and not is_coq_export(folder / COQ_FOLDER):
+        return others
     try:
         body = parse_json(read_text(folder, MODEL_FILE), MODEL_FILE)
     except ModelFileError:
@@ -80,6 +96,11 @@ def _keeps_model(folder: Path, stated: Mapping[str, Any] | None, force: bool) ->
         return others
     held = _target(body)
     return "" if force or stated is None or held == stated else _another(_name(held))
+
+
+def _keeps_theorem(folder: Path) -> str:
+    """Why a folder must stay: it is not empty, nor an exported theorem."""
+    return "" if is_coq_export(folder) else "is not an earlier export: choose another folder"
 
 
 def _keeps_export(folder: Path, stated: object, force: bool) -> str:

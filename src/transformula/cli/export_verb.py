@@ -15,6 +15,7 @@ import typer
 from transformula import model_folder, proven
 from transformula.cli.arguments import Folder, Json, loaded
 from transformula.cli.output import Output, check_stdout, progress_bar
+from transformula.coq.coq_files import coq_files
 from transformula.errors import ExportError, NotProvenError
 from transformula.export.layer_norm import prove_normed
 from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
@@ -44,14 +45,19 @@ class ExportFormat(str, Enum):
 
     onnx = "onnx"
     torch = "torch"
+    coq = "coq"
 
 
 def export_command(
     folder: Folder,
-    to: Annotated[ExportFormat, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn.")],
+    to: Annotated[
+        ExportFormat, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn. coq: a theorem.")
+    ],
     out: Annotated[
         Optional[Path],
-        typer.Option(help="Where to write, - for stdout (onnx); default FOLDER/model.onnx or FOLDER/torch."),
+        typer.Option(
+            help="Where to write, - for stdout (onnx); default FOLDER/model.onnx, FOLDER/torch or FOLDER/coq."
+        ),
     ] = None,
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
@@ -78,8 +84,8 @@ def export_command(
         raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
     if blocks and to is not ExportFormat.onnx:
         raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
-    if out == STDOUT and to is ExportFormat.torch:
-        raise ExportError("--to torch writes a folder, which cannot go to stdout")
+    if out == STDOUT and to is not ExportFormat.onnx:
+        raise ExportError(f"--to {to.value} writes a folder, which cannot go to stdout")
     check_stdout(out, json)
     output = Output(json)
     with loaded(folder) as model:
@@ -88,6 +94,8 @@ def export_command(
                 proven.require_proof(model.packed, model.certificate)
         if to is ExportFormat.onnx:
             facts = _export_onnx(model, folder, out, blocks)
+        elif to is ExportFormat.coq:
+            facts = _export_coq(folder, out)
         else:
             facts = _export_torch(model, folder, out, layer_norm, force)
         facts["claim"] = status_entry(model.proven)
@@ -120,6 +128,21 @@ def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> 
         "output": ends[1],
         **parity,
         "session_options": _SESSION_OPTIONS,
+    }
+
+
+def _export_coq(folder: Path, out: Path | None) -> dict[str, Any]:
+    """Write the theorem; `verify --coq` has it checked."""
+    path = folder / model_folder.COQ_FOLDER if out is None else out
+    contents = coq_files(folder)
+    model_folder.write_folder(path, contents)
+    return {
+        "out": str(path),
+        "format": "coq",
+        "files": len(contents),
+        "bytes": sum(len(text.encode()) for text in contents.values()),
+        "theorem": "certified in Proof.v, of claim in Model.v; not checked by Coq yet",
+        "check": f"transformula verify {shlex.quote(str(folder))} --coq",
     }
 
 

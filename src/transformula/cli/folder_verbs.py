@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from transformula.cli.arguments import Folder, Json, loaded
+from transformula.cli.coq_facts import check_theorem
 from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.cli.point_evaluation import evaluate_csv, evaluate_point
 from transformula.errors import InputError
@@ -27,6 +28,9 @@ from transformula.trusted_code import trusted_modules
 def verify_command(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    coq: Annotated[
+        bool, typer.Option("--coq", help="Also have Coq check the distance to the formula as a theorem (minutes).")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their lines.")
     ] = False,
@@ -36,6 +40,9 @@ def verify_command(
     output = Output(json)
     with progress_bar(quiet=json):
         result = verify_folder(folder)
+        theorem: dict[str, object] = {}
+        if coq and result.verified:
+            result, theorem = check_theorem(folder, result)
     if onnx is not None and result.verified:  # without a proof the graph of the weights is worth nothing
         reasons = onnx_differences(folder, onnx)
         result = replace(result, verified=not reasons, reasons=reasons)
@@ -43,6 +50,7 @@ def verify_command(
         "verified": result.verified,
         **stated(result),
         "onnx": onnx,
+        **theorem,
         "reasons": list(result.reasons),
         "seconds": output.seconds,
     }

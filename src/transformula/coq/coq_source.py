@@ -1,0 +1,141 @@
+"""A model folder as the generator needs it: the only module of this package that knows the kernel's readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flint import fmpq
+
+from transformula.errors import ExportError
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.derivations.meanings import Meanings
+from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
+from transformula.kernel.folder.weights import Matrix, Weights
+from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rules.rule_table import target
+from transformula.kernel.rules.softmax_rule import Walk
+from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.network_wires import ONE, Network, NetworkWire, WireForm
+from transformula.kernel.structures.ridge_blocks import Ridge, read_ridge
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, LinearForm, Wire
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+
+__all__ = [
+    "ONE",
+    "SQUARE",
+    "Circuit",
+    "LinearForm",
+    "Matrix",
+    "NetworkWire",
+    "Ridge",
+    "Source",
+    "Wire",
+    "WireForm",
+    "fraction",
+    "precision",
+]
+TABLES = ("lookup", "circuit")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder's contents, and what the kernel reads out of them."""
+
+    packed: Packed
+    weights: Weights
+    description: Description
+    certificate: Certificate
+
+    @classmethod
+    def of(cls, folder: Path) -> Source:
+        """Read a folder; a construction without a generator is refused."""
+        packed = read_packed(folder)
+        weights, description = unpack(packed)
+        certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
+        source = cls(packed, weights, description, certificate)
+        if description.construction not in (*TABLES, "polynomial"):
+            raise ExportError(f"no Coq theorem can be written for the construction {description.construction} yet")
+        if description.shape is not None:
+            raise ExportError("no Coq theorem can be written for sequences yet")
+        if any(block.attention.scale != 1 for block in weights.blocks):
+            raise ExportError("no Coq theorem can be written for attention with scaled scores")
+        return source
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The formulas on their box."""
+        return target(self.description)
+
+    @cached_property
+    def typed(self) -> list[str]:
+        """The formulas as typed."""
+        return self.description.formulas or []
+
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether the weights are Fang's blocks."""
+        return self.description.construction == "polynomial"
+
+    @cached_property
+    def ridge(self) -> Ridge:
+        """The powers that Fang's blocks compute."""
+        return read_ridge(self.weights)
+
+    @cached_property
+    def network(self) -> Network:
+        """The wires of the weights."""
+        return read_network(self.weights)
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        """The wires as they are meant."""
+        circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
+        if any(wire.function is not None and len(wire.arguments) > 1 for wire in circuit.wires):
+            raise ExportError("no Coq theorem can be written for tables of several axes: Interval's models have one")
+        if any(wire.is_norm for wire in circuit.wires):
+            raise ExportError("no Coq theorem can be written for lengths made of ReLUs yet")
+        wires = [replace(w, arguments=tuple(map(_folded, w.arguments)), total=_folded(w.total)) for w in circuit.wires]
+        return replace(circuit, wires=tuple(wires), outputs=tuple(map(_folded, circuit.outputs)))
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The kernel's proof, for the ranges it found."""
+        evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
+        circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
+        meanings = Meanings(self.formula, circuit, self.description.circuit, evidence)
+        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, False)
+        walk.run()
+        return walk
+
+    def claims(self, wire: int) -> list[tuple[str, str]]:
+        """Expressions that the evidence gives for a wire's argument (u) or value (w)."""
+        found = parse_json(self.packed.evidence, EVIDENCE_FILE).get("ranges", {}).get(str(wire), [])
+        return [(str(what), str(text)) for what, text, _ in found]
+
+    @property
+    def allowance(self) -> Fraction:
+        """The tolerance less the proven rounding."""
+        return Fraction(self.certificate.eps) - Fraction(self.certificate.rounding)
+
+
+def _folded(linear: Any) -> Any:
+    """A linear form, or None, with log(1) written as 0."""
+    if linear is None:
+        return None
+    zero = {ex.call("log", ex.number(1)): ex.number(0)}
+    terms = tuple((k, ex.substitute(c, zero)) for k, c in linear.terms)
+    return LinearForm(terms, ex.add(ex.substitute(linear.constant, zero)))
+
+
+def fraction(value: fmpq) -> Fraction:
+    """A rational of FLINT as one of Python."""
+    return to_fraction(value)

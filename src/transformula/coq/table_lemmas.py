@@ -1,0 +1,141 @@
+"""One file for each distinct table: |table − function| wherever it is read, and the function's slope.
+
+Interval proves both by bisection with univariate Taylor models. Low degrees and native floats are fast; values that
+cancel need more bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from flint import arb
+
+from transformula.coq.coq_source import SQUARE, NetworkWire, Wire
+from transformula.coq.coq_terms import above, exact, literal, quotient, term
+from transformula.errors import NotProvenError
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.syntax.expression import Expr
+
+HEADER = """Require Import Reals Lra Psatz List QArith Qreals Coquelicot.Coquelicot Interval.Tactic.
+Require Import Transformula.Transformer Transformula.Attention Transformula.Analysis.
+Import ListNotations.
+Open Scope R_scope.
+"""
+#: Points at which a table is compared with its function to foresee a provable error.
+SAMPLES = 240
+#: Squares are read on this range in every product, so that one lemma serves all of them.
+SQUARE_RANGE = Fraction(1001, 1000)
+#: Margin of a table's lemma over its sampled error.
+MARGIN = Fraction(6, 5)
+#: Degree of Interval's Taylor models, for tables of many tokens, and the bits that values need if they cancel.
+DEGREE, HIGH_DEGREE, MANY_TOKENS, BITS = 7, 10, 12, 90
+#: A lemma whose error is this many units of rounding of its values is proven in native floats.
+NATIVE = 20_000
+
+Key = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass
+class TableLemma:
+    """|table − function| <= error for low <= u <= high, and |function'| <= slope there if an argument is off."""
+
+    number: int
+    tokens: Key
+    function: Expr
+    low: Fraction
+    high: Fraction
+    error: Fraction = Fraction(0)
+    slope: Fraction = Fraction(0)
+
+    def widen(self, low: Fraction, high: Fraction, slack: Fraction, moved: bool) -> None:
+        """Cover one more reader's range."""
+        if self.function == SQUARE:
+            low, high = min(low, -SQUARE_RANGE), max(high, SQUARE_RANGE)
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        points = [self.low + (self.high - self.low) * k / SAMPLES for k in range(SAMPLES + 1)]
+        sampled = max(abs(self.table(u) - self.meant(u)) for u in points)
+        self.error = max(self.error, above(sampled * MARGIN * slack + Fraction(1, 10**16), 2))
+        if moved:
+            step = (self.high - self.low) / 10**12
+            inner = [min(max(u, self.low + step), self.high - step) for u in points]
+            steepest = max(abs(self.meant(u + step) - self.meant(u - step)) for u in inner) / (2 * step)
+            self.slope = max(self.slope, above(steepest * Fraction(102, 100), 2))
+
+    def meant(self, u: Fraction) -> Fraction:
+        """The function's value, nearly."""
+        ball = enclose(self.function, {"u": arb(to_fmpq(u))})
+        if not ball.is_finite():
+            raise NotProvenError(f"the table {self.function} is read where the function is not defined")
+        return exact(ball)
+
+    def table(self, u: Fraction) -> Fraction:
+        """The table's value, nearly."""
+        at = arb(to_fmpq(u))
+        weights = [(arb(a) * at + arb(b)).exp() for a, b in zip(self.tokens[0], self.tokens[1], strict=True)]
+        total = sum((w * arb(y) for w, y in zip(weights, self.tokens[2], strict=True)), arb(0))
+        return exact(total / sum(weights, arb(0)))
+
+    @property
+    def where(self) -> str:
+        """The range as a hypothesis on u."""
+        return f"{literal(self.low)} <= u <= {literal(self.high)}"
+
+    def file(self) -> str:
+        """The text of Table_N.v."""
+        n = self.number
+        tokens = "; ".join(
+            f"({', '.join(quotient(Fraction(v)) for v in token)})" for token in zip(*self.tokens, strict=True)
+        )
+        unfolded = f"attend num den tab_{n} map sum score_at slope offset held fst snd f_{n} Q2R Qnum Qden"
+        lines = [
+            HEADER.rstrip(),
+            f"Definition f_{n} (u : R) : R := {term(self.function, {'u': 'u'})}.",
+            f"Definition tab_{n} : list token := [{tokens}].",
+            f"Lemma T_{n} u : {self.where} -> Rabs (attend tab_{n} u - f_{n} u) <= {literal(self.error)}.",
+            f"Proof. intros H. cbv [{unfolded}]. {self._tactic()} Qed.",
+        ]
+        if self.slope:
+            inside = f"{literal(self.low)} <= {{}} <= {literal(self.high)}"
+            lines += [
+                f"Lemma L_{n} a b : {inside.format('a')} -> {inside.format('b')} -> "
+                f"Rabs (f_{n} a - f_{n} b) <= {literal(self.slope)} * Rabs (a - b).",
+                f"Proof. apply moved. intros u H. unfold f_{n}. eexists; split; "
+                "[auto_derive; [slope_domain u | reflexivity] | simpl; interval with (i_bisect u, i_prec 40)]. Qed.",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _tactic(self) -> str:
+        largest = max(abs(y) for y in self.tokens[2])
+        bits = 53 if self.error > Fraction(NATIVE * largest * 2.0**-52) else BITS
+        degree = DEGREE if len(self.tokens[0]) <= MANY_TOKENS else HIGH_DEGREE
+        taylor = f"interval with (i_bisect u, i_taylor u, i_degree {degree}, i_prec {bits}, i_depth 40)"
+        if "sqrt" not in str(self.function) or self.low != 0:
+            return f"{taylor}."
+        edge = literal(self.high / 2**23)  # plain intervals where the derivative is infinite
+        return (
+            f"destruct (Rle_lt_dec u {edge}); [interval with (i_bisect u, i_depth 20) "
+            f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]."
+        )
+
+
+class TableLemmas:
+    """The lemmas of a model's tables, by tokens and function."""
+
+    def __init__(self, slack: Fraction) -> None:
+        self.slack = slack
+        self.known: dict[tuple[Key, Expr], TableLemma] = {}
+
+    def __iter__(self) -> Iterator[TableLemma]:
+        return iter(self.known.values())
+
+    def read(self, wire: Wire, found: NetworkWire, low: Fraction, high: Fraction, moved: bool) -> TableLemma:
+        """The lemma of a table, widened to one more range."""
+        table, function = found.table, wire.function
+        assert table is not None and function is not None
+        slopes, offsets = table.slopes[:, 0].tolist(), table.offsets[:, 0].tolist()
+        key: Key = tuple(slopes), tuple(offsets), tuple(table.values.tolist())
+        lemma = self.known.setdefault((key, function), TableLemma(len(self.known), key, function, low, high))
+        lemma.widen(low, high, self.slack, moved)
+        return lemma

@@ -1,0 +1,66 @@
+(* Errors carried through functions and products, and the tactics by which a circuit is seen to be its formula. *)
+Require Import Reals Lra Psatz Coquelicot.Coquelicot Interval.Tactic.
+Open Scope R_scope.
+
+Lemma two_sided x e : Rabs x <= e -> -e <= x <= e.
+Proof. apply Rabs_le_between. Qed.
+
+(* An argument that is off: the mean value theorem. *)
+Lemma moved (f : R -> R) lo hi L :
+  (forall u, lo <= u <= hi -> exists l, is_derive f u l /\ Rabs l <= L) ->
+  forall a b, lo <= a <= hi -> lo <= b <= hi -> Rabs (f a - f b) <= L * Rabs (a - b).
+Proof.
+  intros H a b Ha Hb.
+  assert (I : forall x, Rmin b a <= x <= Rmax b a -> lo <= x <= hi).
+  { intros x. unfold Rmin, Rmax. destruct (Rle_dec b a); lra. }
+  destruct (MVT_gen f b a (Derive f)) as [c [Hc E]].
+  - intros x Hx. destruct (H x) as [l [Hl _]]; [apply I; lra|]. rewrite (is_derive_unique _ _ _ Hl). exact Hl.
+  - intros x Hx. destruct (H x (I x Hx)) as [l [Hl _]]. apply continuity_pt_filterlim.
+    apply (ex_derive_continuous f). now exists l.
+  - rewrite E, Rabs_mult. destruct (H c (I c Hc)) as [l [Hl B]]. rewrite (is_derive_unique _ _ _ Hl).
+    apply Rmult_le_compat_r; [apply Rabs_pos | exact B].
+Qed.
+
+Lemma product_error a b a' b' ea eb A B : -ea <= a' - a <= ea -> -eb <= b' - b <= eb -> Rabs a <= A -> Rabs b <= B ->
+  -(A * eb + B * ea + ea * eb) <= a' * b' - a * b <= A * eb + B * ea + ea * eb.
+Proof.
+  intros Ha Hb HA HB. replace (a' * b' - a * b) with (a * (b' - b) + b * (a' - a) + (a' - a) * (b' - b)) by ring.
+  assert (Ha' : Rabs (a' - a) <= ea) by (apply Rabs_le; lra). assert (Hb' : Rabs (b' - b) <= eb) by (apply Rabs_le; lra).
+  apply Rabs_le_between. eapply Rle_trans; [apply Rabs_triang|]. apply Rplus_le_compat.
+  - eapply Rle_trans; [apply Rabs_triang|]. rewrite !Rabs_mult. apply Rplus_le_compat; apply Rmult_le_compat; auto using Rabs_pos.
+  - rewrite Rabs_mult. apply Rmult_le_compat; auto using Rabs_pos.
+Qed.
+Lemma relu_moved a b e : -e <= a - b <= e -> -e <= Rmax 0 a - Rmax 0 b <= e.
+Proof. unfold Rmax. destruct (Rle_dec 0 a), (Rle_dec 0 b); lra. Qed.
+Lemma relu_range a lo hi : lo <= a <= hi -> 0 <= Rmax 0 a <= Rmax 0 hi.
+Proof. unfold Rmax. destruct (Rle_dec 0 a), (Rle_dec 0 hi); lra. Qed.
+
+(* Equal functions of equal arguments. *)
+Ltac nonzero := repeat match goal with |- _ /\ _ => split end;
+  first [ exact PI_neq0 | lra | (apply Rgt_not_eq, Rlt_gt; interval) | (apply Rlt_not_eq; interval) | nra | idtac ].
+Ltac positive := first [lra | interval].
+Ltac same_arguments f := repeat match goal with
+  | |- context [f ?a] => match goal with |- context [f ?b] =>
+      tryif constr_eq a b then fail else (replace (f a) with (f b) by (f_equal; field; nonzero)) end end.
+Lemma exp_minus_ln v : 0 < v -> exp (-1 * ln v) = / v.
+Proof. intros H. replace (-1 * ln v) with (- ln v) by ring. now rewrite exp_Ropp, exp_ln. Qed.
+Lemma tanh_exp v : tanh v = 1 - 2 / (exp (2 * v) + 1).
+Proof.
+  unfold tanh, sinh, cosh. replace (2 * v) with (v + v) by ring. rewrite exp_plus, exp_Ropp.
+  pose proof (exp_pos v). field. split; nra.
+Qed.
+Lemma ln_quotient a b : 0 < a -> 0 < b -> ln (a / b) = ln a - ln b.
+Proof. intros. unfold Rdiv. rewrite ln_mult, ln_Rinv; auto using Rinv_0_lt_compat. Qed.
+Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with context [ln ?v] =>
+  progress (rewrite ?exp_plus; rewrite ?exp_minus_ln by positive; rewrite ?exp_ln by positive) end end.
+Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
+  repeat match goal with
+  | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
+  | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
+Ltac meaning := rewrite ?tanh_exp; rewrite ?ln_quotient by positive; exponentials;
+  same_arguments exp; same_arguments sin; same_arguments cos; same_arguments ln; same_arguments sqrt; same_arguments atan;
+  first [ lra | field; nonzero | cases_of_relu; first [lra | nra | field; nonzero] ].
+Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
+  | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
+Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
+Ltac conditions := repeat match goal with |- _ /\ _ => split end; condition.

@@ -1,0 +1,127 @@
+(* Softmax tables over rational tokens: what one head reads, and that tokens behind a gate are hardly heard. *)
+Require Import Reals Lra Psatz List QArith Qreals Lia Bool Coquelicot.Coquelicot Interval.Tactic.
+Require Import Transformula.Transformer.
+Import ListNotations.
+Open Scope R_scope.
+
+Definition token := (Q * Q * Q)%type.  (* slope, offset, value *)
+Definition slope (t : token) : Q := fst (fst t).
+Definition offset (t : token) : Q := snd (fst t).
+Definition held (t : token) : Q := snd t.
+Definition score_at (t : token) (u : R) : R := Q2R (slope t) * u + Q2R (offset t).
+Definition num (l : list token) (u : R) : R := sum (map (fun t => exp (score_at t u) * Q2R (held t)) l).
+Definition den (l : list token) (u : R) : R := sum (map (fun t => exp (score_at t u)) l).
+Definition attend (l : list token) (u : R) : R := num l u / den l u.
+
+Lemma sum_app l m : sum (l ++ m) = sum l + sum m.
+Proof. induction l; simpl; lra. Qed.
+Lemma sum_ext {A} (f g : A -> R) l : (forall a, In a l -> f a = g a) -> sum (map f l) = sum (map g l).
+Proof. induction l; simpl; intros H; [reflexivity|]. rewrite H by auto. rewrite IHl; auto. Qed.
+Lemma sum_scale {A} c (f : A -> R) l : sum (map (fun a => c * f a) l) = c * sum (map f l).
+Proof. induction l; simpl; lra. Qed.
+Lemma sum_plus {A} (f g : A -> R) l : sum (map (fun a => f a + g a) l) = sum (map f l) + sum (map g l).
+Proof. induction l; simpl; lra. Qed.
+Lemma sum_zero {A} (f : A -> R) l : (forall a, In a l -> f a = 0) -> sum (map f l) = 0.
+Proof. intros H. rewrite (sum_ext _ (fun _ => 0)) by exact H. clear H. induction l; simpl; lra. Qed.
+
+Lemma den_nonneg l u : 0 <= den l u.
+Proof. unfold den. induction l; simpl; [lra|]. pose proof (exp_pos (score_at a u)). lra. Qed.
+Lemma split_num (f : token -> bool) l u : num l u = num (filter f l) u + num (filter (fun t => negb (f t)) l) u.
+Proof. unfold num. induction l; simpl; [lra|]. destruct (f a); simpl; lra. Qed.
+Lemma split_den (f : token -> bool) l u : den l u = den (filter f l) u + den (filter (fun t => negb (f t)) l) u.
+Proof. unfold den. induction l; simpl; [lra|]. destruct (f a); simpl; lra. Qed.
+
+Definition Qabs' (q : Q) : Q := if Qle_bool 0 q then q else Qopp q.
+Lemma Qabs'_real q : Q2R (Qabs' q) = Rabs (Q2R q).
+Proof.
+  unfold Qabs'. destruct (Qle_bool 0 q) eqn:E.
+  - apply Qle_bool_iff, Qle_Rle in E. rewrite RMicromega.Q2R_0 in E. now rewrite Rabs_pos_eq.
+  - rewrite Q2R_opp. rewrite Rabs_left1; [reflexivity|].
+    destruct (Rle_or_lt (Q2R q) 0) as [H|H]; [exact H|]. rewrite <- RMicromega.Q2R_0 in H. apply Rlt_Qlt in H.
+    apply Qlt_le_weak, Qle_bool_iff in H. congruence.
+Qed.
+
+(* For |u| <= U: a token that is far has scores below -600; one that is near has a score above -100 everywhere. *)
+Definition far (U : Q) (t : token) : bool := Qle_bool (Qabs' (slope t) * U + offset t) (-600 # 1).
+Definition near (U : Q) (t : token) : bool := Qle_bool (-100 # 1) (offset t - Qabs' (slope t) * U).
+Definition small (V : Q) (t : token) : bool := Qle_bool (Qabs' (held t)) V.
+Definition own (U : Q) (l : list token) : list token := filter (fun t => negb (far U t)) l.
+Definition guarded (U V : Q) (l : list token) : bool :=
+  forallb (small V) l && existsb (near U) (own U l) && Qle_bool V (1000000000000000 # 1) && (length l <=? 1000)%nat.
+
+Lemma score_reach (U : Q) t u : Rabs u <= Q2R U -> Rabs (Q2R (slope t) * u) <= Q2R (Qabs' (slope t) * U).
+Proof.
+  intros H. rewrite Q2R_mult, Qabs'_real, Rabs_mult. apply Rmult_le_compat_l; [apply Rabs_pos|exact H].
+Qed.
+Lemma far_below U t u : far U t = true -> Rabs u <= Q2R U -> score_at t u <= -600.
+Proof.
+  intros H Hu. apply Qle_bool_iff, Qle_Rle in H. rewrite Q2R_plus in H. pose proof (score_reach U t u Hu) as S.
+  apply Rabs_le_between in S. replace (Q2R (-600 # 1)) with (-600) in H by (unfold Q2R; simpl; lra).
+  unfold score_at. lra.
+Qed.
+Lemma near_above U t u : near U t = true -> Rabs u <= Q2R U -> -100 <= score_at t u.
+Proof.
+  intros H Hu. apply Qle_bool_iff, Qle_Rle in H. rewrite Q2R_minus in H. pose proof (score_reach U t u Hu) as S.
+  apply Rabs_le_between in S. replace (Q2R (-100 # 1)) with (-100) in H by (unfold Q2R; simpl; lra).
+  unfold score_at. lra.
+Qed.
+Lemma exp_le a b : a <= b -> exp a <= exp b.
+Proof. intros [H|H]; [left; now apply exp_increasing | rewrite H; lra]. Qed.
+Lemma num_small V l u : forallb (small V) l = true -> Rabs (num l u) <= Q2R V * den l u.
+Proof.
+  unfold num, den. induction l as [|t l IH]; simpl; intros H; [rewrite Rabs_R0; lra|].
+  apply andb_true_iff in H as [H1 H2]. specialize (IH H2). apply Qle_bool_iff, Qle_Rle in H1. rewrite Qabs'_real in H1.
+  pose proof (exp_pos (score_at t u)). eapply Rle_trans; [apply Rabs_triang|].
+  rewrite Rabs_mult, (Rabs_pos_eq (exp _)) by lra. nra.
+Qed.
+Lemma den_far U l u : Rabs u <= Q2R U -> (forall t, In t l -> far U t = true) -> den l u <= INR (length l) * exp (-600).
+Proof.
+  intros Hu. unfold den. induction l as [|t l IH]; [simpl; lra|]. intros H.
+  change (length (t :: l)) with (S (length l)). rewrite S_INR. simpl.
+  pose proof (exp_le _ _ (far_below U t u (H t (or_introl eq_refl)) Hu)). specialize (IH (fun t' I => H t' (or_intror I))). lra.
+Qed.
+Lemma den_near U l u : Rabs u <= Q2R U -> existsb (near U) l = true -> exp (-100) <= den l u.
+Proof.
+  intros Hu H. apply existsb_exists in H as [t [I Ht]]. pose proof (exp_le _ _ (near_above U t u Ht Hu)).
+  unfold den. induction l as [|s l IH]; [destruct I|]. simpl. pose proof (exp_pos (score_at s u)).
+  pose proof (den_nonneg l u) as D. unfold den in D. destruct I as [<-|I]; [lra|]. specialize (IH I). lra.
+Qed.
+Lemma filter_length_le {A} (f : A -> bool) l : (length (filter f l) <= length l)%nat.
+Proof. induction l; simpl; [lia|]. destruct (f a); simpl; lia. Qed.
+Lemma forallb_filter {A} (p f : A -> bool) l : forallb p l = true -> forallb p (filter f l) = true.
+Proof. rewrite !forallb_forall. intros H t I. apply filter_In in I as [I _]. auto. Qed.
+
+Lemma leak U V l u : guarded U V l = true -> Rabs u <= Q2R U -> Rabs (attend l u - attend (own U l) u) <= / 10 ^ 190.
+Proof.
+  intros G Hu. unfold guarded in G. rewrite !andb_true_iff in G. destruct G as [[[GV GN] GB] GL].
+  unfold attend. rewrite (split_num (far U) l), (split_den (far U) l). fold (own U l).
+  pose proof (num_small V (own U l) u (forallb_filter _ _ _ GV)) as A.
+  pose proof (num_small V (filter (far U) l) u (forallb_filter _ _ _ GV)) as B.
+  assert (C : den (filter (far U) l) u <= 1000 * exp (-600)).
+  { eapply Rle_trans; [apply (den_far U); [exact Hu|]; intros t I; apply filter_In in I; tauto|].
+    apply Rmult_le_compat_r; [left; apply exp_pos|]. apply Nat.leb_le in GL.
+    replace 1000 with (INR 1000) by (rewrite INR_IZR_INZ; reflexivity). apply le_INR.
+    pose proof (filter_length_le (far U) l). lia. }
+  pose proof (den_near U _ u Hu GN) as D. apply Qle_bool_iff, Qle_Rle in GB.
+  replace (Q2R (1000000000000000 # 1)) with (10 ^ 15) in GB by (unfold Q2R; simpl; lra).
+  pose proof (den_nonneg (filter (far U) l) u) as P.
+  set (n := num (own U l) u) in *. set (d := den (own U l) u) in *.
+  set (n' := num (filter (far U) l) u) in *. set (d' := den (filter (far U) l) u) in *. set (W := Q2R V) in *.
+  assert (E6 : 0 < exp (-600)) by apply exp_pos. assert (E1 : 0 < exp (-100)) by apply exp_pos.
+  assert (0 <= W) by (pose proof (Rabs_pos n); nra).
+  replace ((n' + n) / (d' + d) - n / d) with ((n' * d - n * d') / (d * (d + d'))) by (field; lra).
+  unfold Rdiv. rewrite Rabs_mult, Rabs_inv, (Rabs_pos_eq (d * (d + d'))) by nra.
+  apply (Rmult_le_reg_r (d * (d + d'))); [nra|]. rewrite Rmult_assoc, Rinv_l by nra. rewrite Rmult_1_r.
+  assert (F : Rabs (n' * d - n * d') <= 2 * W * d' * d).
+  { eapply Rle_trans; [apply Rabs_triang|]. rewrite Rabs_Ropp, !Rabs_mult, (Rabs_pos_eq d), (Rabs_pos_eq d') by lra. nra. }
+  eapply Rle_trans; [exact F|].
+  assert (I : 2 * 10 ^ 15 * 1000 * exp (-500) <= / 10 ^ 190) by interval.
+  assert (T : 0 < / 10 ^ 190) by (apply Rinv_0_lt_compat, pow_lt; lra).
+  assert (J : 2 * W * d' <= / 10 ^ 190 * d).
+  { eapply Rle_trans with (2 * 10 ^ 15 * (1000 * exp (-600))); [nra|].
+    eapply Rle_trans with (/ 10 ^ 190 * exp (-100)); [|apply Rmult_le_compat_l; lra].
+    replace (-600) with (-500 + -100) by ring. rewrite exp_plus. nra. }
+  eapply Rle_trans with (/ 10 ^ 190 * d * d); [nra|]. rewrite Rmult_assoc. apply Rmult_le_compat_l; nra.
+Qed.
+Lemma leak_small : / 10 ^ 190 <= 1 / 10000000000000000000000000.
+Proof. interval. Qed.
