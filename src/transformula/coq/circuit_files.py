@@ -139,7 +139,7 @@ def _final(proof: CircuitTheorem, o: int) -> list[str]:
 
 
 def _fact(proof: CircuitTheorem, o: int) -> str:
-    """What is proven of an output, as the reader of the model gives it."""
+    """The bound proven for an output, as the reader of the model gives it."""
     names, bound = " ".join(proof.variables), literal(allowed_bound(proof.source))
     return f"defined_{o} {names} /\\ Rabs (eval w out_form_{o} - formula_{o} {names}) <= {bound}"
 

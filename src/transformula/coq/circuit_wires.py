@@ -23,7 +23,7 @@ def number(expr: Expr) -> Fraction:
 
 
 class CircuitWires:
-    """What is known of each wire: its range as meant, and its error."""
+    """The range of each wire as meant, and its error."""
 
     def __init__(self, source: Source, slack: Fraction) -> None:
         self.source, self.circuit, self.network = source, source.circuit, source.network
