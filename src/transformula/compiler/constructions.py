@@ -257,9 +257,10 @@ def chosen(name: str) -> Construction | None:
     >>> chosen("lookup").family.name, chosen("auto")
     ('tables', None)
     """
-    if name == "auto":
+    known = isinstance(name, str)
+    if known and name == "auto":
         return None
-    found = CONSTRUCTIONS.get(name) if isinstance(name, str) else None
+    found = CONSTRUCTIONS.get(name) if known else None
     if found is None or found.attempts is None:
         raise InputError(f"unknown construction {brief(name)}: choose auto, {', '.join(OFFERED)}")
     return found

@@ -44,11 +44,18 @@ def rounds(ground: Prepared, options: Options) -> list[Round]:
 
 def _approximations(ground: Prepared) -> list[Round]:
     forms = max((len(part.forms) for split in ground.splits for part in split.parts), default=0)
-    if forms > policy.MAX_GRID_FORMS or _steep_inside(ground):  # a grid would be far larger, or none accurate
+    # a grid would be far larger, or not accurate where ReLUs are exact or a root is steep
+    if forms > policy.MAX_GRID_FORMS or _needs_relus(ground) or _steep_inside(ground):
         return [(CIRCUIT,), (LOOKUP,), (PARTITION,)]
     if forms > 1:
         return [(CIRCUIT, LOOKUP), (PARTITION,)]  # the circuit's size limits the grids that are worth trying
     return [(LOOKUP,), (CIRCUIT,), (PARTITION,)]  # functions of one form fit in one layer
+
+
+def _needs_relus(ground: Prepared) -> bool:
+    """Whether a summand has an abs, min or max in it that is not just one of an affine expression."""
+    nodes = (node for split in ground.splits for part in split.parts for node in walk(part.expr))
+    return any(node.op in ("abs", "min", "max") for node in nodes)
 
 
 def _steep_inside(ground: Prepared) -> bool:

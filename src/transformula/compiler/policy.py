@@ -214,7 +214,7 @@ SMALL_COMPLEMENT = 0.5
 #: Fraction of its range within which an argument may move without meeting other slopes.
 NEAR = 0.1
 #: Most rounds of halving, of loops that usually end after a few.
-MOST_ROUNDS = 60
+MOST_ROUNDS = 80
 #: Largest power of two by which the argument of a square is scaled up, by format.
 MOST_SQUARE_SCALE = {"float64": 480, "float32": 56}
 #: Ratio of rounding to tolerance above which the tolerance is out of reach.
