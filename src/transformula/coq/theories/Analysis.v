@@ -57,10 +57,10 @@ Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
   repeat match goal with
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
   | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
-Ltac meaning := rewrite ?tanh_exp; rewrite ?ln_quotient by positive; exponentials;
+Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials;
   same_arguments exp; same_arguments sin; same_arguments cos; same_arguments ln; same_arguments sqrt; same_arguments atan;
   first [ lra | field; nonzero | cases_of_relu; first [lra | nra | field; nonzero] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
-Ltac conditions := repeat match goal with |- _ /\ _ => split end; condition.
+Ltac conditions := repeat match goal with |- _ /\ _ => split end.
