@@ -66,8 +66,9 @@ class CircuitTheorem(CircuitWires):
         rest = literal(shift - rounded)
         moved = f"assert (- {rest} <= N_{k} - Q_{k} <= {rest}) by ({self.moved(linear, f'N_{k}', f'Q_{k}')})"
         first = f"pose proof C_{k} as C; " + ("apply two_sided in C; " if rounded else "rewrite C; ")
-        exactly = f"rewrite C_{k}; unfold N_{k}, Q_{k}; lra"
-        inside = f"{self.known(i for i, _ in linear.terms)}{first}{moved}; lra"
+        known = self.known(i for i, _ in linear.terms)
+        exactly = f"{known}rewrite C_{k}; unfold N_{k}, Q_{k}; lra"
+        inside = f"{known}{first}{moved}; lra"
         self.lemma(f"S_{k}", _sides(shift, f"A_{k} - Q_{k}"), inside if shift else exactly)
         return low, high, shift
 

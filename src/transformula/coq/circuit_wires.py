@@ -189,7 +189,8 @@ class CircuitWires:
             cuts = ", ".join(f"i_bisect {self.environment[v]}" for v in sorted(expr.names))
             unfold = self.unfolded_meanings(name, k if kind == "w" else k - 1)
             same = f"replace {name} with ({term(expr, self.environment)}) by ({unfold}; meaning)"
-            return max(a, low), min(b, high), f"{same}; interval with ({cuts}, i_depth 40, i_prec 53)"
+            cut = f"interval with ({cuts}, i_depth 40, i_prec 53)"
+            return max(a, low), min(b, high), f"{same}; first [{cut} | cases_of_relu; first [lra | {cut}]]"
         return None
 
 

@@ -99,7 +99,7 @@ def _theorem(source: Source, arguments: str) -> list[str]:
     for o in range(len(source.typed)):
         fact = f"Rabs (output model_ {point} {o} - formula_{o} {names}) <= {literal(allowed_bound(source))}"
         lines += [
-            f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions).",
+            f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions; condition).",
             f"  assert (F_{o} : {fact}).",
             f"  {{ rewrite (P {o}%N). match goal with |- Rabs ?d <= _ => replace d with 0 end.",
             "    { rewrite Rabs_R0. lra. }",

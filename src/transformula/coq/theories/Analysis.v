@@ -55,12 +55,13 @@ Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with 
   progress (rewrite ?exp_plus; rewrite ?exp_minus_ln by positive; rewrite ?exp_ln by positive) end end.
 Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
   repeat match goal with
-  | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b)
+  | |- context [Rle_dec ?a ?b] =>  (* the innermost first *)
+      lazymatch constr:((a, b)) with context [Rle_dec] => fail | _ => destruct (Rle_dec a b) end
   | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
-Ltac meaning := rewrite ?tanh_exp; rewrite ?ln_quotient by positive; exponentials;
+Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials;
   same_arguments exp; same_arguments sin; same_arguments cos; same_arguments ln; same_arguments sqrt; same_arguments atan;
   first [ lra | field; nonzero | cases_of_relu; first [lra | nra | field; nonzero] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
-Ltac conditions := repeat match goal with |- _ /\ _ => split end; condition.
+Ltac conditions := repeat match goal with |- _ /\ _ => split end.
