@@ -1,6 +1,8 @@
 """Checks in processes of their own: many threads, killed processes, interrupts."""
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -90,3 +92,51 @@ def test_a_checker_ends_with_the_process_that_started_it(models):
     assert own.process.wait(timeout=60) == 0
     own.process.stdout.close()
     assert not own.alive
+
+
+_ELSEWHERE = """
+import os, sys
+import transformula as tf
+os.chdir(sys.argv[1])
+print(tf.verify(".").verified)
+"""
+_FORGER = """
+import sys
+sys.stdin.buffer.read(1)
+print('{"verified": true, "approximation": 0, "rounding": 0, "eps": 1, "reasons": [], "mean": null}', flush=True)
+"""
+
+
+def test_code_in_the_folder_is_never_run(models, tmp_path):
+    """The kept process searched the working directory: a folder with a transformula.py judged itself."""
+    packed, claim = models[3]  # forged
+    for name, content in (
+        ("model.json", packed.description),
+        ("evidence.json", packed.evidence),
+        ("certificate.json", claim),
+    ):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "model.safetensors").write_bytes(packed.arrays)
+    (tmp_path / "transformula.py").write_text(_FORGER)
+    done = subprocess.run([sys.executable, "-c", _ELSEWHERE, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_process_that_cannot_start_is_no_verdict_about_the_folder(models, monkeypatch):
+    monkeypatch.setattr(checker, "_START", "raise SystemExit(1)")
+    pool = checker._Pool()
+    (reason,) = pool.verify(*models[0]).reasons
+    assert reason.startswith("no check could be run")
+
+
+def test_a_deadline_of_the_caller_is_not_swallowed(models, monkeypatch):
+    """TimeoutError is an OSError, and counted as a process that is gone: the check began again."""
+
+    def late(*_):
+        raise TimeoutError
+
+    pool = checker._Pool()
+    assert pool.verify(*models[0]).verified
+    monkeypatch.setattr(checker.Checker, "verify", late)
+    with pytest.raises(TimeoutError):
+        pool.verify(*models[0])

@@ -12,9 +12,14 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, LifoQueue
 from threading import BoundedSemaphore
 
+import flint
+import numpy
+
+import transformula
 from transformula.kernel.check import Verification
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.isolation import from_json, send
@@ -22,11 +27,14 @@ from transformula.kernel.isolation import from_json, send
 #: The code of a process that checks. The rules that most models need are imported before it forks.
 _START = """
 import sys
-sys.path[:] = sys.argv[1:]
+sys.path[:0] = sys.argv[1:]
 from transformula.kernel.isolation import serve
 from transformula.kernel.rules import polynomial_rule, softmax_rule
 serve()
 """
+#: Where this process found the three packages of a check. Nothing else is searched, least of all the working directory,
+#: which may be a stranger's folder.
+_PATHS = list(dict.fromkeys(str(Path(str(m.__file__)).resolve().parent.parent) for m in (transformula, numpy, flint)))
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -35,7 +43,7 @@ class Checker:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START, *sys.path],
+            [sys.executable, "-I", "-c", _START, *_PATHS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD},
@@ -43,10 +51,13 @@ class Checker:
         )
 
     def verify(self, packed: Packed, claim: str) -> Verification:
-        """Check contents; `OSError` if the process is gone."""
+        """Check contents; `ConnectionError` if the process is gone."""
         assert self.process.stdin is not None and self.process.stdout is not None
         send(self.process.stdin, packed, claim)
-        return from_json(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:  # the server itself has ended, which no check can do
+            raise ConnectionError("the process that checks has ended")
+        return from_json(line)
 
     @property
     def alive(self) -> bool:
@@ -80,10 +91,10 @@ class _Pool:
                     checker, fresh = Checker(), True
                 try:
                     result = checker.verify(packed, claim)
-                except OSError:
+                except ConnectionError as error:
                     checker.close()
                     if fresh:
-                        raise
+                        return Verification(False, reasons=(f"no check could be run: {error}",))
                     continue
                 except BaseException:  # interrupted: its answer would be taken for the next one
                     checker.close()

@@ -380,7 +380,8 @@ class Model:
         shown = text if len(text) <= 60 else text[:57] + "..."
         return (
             f"<transformula model: {shown} on {self.where} | {self.construction}, {self.layers} layer"
-            f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, {self.tokens} tokens "
+            f"{'s'[: self.layers != 1]}, {self.heads} head{'s'[: self.heads != 1]}, "
+            f"{self.tokens} token{'s'[: self.tokens != 1]} "
             f"| {self.status} {'' if self.certificate.mean is None else 'mean '}error <= "
             f"{at_most(self.certificate.bound)} ({self.weights.dtype})>"
         )

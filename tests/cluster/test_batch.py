@@ -159,3 +159,16 @@ def test_the_page_shows_hostile_text_as_text(tmp_path):
     page = (summary.out / "summary.html").read_text()
     assert "&lt;script&gt;alert" in page and "&lt;svg onload" in page
     assert not any(tag in page for tag in ("<script>alert", "<svg onload", "<img src=q"))
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path):
+    """summary.csv of a user, and a model folder, were written into without a word."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "summary.csv").write_text("my numbers\n")
+    tf.compile("x*y", "x=0..1, y=0..1").save(tmp_path / "model")
+    asked = [{"name": "square", "formula": "x**2", "box": "x=0..1"}]
+    for name in ("mine", "model"):
+        with pytest.raises(SavingError, match="which no batch wrote: choose another folder"):
+            tf.batch(asked, tmp_path / name)
+    assert (tmp_path / "mine" / "summary.csv").read_text() == "my numbers\n"
+    assert not (tmp_path / "model" / "batch.jsonl").exists()

@@ -20,19 +20,20 @@ from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.description import STATES
-from transformula.kernel.rules.rule_table import RULES, target
-from transformula.kernel.structures.ridge_blocks import read_ridge
+from transformula.kernel.rules.polynomial_rule import checked_ridge, ridge_rounding
+from transformula.kernel.rules.rule_table import RULES, checked_target
 
 
-def _ends(formula) -> tuple[fmpq, fmpq]:
-    return range_of(formula.outputs[0], Region.of_box(formula.box).ends)
+def _ranges(formula) -> list[tuple[fmpq, fmpq]]:
+    ends = Region.of_box(formula.box).ends
+    return [range_of(expr, ends) for expr in formula.outputs]
 
 
 def constant_attempts(task: BuildTask) -> Iterator[Attempt]:
-    """One model: the middle of the formula's range."""
-    low, high = _ends(task.ground.defined)
+    """One model: the middle of each output's range."""
     zero = (0,) * task.formula.box.dimension
-    for weights in weights_from_terms([{zero: (low + high) / 2}], task.formula.box, task.options.dtype, False):
+    terms = [{zero: (low + high) / 2} for low, high in _ranges(task.ground.defined)]
+    for weights in weights_from_terms(terms, task.formula.box, task.options.dtype, multi_head=False):
         yield Attempt(CONSTANT, partial(Built, weights))
 
 
@@ -41,20 +42,23 @@ CONSTANT = Construction(
 )
 
 
-def prove_constant(weights, stated, evidence) -> Proof:
-    """The kernel's rule: no direction counts, and the range of the formula lies around the bias."""
-    ridge = read_ridge(weights)
+def prove_constant(weights, formula) -> Proof:
+    """The kernel's rule: every output is a constant, and the range of its formula lies around that."""
+    ridge = checked_ridge(weights)
     if any(ridge.terms.values()):
         raise RefutedError("the weights are not those of a constant")
-    low, high = _ends(target(stated))
-    return Proof(float_above(max(high - ridge.bias[0], ridge.bias[0] - low)), 0.0)
+    pairs = zip(_ranges(formula), ridge.bias, strict=True)
+    error = max(max(high - c, c - low) for (low, high), c in pairs)
+    return Proof(float_above(error), ridge_rounding(ridge, formula.box))
 
 
 @pytest.fixture
 def constant(monkeypatch):
     """The three places that a construction needs, in this process."""
     monkeypatch.setitem(STATES, "constant", STATES["polynomial"])
-    monkeypatch.setitem(RULES, "constant", prove_constant)
+    monkeypatch.setitem(
+        RULES, "constant", lambda weights, stated, _: prove_constant(weights, checked_target(weights, stated))
+    )
     register(CONSTANT)
     yield CONSTANT
     del CONSTRUCTIONS["constant"]
@@ -71,6 +75,14 @@ def test_a_construction_is_added(constant, tmp_path) -> None:
         tf.compile("sin(x)", "x=0..1", eps=0.1, construction="constant")
     with pytest.raises(InputError, match="sequences need the construction"):
         tf.compile(["sin(x)"], "x=0..1", eps=0.5, construction="constant", shape=(1, 1))
+
+
+def test_its_rule_counts_rounding_and_every_output(constant) -> None:
+    """A third is no float, and a second output is not nearly constant."""
+    with pytest.raises(NotProvenError, match="is not proven: the best bound is"):
+        tf.compile("1/3 + 0*x", "x=0..1", eps=1e-30, construction="constant")
+    with pytest.raises(NotProvenError, match="the best bound is 50"):
+        tf.compile(["1/3 + 0*x", "100*x"], "x=0..1", eps=1e-3, construction="constant")
 
 
 def test_it_is_gone_again() -> None:

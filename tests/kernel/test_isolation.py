@@ -3,8 +3,11 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 import transformula as tf
 from support.folders import open_model
 from transformula.kernel import isolation
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import OUT_OF_RESOURCES, Verification, verify_files
 from transformula.kernel.folder.certificate import Mean
 from transformula.kernel.isolation import from_json, receive, send, to_json, verify_isolated
@@ -97,6 +101,7 @@ def test_honest_folders_stay_below_a_fifth_of_the_limits(tmp_path):
     code = """
 import pathlib, sys
 from transformula.kernel import isolation
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import verify_folder
 
 isolation.CPU_SECONDS //= 5
@@ -135,3 +140,61 @@ def test_requests_travel_whole_or_not_at_all(honest):
 
 def test_the_verdict_is_that_of_the_check_in_process(honest):
     assert verify_isolated(*honest) == verify_files(*honest)
+
+
+def _loud(*_):
+    os.write(1, b"FLINT exception (General error):\n    Unable to allocate memory\n")
+    return Verification(False, reasons=("loud",))
+
+
+def test_words_of_a_library_are_no_answer(honest, monkeypatch, capfd):
+    """FLINT writes to standard output when memory runs out, and that is where `serve` answers."""
+    monkeypatch.setattr(isolation, "verify_files", _loud)
+    monkeypatch.setattr(isolation, "MEMORY_BYTES", 20 << 30)
+    assert verify_isolated(*honest).reasons == ("loud",)
+    assert capfd.readouterr().out == ""
+    assert from_json(b"FLINT exception\n").reasons == ("the check gave no answer",)
+
+
+def test_lower_limits_of_the_system_are_kept(honest, tmp_path):
+    """setrlimit failed where a hard limit was lower already, and every folder was out of resources."""
+    folder = tf.compile("x*y", on="x=0..1, y=0..1").save(tmp_path / "model")
+    command = f"ulimit -t 5; exec {sys.executable} -m transformula.kernel {folder}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("verified"), done
+
+
+def test_a_name_that_is_too_long_is_no_traceback():
+    done = subprocess.run(
+        [sys.executable, "-m", "transformula.kernel", "x" * 300], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (1, 2) and done.stdout.startswith("not verified") and not done.stderr
+
+
+def test_a_fork_takes_no_lock_along():
+    """A child forked while another thread held FLINT's settings waited for them for ever."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with precision(64):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        with precision(64):
+            os._exit(7)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert ended and os.waitstatus_to_exitcode(status) == 7

@@ -198,7 +198,7 @@ def test_loading_executes_nothing(model, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda f: shutil.rmtree(f), "is not a model folder"),
+        (lambda f: shutil.rmtree(f), "there is no model folder"),
         (lambda f: (f / "model.json").unlink(), "has no model.json"),
         (lambda f: (f / "certificate.json").unlink(), "has no certificate.json"),
         (lambda f: (f / "evidence.json").unlink(), "has no evidence.json"),

@@ -1,4 +1,4 @@
-"""Deliberate faults of the code that is not trusted: rewriting/, searching/ and constructions/.
+"""Deliberate faults of the code that is not trusted: compiler/.
 
 A fault is a function with a piece of its source replaced, or replaced as a whole. It is live wherever the package
 uses that function. The kernel imports none of them; faults of its own (tests/fuzz) are live there too.

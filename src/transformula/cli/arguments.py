@@ -42,7 +42,7 @@ def given_formulas(words: list[str], file: Path | None = None) -> list[str]:
     """The formulas of the command line; a single ``-`` stands for the lines of standard input."""
     for word in words:
         if word.startswith("--"):
-            raise InputError(f"unknown option {word.partition('=')[0]}: see compile --help")
+            raise InputError(f"unknown option {word.partition('=')[0]}: see --help")
     if file is not None and words:
         raise InputError("give formulas either as arguments or in --file, not both")
     if file is None and not words:

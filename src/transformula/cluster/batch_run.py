@@ -20,13 +20,13 @@ from typing import IO, Any
 
 from transformula.cluster.batch_jobs import Done, Job, work
 from transformula.cluster.batch_requests import VERBS, Request, read_requests
-from transformula.cluster.batch_summary import Summary, write_summary
+from transformula.cluster.batch_summary import SUMMARIES, Summary, write_summary
 from transformula.cluster.engines import Engine, EngineError, Outcome, opened_engine
 from transformula.compiler.certify import stated
 from transformula.compiler.driver import parse_formula
 from transformula.errors import InputError, SavingError, TransformulaError
 from transformula.files import as_path, check_folder, write_file
-from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES
+from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES, MODEL_FILE
 from transformula.kernel.folder.model_files import read_packed, read_text
 from transformula.model_folder import ONNX_FILE, REPORT_FILE, write_folder
 from transformula.model_folder import check_folder as check_model_folder
@@ -208,10 +208,19 @@ class _Batch:
         )
 
 
+def _check_out(out: Path) -> None:
+    """Refuse a folder in which a batch would replace files that are not a batch's."""
+    if (out / JOURNAL).exists():
+        return
+    if taken := next((name for name in (*SUMMARIES, MODEL_FILE) if (out / name).exists()), None):
+        raise SavingError(f"{out} holds {taken}, which no batch wrote: choose another folder for --out")
+
+
 class Journal:
     """Lines of batch.jsonl by name, the last one of each; locked against other batches while it is open."""
 
     def __init__(self, out: Path, forget: bool) -> None:
+        _check_out(out)
         try:
             out.mkdir(parents=True, exist_ok=True)
             self._file = open(out / JOURNAL, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed below)

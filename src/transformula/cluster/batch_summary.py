@@ -87,6 +87,10 @@ class Summary:
         }
 
 
+#: Files of a summary.
+SUMMARIES = ("summary.csv", "summary.json", "summary.html")
+
+
 def write_summary(summary: Summary) -> None:
     """Write summary.csv, summary.json and summary.html."""
     rows = [asdict(row) for row in summary.rows]

@@ -43,7 +43,7 @@ LESS_ROUNDING = 0.25
 ROOM = 1.5
 
 # --- plan
-#: Most linear forms of a summand for which a grid competes with a circuit.
+#: Most linear forms of a summand for which a grid competes with a circuit: sin(x)*y at 1e-3 is smaller as one.
 MAX_GRID_FORMS = 2
 #: Fewest numbers of the format that an interval must contain for a table to make sense.
 FEWEST_FLOATS = 8

@@ -40,6 +40,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
 
 
 def _hints(text: str, names: set[str]) -> Iterator[str]:
+    if "\\" in text:
+        yield "formulas in LaTeX are read with --latex (tf.from_latex in Python)"
     if found := _CALLED.search(text):
         yield f"write {found[1]}({found[2]})"
     functions = (*known(), *JUMPS, *JUMPING, *ALIASES)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from dataclasses import asdict
+
+# before numpy: each thread of BLAS takes address space, which the check's limit counts
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.digits import at_most
@@ -34,6 +38,8 @@ def main(arguments: list[str]) -> int:
         result = verify_folder(folders[0], verify_isolated)
     except ModelFileError as error:
         result, status = Verification(False, reasons=(str(error),)), 2
+    except Exception as error:
+        result = Verification(False, reasons=(f"the check stopped: {type(error).__name__}",))
     if "--json" in arguments:
         print(json.dumps({k: None if v in (math.inf, -math.inf) else v for k, v in asdict(result).items()}))
     else:

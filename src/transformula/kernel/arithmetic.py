@@ -10,6 +10,7 @@ to read beyond it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -19,6 +20,16 @@ from flint import arb, arb_series, ctx
 from transformula.kernel.exceptions import RefutedError
 
 _lock = RLock()
+
+
+def _renew() -> None:
+    """In a forked process: a lock that a thread of the parent held would never be released."""
+    global _lock
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 @contextmanager

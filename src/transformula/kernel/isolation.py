@@ -59,10 +59,15 @@ def _limit() -> None:
     """Limit this process: processor time, address space, no core file, no file at all; FLINT aborts without a word."""
     import resource
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # FLINT says on stdout that it gives up, and stdout is where `serve` answers
+    os.dup2(nowhere, 2)
     limits = {"RLIMIT_CPU": CPU_SECONDS, "RLIMIT_AS": MEMORY_BYTES, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
     for name, most in limits.items():
-        resource.setrlimit(getattr(resource, name), (most, most))
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (least, least))
 
 
 class _Watchdog:
@@ -92,8 +97,11 @@ def from_json(line: bytes) -> Verification:
     """The result in one line of JSON; a line that is missing or cut short means that the check was stopped."""
     if not line.endswith(b"\n"):
         return Verification(False, reasons=(OUT_OF_RESOURCES,))
-    body = json.loads(line)
-    mean = None if body["mean"] is None else Mean(**body["mean"])
+    try:
+        body = json.loads(line)
+        mean = None if body["mean"] is None else Mean(**body["mean"])
+    except (ValueError, KeyError, TypeError):
+        return Verification(False, reasons=("the check gave no answer",))
     return Verification(**{**body, "mean": mean, "reasons": tuple(body["reasons"])})
 
 

@@ -1,1 +1,1 @@
-"""Weights as data, the executors that run them, and their files."""
+"""The executors that run weights."""

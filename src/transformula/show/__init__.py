@@ -1,1 +1,1 @@
-"""Plots, the HTML report, the notebook card and the web explorer."""
+"""Text, plots, the HTML report and the notebook card."""

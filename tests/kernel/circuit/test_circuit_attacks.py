@@ -15,7 +15,7 @@ from support.prover import attack_model, random_formula
 from transformula.compiler.lower.additive import without_cancelled
 from transformula.errors import NotProvenError
 
-#: From the far end of the list in tests/constructions, so that two workers do not compile the same at once
+#: From the far end of the list in tests/compiler, so that two workers do not compile the same at once
 CASES = ("otl_circuit", "friedman1", "test_5", "I.50.26", "I.27.6", "I.18.4", "I.12.2", "I.6.2b", "I.9.18")
 
 

@@ -229,3 +229,20 @@ def test_forms_that_are_the_same_have_the_same_values():
             if all(v.is_finite() for v in values):
                 assert values[0].overlaps(values[1]), (*map(str, pair), at)
     assert min(counts.values()) > 60
+
+
+def test_memory_that_runs_out_ends_the_check_and_leaves_no_false_atom(monkeypatch):
+    """An atom was numbered before it was made: where memory ran out in between, the next one took its place."""
+    import transformula.kernel.derivations.algebra as ring
+
+    algebra = Algebra(["x", "y"])
+    real = ring.Atom
+
+    def failing(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(ring, "Atom", failing)
+    with pytest.raises(MemoryError):
+        algebra.of(parse("erf(x)"))
+    monkeypatch.setattr(ring, "Atom", real)
+    assert not algebra.same(algebra.of(parse("erf(y)")), algebra.of(parse("erf(x)")))

@@ -290,5 +290,5 @@ def test_the_kernel_runs_alone(index, tmp_path):
 
 
 def test_no_whole_folder_is_an_error_of_its_own(tmp_path):
-    with pytest.raises(ModelFileError, match="not a model folder"):
+    with pytest.raises(ModelFileError, match="there is no model folder"):
         verify_folder(tmp_path / "nowhere")

@@ -332,7 +332,7 @@ def test_a_missing_or_unreadable_file_is_named(packed, tmp_path, name):
         (tmp_path / name).write_bytes(b"\xff{}")
         with pytest.raises(ModelFileError, match="not UTF-8"):
             read_packed(tmp_path)
-    with pytest.raises(ModelFileError, match="is not a model folder"):
+    with pytest.raises(ModelFileError, match="there is no model folder"):
         read_packed(tmp_path / "nowhere")
 
 

@@ -35,6 +35,11 @@ def interval(expr: Expr) -> float:
     return 12.0 * size(expr)
 
 
+def defined(expr: Expr, cells: int) -> float:
+    """Exact intervals on cells, where singular functions are also looked at in the corners."""
+    return 30.0 * size(expr) * cells
+
+
 def models(expr: Expr, parts: int, order: int | None = None) -> float:
     """Taylor models on parts of a box."""
     d = len(expr.names)

@@ -26,8 +26,10 @@ from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.coverings import Ends, defined_on, products
 from transformula.kernel.enclosures.expression_models import enclose_ranges, model_of
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.taylor_models import TINY, Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError
+from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.rounding.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.cell_error import BITS as CELL_BITS
@@ -40,6 +42,8 @@ Mask = NDArray[np.bool_]
 
 #: Order of the models that choose where to cut, and boxes modelled at once.
 _ROUGH, _CHUNK = 4, 4096
+#: Cells between two checkpoints where each is looked at by exact intervals.
+_CELLS = 64
 #: Halvings of all intervals of a rounding bound, by the number of axes.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
 _NO_BOUND = "along an edge of the box its derivatives are unbounded"
@@ -83,7 +87,7 @@ def find_pieces(
             seen = max(seen, float(bounds.reached.max()))
             hopeless = target is not None and seen > policy.GRID_HOPELESS * target
             done = error <= max(_goal(bounds, seen, enough, hopeless), settled)
-            done[done] = defined_on(function, names, ends, lower[:, done], upper[:, done])
+            done[done] = _defined(function, names, ends, lower[:, done], upper[:, done])
             settled = float(np.max(error[done], initial=settled))
             best = max(settled, float(error.max()))
             report("proving", examined, int((~done).sum()))
@@ -99,7 +103,7 @@ def find_pieces(
             unbounded.append(int((~np.isfinite(error)).sum()))
             lost = _never_bounded(unbounded)
             if spent or lost or not (halves[0] < halves[1]).all():
-                if not (best <= enough and defined_on(function, names, ends, lower, upper).all()):
+                if not (best <= enough and _defined(function, names, ends, lower, upper).all()):
                     if lost:
                         raise _refusal(function, _NO_BOUND, best, seen, UnboundedError)
                     raise _refusal(function, _BUDGET if spent else _TOO_SMALL, best, seen)
@@ -107,6 +111,20 @@ def find_pieces(
                 break
             lower, upper = halves
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
+
+
+def _defined(function: Expr, names: Sequence[str], ends: Sequence[Ends], lower: Floats, upper: Floats) -> Mask:
+    """The cells on which a function is defined, in chunks between which the search can be stopped."""
+    box = {name: (dyadic_below(a), dyadic_above(b)) for name, (a, b) in zip(names, ends, strict=True)}
+    found = np.ones(lower.shape[1], dtype=np.bool_)
+    if try_range(function, box) is not None:
+        return found
+    for start in range(0, lower.shape[1], _CELLS):
+        part = slice(start, start + _CELLS)
+        checkpoint()
+        spend(costs.defined(function, found[part].size))
+        found[part] = defined_on(function, names, ends, lower[:, part], upper[:, part])
+    return found
 
 
 def _goal(bounds: Bounds, seen: float, enough: float, hopeless: bool) -> float:
@@ -255,7 +273,7 @@ def find_partition_cells(
         with np.errstate(invalid="ignore"):
             error = np.maximum(high - values, values - low)
         known = np.isfinite(error)
-        known[known] = defined_on(function, names, ends, lower[:, known], upper[:, known])
+        known[known] = _defined(function, names, ends, lower[:, known], upper[:, known])
         cut = (error > policy.PARTITION_CLOSE * _attained(function, names, lower, upper, values)) & (
             error > settled
         ) | ~known

@@ -119,7 +119,7 @@ def selector_signs(
 ) -> list[Sign]:
     """For a one-layer sequence: the parts of the row selector stay within ±R, and a kink's argument below Z.
 
-    Without these it is not known whether `storing.store_one_layer`'s ReLUs pass or stop what they read.
+    Without these it is not known whether `store_circuit.store_one_layer`'s ReLUs pass or stop what they read.
     """
     bound = ex.number(Fraction(limit))
     found: dict[Expr, None] = {}

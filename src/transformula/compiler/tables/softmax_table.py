@@ -14,7 +14,7 @@ Rounding model (first order in the unit roundoff u, any order of summation, M to
 
 with T_0 = T - alpha x: the scores' own errors perturb the weights multiplicatively, and what they have
 in common cancels; numerator and denominator sums cost at most M u each.  It is an estimate of the
-proof's bound (``kernel.softmax``), not a proof.
+proof's bound (``kernel.rounding.softmax``), not a proof.
 """
 
 from __future__ import annotations

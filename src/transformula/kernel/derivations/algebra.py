@@ -185,6 +185,7 @@ class Ring(Effort):
     def checked(self, p: fmpq_mpoly) -> fmpq_mpoly:
         """The polynomial, unless it is too large; a term takes a byte or two for each atom there is."""
         self.check_exponents(p)
+        self.count(len(p) * len(self.gens) // 64)
         return super().checked(p)
 
     def judge(self, atom: Atom) -> None:
@@ -198,10 +199,10 @@ class Ring(Effort):
         if key not in self._known:
             if len(self.atoms) >= MAX_ATOMS:
                 raise RefutedError(f"a normal form needs over {MAX_ATOMS} atoms", reason=Reason.UNCOMPARED)
+            self.atoms.append(Atom(kind, args, by, power, equals))  # first: no other atom may take its number
             if power or kind == "step":
-                self._bound.append(len(self.atoms))
-            self._known[key] = len(self.atoms)
-            self.atoms.append(Atom(kind, args, by, power, equals))
+                self._bound.append(len(self.atoms) - 1)
+            self._known[key] = len(self.atoms) - 1
             if len(self.atoms) > len(self.gens):
                 self.extend(2 * len(self.gens))
             self.judge(self.atoms[-1])

@@ -22,10 +22,10 @@ _Result = TypeVar("_Result")
 
 
 def _guarded(action: Callable[[], _Result]) -> _Result:
-    """Hostile nesting or sizes end in a refusal."""
+    """Hostile nesting or sizes end in a refusal; out of memory, nothing is known of the ring, and the check ends."""
     try:
         return action()
-    except (RecursionError, ArithmeticError, MemoryError, ValueError, FlintError) as error:
+    except (RecursionError, ArithmeticError, ValueError, FlintError) as error:
         said = f"a normal form could not be computed ({type(error).__name__})"
         raise RefutedError(said, reason=Reason.UNCOMPARED) from None
 

@@ -1,4 +1,4 @@
-"""Is it a polynomial? Then its terms, exactly, if they are not too many: sizes are bounded before expanding.
+"""Exact terms of expressions that are polynomials; sizes are bounded before anything is expanded.
 
 A variable-free sub-expression that is not rational (pi, sqrt(2), exp(1)) becomes a generator of its
 own, so the polynomial stays exact; only `Polynomial.terms` replaces it by a ball. Such a constant must be

@@ -93,7 +93,7 @@ class Description:
     """model.json: what the model computes, and the outline of its weights.
 
     A formula model has ``formulas`` and a ``box``, a memorised one ``samples`` (lists x and y), an in-context one a
-    ``task`` (`prompts`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The outline is
+    ``task`` (`prompt_tasks`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The outline is
     filled in by the packer.
     """
 
@@ -132,7 +132,7 @@ class Description:
         known = {f.name for f in fields(cls)}
         wanted = (known - _STATED) | must | (may & set(body))
         wrong = sorted(wanted ^ {key for key, value in body.items() if value is not None or key not in known})
-        require(not wrong, f"{MODEL_FILE} misses or should not have {str(wrong[:1])[:60]}")
+        require(not wrong, f"{MODEL_FILE} lacks, or should not have, {str(wrong[:1])[:60]}")
         for key, (fits, kind) in _KINDS.items():
             require(key not in wanted or fits(body[key]), f"{MODEL_FILE}: {key} is not {kind}")
         require(body["tokens"] * len(body["slots"]) <= MAX_DENSE, f"{MODEL_FILE}: tokens and slots are too many")

@@ -195,7 +195,7 @@ def _rationals(texts: object, count: int, name: str) -> tuple[fmpq, ...]:
 
 def read_bytes(folder: Path, name: str) -> bytes:
     """One file of a model folder, unless it is larger than such a file may be."""
-    require(folder.is_dir(), f"{folder} is not a model folder")
+    require(folder.is_dir(), f"there is no model folder {folder}")
     require((folder / name).is_file(), f"{folder} has no {name}: it is not a whole model folder")
     try:
         with open(folder / name, "rb") as file:

@@ -1,7 +1,7 @@
 """The elementary functions of intervals with exact rational ends, of power series and of Taylor models.
 
 A function that is monotone between its turning points takes its extreme values at the ends of an interval or
-at the turning points inside. Beyond monotonicity is used:
+at the turning points inside. Besides monotonicity, the proofs use:
 
 * sin and cos reach +-1 only at multiples of pi (plus pi/2 for sin), and are monotone between them;
 * sinc(u) = sin(u)/u, sinc(0) = 1, is even. It is stationary only where tan u = u, where

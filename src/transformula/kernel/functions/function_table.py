@@ -1,9 +1,9 @@
 """The functions of one argument a formula may use: one entry each, and no table of them anywhere else.
 
 An entry (`smooth_functions.Function`) says where a function is defined and evaluates it on a ball, on an interval with
-exact rational ends, on a power series and on a Taylor model. The elementary functions bring their own of the first
-three, four of them of all; any other is made of its values and its Taylor coefficients
-(`smooth_functions.from_taylor`).
+exact rational ends, on a power series and on a Taylor model. The elementary functions have
+balls, ranges and series of their own, and exp, sin, cos and log also Taylor models; everything else follows from a
+function's values and Taylor coefficients (`smooth_functions.from_taylor`).
 Functions of an order and an argument, such as besselj(2, u), have an entry for each order, called besselj:2.
 
 Taylor models of u**q, q a fraction, have the coefficients C(q, k) u**(q - k). Those of atan, with u = tan(t), are

@@ -41,7 +41,7 @@ def check_shape(stated: Description, weights: Weights) -> None:
         raise RefutedError(f"the weights are not those of a sequence of shape {n} x {d}")
 
 
-def _formula(weights: Weights, stated: Description, may_underflow: tuple[str, ...] = ()) -> Formula:
+def checked_target(weights: Weights, stated: Description, may_underflow: tuple[str, ...] = ()) -> Formula:
     """The target of stored weights that have its inputs and outputs, each input within the format's reach."""
     formula = target(stated)
     if weights.inputs != formula.box.variables:
@@ -56,7 +56,7 @@ def _formula(weights: Weights, stated: Description, may_underflow: tuple[str, ..
 
 def _tables(weights: Weights, stated: Description) -> Formula:
     """The target of softmax tables, of one point or of a sequence."""
-    formula = _formula(weights, stated)
+    formula = checked_target(weights, stated)
     check_shape(stated, weights)
     return formula
 
@@ -72,13 +72,13 @@ def _attention(weights: Weights, stated: Description) -> Formula:
 def _polynomial(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
     from transformula.kernel.rules.polynomial_rule import prove_polynomial
 
-    return prove_polynomial(weights, _formula(weights, stated, _BOUNDED))
+    return prove_polynomial(weights, checked_target(weights, stated, _BOUNDED))
 
 
 def _corollary(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
     from transformula.kernel.rules.corollary_rule import prove_corollary
 
-    return prove_corollary(weights, _formula(weights, stated, _BOUNDED), stated.circuit or {}, evidence)
+    return prove_corollary(weights, checked_target(weights, stated, _BOUNDED), stated.circuit or {}, evidence)
 
 
 def _smooth(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
@@ -108,7 +108,7 @@ def _local(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
 def _yun(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
     from transformula.kernel.gallery.yun_rule import prove_yun
 
-    return prove_yun(weights, _formula(weights, stated), stated.circuit or {}, evidence)
+    return prove_yun(weights, checked_target(weights, stated), stated.circuit or {}, evidence)
 
 
 def _memorize(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
@@ -136,7 +136,7 @@ def _in_context(weights: Weights, stated: Description, evidence: Evidence) -> Pr
 def _linear_attention(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
     from transformula.kernel.gallery.linear_attention_rule import prove_linear_attention
 
-    return prove_linear_attention(weights, _formula(weights, stated))
+    return prove_linear_attention(weights, checked_target(weights, stated))
 
 
 RULES: dict[str, Rule] = {
