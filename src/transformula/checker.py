@@ -19,7 +19,6 @@ from threading import BoundedSemaphore
 import flint
 import numpy
 
-import transformula
 from transformula.kernel.check import Verification
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.isolation import from_json, send
@@ -34,7 +33,8 @@ serve()
 """
 #: Where this process found the three packages of a check. Nothing else is searched, least of all the working directory,
 #: which may be a stranger's folder.
-_PATHS = list(dict.fromkeys(str(Path(str(m.__file__)).resolve().parent.parent) for m in (transformula, numpy, flint)))
+_FILES = (Path(__file__).parent, Path(str(numpy.__file__)), Path(str(flint.__file__)))
+_PATHS = [str(_FILES[0].resolve().parent), *dict.fromkeys(str(file.resolve().parent.parent) for file in _FILES[1:])]
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
