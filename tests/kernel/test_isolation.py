@@ -36,7 +36,7 @@ def honest():
 def busy():
     """A folder that would keep a check busy for minutes: the end of its box is a sum of many special constants."""
     opened = open_model(tf.compile("x", on="x=0..1"))
-    opened.body["box"] = "x=0..(" + "+".join(f"zeta(2.{k:05d})" for k in range(3_000)) + ")"
+    opened.body["box"] = "x=0..(" + "+".join(f"zeta(2.{k:05d})" for k in range(12_000)) + ")"
     return opened.forged()
 
 
