@@ -19,6 +19,7 @@ from threading import BoundedSemaphore
 import flint
 import numpy
 
+from transformula.blas_threads import ONE_THREAD
 from transformula.kernel.check import Verification
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.isolation import from_json, send
@@ -35,7 +36,6 @@ serve()
 #: which may be a stranger's folder.
 _FILES = (Path(__file__).parent, Path(str(numpy.__file__)), Path(str(flint.__file__)))
 _PATHS = [str(_FILES[0].resolve().parent), *dict.fromkeys(str(file.resolve().parent.parent) for file in _FILES[1:])]
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Checker:
@@ -46,7 +46,7 @@ class Checker:
             [sys.executable, "-I", "-c", _START, *_PATHS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # Ctrl-C is for this process, which then closes that one
         )
 

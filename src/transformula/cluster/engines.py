@@ -21,11 +21,9 @@ from typing import Any
 from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
 
-from transformula.blas_threads import one_thread
+from transformula.blas_threads import ONE_THREAD, one_thread
 from transformula.errors import InputError, TransformulaError
 
-#: Environment of local workers, read by libraries as they are loaded; `call` limits those that are loaded already.
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 #: Largest number of local processes.
 MAX_JOBS = 1024
 #: Seconds between two checks of a local worker that its parent process is alive.
@@ -186,7 +184,7 @@ def _run_alone(function: Callable[[Any], Any], task: _Task) -> Outcome:
 
 
 def _new_pool(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(os.getpid(),), env=_ONE_THREAD)
+    return ProcessPoolExecutor(jobs, initializer=_start_worker, initargs=(os.getpid(),), env=ONE_THREAD)
 
 
 def _shut_down(pool: ProcessPoolExecutor) -> None:

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import IO, Any
 
+from transformula.blas_threads import ONE_THREAD
 from transformula.explorer.worker import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
 
 #: Code of a worker process.
@@ -49,7 +50,6 @@ class Worker:
     @classmethod
     async def start(cls, memory: int) -> Worker:
         """Start a process; it imports while its first task is on the way."""
-        quiet = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         errors = None if os.environ.get("TRANSFORMULA_EXPLORER_LOG") else tempfile.TemporaryFile()  # noqa: SIM115
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _MAIN, str(memory),
@@ -57,7 +57,7 @@ class Worker:
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             limit=_READ_AHEAD,
-            env={**os.environ, **quiet, "PYTHONSAFEPATH": "1"},
+            env={**os.environ, **ONE_THREAD, "PYTHONSAFEPATH": "1"},
         )  # fmt: skip
         return cls(process, errors)
 

@@ -1,8 +1,7 @@
 """``python -m transformula.kernel FOLDER [--json]``: check a model folder with the kernel alone.
 
 One line says whether the claim holds, with the bounds that were proven. The exit status is 0 if it does,
-1 if it does not, and 2 if there is no whole model folder to check. ``--serve`` checks contents that arrive on stdin,
-for `transformula.checker`.
+1 if it does not, and 2 if there is no whole model folder to check.
 """
 
 from __future__ import annotations
@@ -19,16 +18,13 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.digits import at_most
 from transformula.kernel.exceptions import ModelFileError
-from transformula.kernel.isolation import serve, verify_isolated
+from transformula.kernel.isolation import verify_isolated
 
 USAGE = "usage: python -m transformula.kernel FOLDER [--json]"
 
 
 def main(arguments: list[str]) -> int:
     """Check one folder and say so."""
-    if arguments == ["--serve"]:
-        serve()
-        return 0
     folders = [a for a in arguments if a != "--json"]
     if len(folders) != 1 or folders[0].startswith("-"):
         print(USAGE, file=sys.stderr)
