@@ -132,7 +132,10 @@ def test_a_process_that_cannot_start_is_no_verdict_about_the_folder(models, monk
 def test_a_deadline_of_the_caller_is_not_swallowed(models, monkeypatch):
     """TimeoutError is an OSError, and counted as a process that is gone: the check began again."""
 
+    asked = []
+
     def late(*_):
+        asked.append(1)
         raise TimeoutError
 
     pool = checker._Pool()
@@ -140,3 +143,4 @@ def test_a_deadline_of_the_caller_is_not_swallowed(models, monkeypatch):
     monkeypatch.setattr(checker.Checker, "verify", late)
     with pytest.raises(TimeoutError):
         pool.verify(*models[0])
+    assert asked == [1]
