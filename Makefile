@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 DEMO := build/demo
+WEB := build/web/node_modules
 
-.PHONY: setup demo test fuzz lint dist docs bench cases ladder figures clean
+.PHONY: setup web demo test fuzz lint dist docs bench cases ladder figures clean
 
 setup: $(STAMP)
 
@@ -12,6 +13,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	touch $@
+
+# From npm: KaTeX sets the formulas of the site, axe-core checks the pages in the tests. Without npm both are left out.
+web: $(WEB)
+
+$(WEB):
+	npm install --silent --no-save --no-package-lock --prefix build/web katex@0.19.1 axe-core@4.14.0 \
+		|| echo "nothing from npm: formulas of the site stay in TeX, and axe-core does not run" >&2
 
 demo: setup
 	$(BIN)/transformula compile "x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4 + 3*x5**2 + 2*x6*x7*x8 + 2*x9" \
@@ -32,7 +40,7 @@ demo: setup
 	$(BIN)/transformula export $(DEMO)/gravity --to onnx
 	$(BIN)/transformula report $(DEMO)/gravity
 
-test: setup
+test: setup web
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Every fuzzer for a share of four minutes; seeds are counted from SEED.
@@ -52,7 +60,7 @@ dist: setup
 	TRANSFORMULA_DIST=build/dist $(BIN)/python -m pytest -n 2 tests/packaging tests/test_documents.py
 
 # The site in build/site. The tutorials run in build/notebooks, where they leave their files.
-docs: setup
+docs: setup web
 	mkdir -p build/notebooks
 	cd build/notebooks && NO_MKDOCS_2_WARNING=1 ../../$(BIN)/mkdocs build --strict \
 		--config-file ../../mkdocs.yml --site-dir build/site
@@ -73,7 +81,8 @@ ladder: setup
 
 figures: setup
 	$(BIN)/python benchmarks/error_against_tokens.py
-	$(BIN)/python benchmarks/explorer_picture.py
+	$(BIN)/python benchmarks/readme_picture.py
+	$(BIN)/python benchmarks/screenshots.py
 
 clean:
 	rm -rf .venv build

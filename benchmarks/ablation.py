@@ -1,9 +1,9 @@
 """Ablation of the compiler's policy: each constant halved and doubled, each heuristic off, against the baseline.
 
-``python benchmarks/ablation.py [--formulas 60] [--only NAME ...] [--json FILE]`` prints a Markdown table. The formulas are
-a seeded sample of the cases in both formats, of the cases at tolerances of 1e-9 to 1e-12, and of the campaign. Each variant
-runs in a process of its own with the disk cache of tables off. Work is the deterministic count of `transformula.budget`,
-so that the table is the same on every machine.
+``python benchmarks/ablation.py [--formulas 60] [--kinds cases ...] [--only NAME ...] [--page]`` prints a Markdown table,
+and with ``--page`` writes it to docs/ablation.md. The formulas are a seeded sample of the cases in both formats, of the
+campaign, and of the cases at tolerances of 1e-9 to 1e-12. Each variant runs in a process of its own with the disk cache
+of tables off. Work is the deterministic count of `transformula.budget`, so that the table is the same on every machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -32,8 +33,24 @@ from transformula.errors import TransformulaError
 
 TIGHT = (1e-9, 1e-10, 1e-11, 1e-12)  # absolute tolerances of the cases in their third round
 CAMPAIGN = 100  # random formulas to draw from
+KINDS = ["cases", "campaign", "tight"]
 FORMULA_SECONDS = 60  # processor time of one formula
 TABLES = "transformula.compiler.tables."
+PAGE = HERE.parent / "docs" / "ablation.md"
+HEADER = """# What the constants of the search buy
+
+One constant of `compiler/policy.py` halved or doubled at a time, or one heuristic of the table fitter switched off,
+against the baseline. Written by `python benchmarks/ablation.py {arguments}`.
+
+- *tokens*: memory tokens of all formulas that both prove; *more / fewer*: how many formulas need more, or fewer.
+- *bound*: geometric mean of the proven bounds over the baseline's; *worst bound*: the largest of these ratios.
+- *work*: the deterministic count of `transformula.budget`, the same on every machine; it includes refusals.
+- *lost*, *gained*: formulas whose proof is lost, or found in addition.
+
+A small sample: a row of zeros is no proof that a constant buys nothing. Hard table fits (log, 1/u and asin at 1e-9 to
+1e-11) are where the starts and fallbacks of the fitter matter, and these formulas hardly enter them.
+
+"""
 
 #: Heuristics that are functions: where they are called, and what is called in their place.
 SWITCHES: dict[str, tuple[str, str, Any]] = {
@@ -45,22 +62,23 @@ SWITCHES: dict[str, tuple[str, str, Any]] = {
     "geometric starts": (TABLES + "start_scores", "_geometric_sums", lambda *_: ()),
     "stretched tables": (TABLES + "smallest_table", "stretched_from", lambda *_: []),
     "stored scores": (TABLES + "stored_tables", "promising_sizes", lambda *_: []),
-    "second growth": (TABLES + "smallest_table", "_worth_another_try", lambda *_: False),
     "fallback growth": (TABLES + "smallest_table", "_grow_fast", lambda *_: None),
     "last refinement": (TABLES + "smallest_table", "_sharpened", lambda _task, table, _states: table),
 }
 
 
-def sample(count: int) -> list[dict[str, Any]]:
-    """A seeded sample of all formulas, in a fixed order."""
-    found = questions(CAMPAIGN, None)
+def sample(count: int, kinds: list[str]) -> list[dict[str, Any]]:
+    """A seeded sample with as many formulas of each kind, in a fixed order."""
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for asked in questions(CAMPAIGN, None):
+        found["campaign" if asked["name"].startswith("seed") else "cases"].append(asked)
     with (HERE / "formulas.csv").open(newline="") as file:
         for case in csv.DictReader(file):
             for eps in TIGHT:
                 asked = {"formula": case["formula"], "on": case["on"], "options": {"eps": eps}}
-                found.append({"name": f"{case['name']} {eps:g}", **asked})
-    chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))
-    return [found[k] for k in sorted(chosen)]
+                found["tight"].append({"name": f"{case['name']} {eps:g}", **asked})
+    each, rng = max(1, count // len(kinds)), random.Random(0)
+    return [one for kind in kinds for one in rng.sample(found[kind], min(each, len(found[kind])))]
 
 
 def compiled(asked: dict[str, Any]) -> dict[str, Any]:
@@ -164,20 +182,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formulas", type=int, default=60)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
-    asked = sample(given.formulas)
+    asked = sample(given.formulas, given.kinds)
     base = measured(lambda: None, asked)
     assert base is not None
     proven = [one for one in base if one["tokens"] is not None]
-    print(f"Baseline: {len(proven)} of {len(base)} formulas proven, {sum(one['tokens'] for one in proven)} tokens, "
-          f"{sum(one['work'] for one in base):.1f} s of work.\n")  # fmt: skip
-    print("| changed | tokens | more / fewer | bound | worst bound | work | lost | gained |")
-    print("| --- |" + " ---: |" * 7, flush=True)
+    names = ", ".join(one["name"] for one in base)
+    lines = [
+        f"Baseline: {len(proven)} of {len(base)} formulas proven, {sum(one['tokens'] for one in proven)} tokens, "
+        f"{sum(one['work'] for one in base):.1f} s of work ({names}).\n",
+        "| changed | tokens | more / fewer | bound | worst bound | work | lost | gained |",
+        "| --- |" + " ---: |" * 7,
+    ]
+    print("\n".join(lines), flush=True)
     rows = {}
     for label, change in variants(given.only):
         rows[label] = compared(base, measured(change, asked))
-        print(row(label, rows[label]), flush=True)
+        lines.append(row(label, rows[label]))
+        print(lines[-1], flush=True)
+        if given.page:
+            PAGE.write_text(HEADER.format(arguments=shlex.join(sys.argv[1:])) + "\n".join(lines) + "\n")
         if given.json is not None:
             given.json.write_text(json.dumps({"baseline": base, "variants": rows}, indent=1) + "\n")
 

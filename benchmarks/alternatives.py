@@ -196,7 +196,7 @@ def trained(
 def table(name: str, lines: list[Line]) -> str:
     """One function as Markdown."""
     rows = [
-        f"## {name}",
+        f"## {name}".replace("*", r"\*"),
         "",
         "| by | numbers | sup error | proven bound | make s | ms |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

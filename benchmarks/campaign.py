@@ -424,14 +424,19 @@ def executed(model: Any, points: Any, onnx: bool) -> list[tuple[str, Any]]:
 
 
 def in_child(job: Callable[[], Any], seconds: float, memory: int = 4 << 30) -> tuple[str, Any, float, float]:
-    """A job in its own process: (ok, killed or crash; what came back; seconds of processor time; megabytes)."""
+    """A job in its own process: (ok, killed or crash; what came back; seconds of processor time; megabytes).
+
+    The limit on memory counts from the address space that the child inherits: a parent that has imported much leaves
+    its child the same room.
+    """
+    inherited = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 2))
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            resource.setrlimit(resource.RLIMIT_AS, (inherited + memory, inherited + memory))
             signal.signal(signal.SIGXCPU, signal.SIG_DFL)
             answer = json.dumps(["ok", job()])
         except BaseException:

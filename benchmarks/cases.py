@@ -1,4 +1,4 @@
-"""Every case formula compiled, verified and attacked: one table, printed and written to docs/cases.md.
+"""Every case formula compiled, verified and searched for errors: one table, printed and written to docs/cases.md.
 
 The formulas (formulas.csv) are equations of the Feynman symbolic-regression set (Udrescu & Tegmark, "AI
 Feynman", Science Advances 6, 2020) and the standards of surrogate modelling: the borehole function (Harper &
@@ -23,7 +23,7 @@ from rich.table import Table
 import transformula as tf
 import uncached  # noqa: F401
 from ladder import MARK
-from transformula.cluster.batch_jobs import attacked_error
+from transformula.cluster.batch_jobs import largest_found_error
 
 #: Tolerance in float32, relative to the largest |f| on the box.
 REL = 1e-3
@@ -31,17 +31,17 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "cases.md"
 FOLDERS = HERE.parent / "tests" / "kernel" / "cases.zip"
 COLUMNS = (
-    "name", "construction", "layers", "heads", "memory tokens", "parameters", "eps", "proven bound",
-    "attacked error", "proven / attacked", "compile s", "verify s", "folder kB",
+    "name", "construction", "layers", "most heads", "memory tokens", "parameters", "eps", "proven bound",
+    "found error", "proven / found", "compile s", "verify s", "folder kB",
 )  # fmt: skip
 HEADER = """# The case formulas
 
 Every formula in `benchmarks/formulas.csv`, compiled at its tolerance in float64 and within a thousandth of
-its largest value in float32, verified from its folder and attacked (random points, corners, then local ascent
+its largest value in float32, verified from its folder and searched for errors (random points, corners, then local ascent
 on |T − f|). Written by `make cases`.
 
-- *heads*: the largest number in any layer; *parameters*: non-zero numbers, memory included.
-- *proven bound* holds at every point of the box, rounding included; *attacked error* is the largest error
+- *most heads*: the largest number in one layer; *parameters*: non-zero numbers, memory included.
+- *proven bound* holds at every point of the box, rounding included; *found error* is the largest error
   found, so the true maximum lies between the two.
 - *compile s*, *verify s*: seconds of one core's processor time.
 - The formulas are equations of the Feynman symbolic-regression set (Udrescu & Tegmark 2020, *AI Feynman*), and
@@ -73,11 +73,11 @@ def measure(name: str, formula: str, box: str, eps: float, dtype: str, folders: 
         if not tf.verify(folder).verified:
             raise SystemExit(f"{name} does not verify")
         verified = time.process_time() - start
-    found, bound = attacked_error(model, points=20_000, rounds=30), model.certificate.bound
+    found, bound = largest_found_error(model, points=20_000, rounds=30), model.certificate.bound
     if found > bound:
         raise SystemExit(f"{name}: an error of {found:g} was found, above the proven {bound:g}")
     ratio = f"{bound / found:.1f}" if found > 0 else "-"
-    sizes = (model.layers, model.heads, model.memory_tokens, model.parameter_count)
+    sizes = (model.layers, model.most_heads, model.memory_tokens, model.parameter_count)
     errors = (f"{model.certificate.eps:.1e}", f"{bound:.2e}", f"{found:.2e}", ratio)
     costs = (f"{compiled:.2f}", f"{verified:.2f}", f"{size / 1000:.0f}")
     return [name, model.construction, *map(str, sizes), *errors, *costs]

@@ -1,24 +1,37 @@
 """Every case formula as a Coq theorem: written, transcribed, compiled. The table goes into docs/coq.md.
 
 ``python benchmarks/coq.py [NAME ...]`` proves some of the stored folders (tests/kernel/cases.zip) and prints; ``--write``
-puts the table into the page. Seconds are processor time of `coqc`, the library (once a process) not counted.
+puts the table into the page. Seconds are processor time of `coqc`, without the library; nothing comes from the cache.
+
+``--campaign OUT.json FIRST COUNT`` takes random formulas (campaign.py) instead and goes on where OUT.json ends: *accepted*;
+*refused*, where a theorem cannot be written or a lemma is not accepted, by reason; *outside*, where the formula does not
+compile to tables of one axis of functions that Interval knows. With ``--write-only`` Coq is not asked: *written*.
 """
 
 from __future__ import annotations
 
 import csv
+import json
+import os
+import re
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from transformula.coq.coq_check import library, prove_files
-from transformula.coq.coq_files import coq_files
-from transformula.errors import TransformulaError
+sys.path.append(str(Path(__file__).parent))
+from campaign import Task, in_child, make_task
+from transformula.coq.coq_check import prove_files
+from transformula.coq.coq_files import LIBRARY, coq_files
+from transformula.errors import ExportError, TransformulaError
 
 HERE = Path(__file__).parent
 FOLDERS, PAGE = HERE.parent / "tests" / "kernel" / "cases.zip", HERE.parent / "docs" / "coq.md"
 MARK = "<!-- written by benchmarks/coq.py -->"
+#: Seconds of processor time that compiling a formula may take; and numbers in a reason, which do not distinguish it.
+SECONDS, NUMBER = 12.0, re.compile(r"\d+(\.\d+)?(e-?\d+)?")
 COLUMNS = ("name", "accepted", "table files", "kB", "coqc s", "slowest file", "s", "MB")
 
 
@@ -32,7 +45,7 @@ def measured(name: str, place: Path) -> list[str]:
     except TransformulaError as error:
         return [name, f"no: {error}", *[""] * 6]
     verdict = prove_files(folder, files, jobs=1)
-    own = verdict.files[len(library().files) :]
+    own = [file for file in verdict.files if file.name not in LIBRARY]
     slowest = max(own, key=lambda file: file.seconds)
     written = sum(len(text) for file, text in files.items() if file.startswith(("Table_", "Model", "Proof")))
     return [
@@ -47,13 +60,66 @@ def measured(name: str, place: Path) -> list[str]:
     ]
 
 
+def tried(seed: int, place: Path, ask: bool) -> dict[str, Any]:
+    """A random formula, compiled and proven."""
+    task = make_task(seed)
+    found = {"formulas": task.formulas, "box": task.box, **task.options}
+    kind, said, _, _ = in_child(lambda: _compiled(task, place), SECONDS)
+    if kind != "ok" or said:
+        return found | {"status": "outside", "why": said if kind == "ok" else f"compiling: {kind}"}
+    try:
+        files = coq_files(place)
+    except ExportError as error:
+        return found | {"status": "outside", "why": str(error)}
+    except TransformulaError as error:
+        return found | {"status": "refused", "why": str(error)}
+    if not ask:
+        return found | {"status": "written", "why": ""}
+    verdict = prove_files(place, files, jobs=1)
+    own = [file for file in verdict.files if file.name not in LIBRARY]
+    why = "" if verdict.proven else verdict.reasons[0]
+    seconds = round(sum(file.seconds for file in own), 1)
+    return found | {"status": "accepted" if verdict.proven else "refused", "why": why, "seconds": seconds}
+
+
+def _compiled(task: Task, place: Path) -> str:
+    """Compile into a folder; why there is none."""
+    import transformula as tf
+
+    formulas = task.formulas if len(task.formulas) > 1 else task.formulas[0]
+    try:
+        tf.compile(formulas, on=task.box, **task.options).save(place)
+    except TransformulaError as error:
+        return f"compiling: {type(error).__name__}"
+    return ""
+
+
+def run_campaign(out: Path, first: int, count: int, ask: bool) -> None:
+    """Seeds that the file does not have yet; counts by status and reason."""
+    results = json.loads(out.read_text()) if out.exists() else {}
+    for seed in range(first, first + count):
+        if str(seed) not in results:
+            with tempfile.TemporaryDirectory() as place:
+                results[str(seed)] = tried(seed, Path(place, "model"), ask)
+            out.write_text(json.dumps(results, indent=0))
+            if results[str(seed)]["status"] != "outside":
+                print(seed, json.dumps(results[str(seed)]), flush=True)
+    print(json.dumps(Counter(r["status"] for r in results.values())))
+    reasons = Counter(NUMBER.sub("..", r["why"])[:100] for r in results.values() if r["why"])
+    print("\n".join(f"{times:4}  {why}" for why, times in reasons.most_common()))
+
+
 def main(arguments: list[str]) -> None:
     """Prove, print, and write the table if that is asked for."""
+    if arguments[:1] == ["--campaign"]:
+        run_campaign(Path(arguments[1]), int(arguments[2]), int(arguments[3]), "--write-only" not in arguments)
+        return
     names = [name for name in arguments if name != "--write"]
     with (HERE / "formulas.csv").open(newline="") as file:
         names = names or [row["name"] for row in csv.DictReader(file)]
     rows = []
     with tempfile.TemporaryDirectory() as place:
+        os.environ["XDG_CACHE_HOME"] = place
         for name in names:
             rows.append(measured(name, Path(place)))
             print(" | ".join(rows[-1]), flush=True)

@@ -16,9 +16,8 @@ import numpy as np
 from transformula.blas_threads import one_thread
 from transformula.compiler import policy
 from transformula.compiler.tables import stored_tables as library
-from transformula.compiler.tables.descent import FitState, Fresh
+from transformula.compiler.tables.descent import FitState, Fresh, equalise, improve
 from transformula.compiler.tables.fit_task import FitTask, prepare
-from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.softmax_table import Function
 from transformula.compiler.tables.start_scores import Scores, split, starts, worst_tokens
 

@@ -1,6 +1,6 @@
 """One layer: how many tokens, how tight the proof, how long it takes.
 
-``python benchmarks/one_layer.py`` prints the whole table. "Attacked" is the largest |T − f| found by random
+``python benchmarks/one_layer.py`` prints the whole table. "Found" is the largest |T − f| found by random
 points, a lattice and ascent, in floats; "proven" is the certificate's approximation.
 """
 
@@ -58,7 +58,7 @@ class Row:
     heads: int
     tokens: int
     proven: float
-    attacked: float
+    found: float
     compiling: float
     verifying: float
     verified: bool
@@ -118,7 +118,7 @@ def measure() -> list[Line]:
             f"{r.name}, eps {r.eps:g}, {r.construction}: {r.layers} layers, {r.heads} heads, "
             f"{r.tokens} tokens",
             f"{r.compiling:.2f} s", f"verify {r.verifying:.2f} s", f"proven {r.proven:.2g}",
-            f"attacked {r.attacked:.2g}", r.met,
+            f"found {r.found:.2g}", r.met,
         )
         for r in run()
     ]  # fmt: skip
@@ -131,13 +131,13 @@ def main() -> int:
 
     rows = run()
     table = Table(title="one layer is enough")
-    titles = ("formula", "eps", "construction", "layers", "heads", "tokens", "proven", "attacked")
+    titles = ("formula", "eps", "construction", "layers", "heads", "tokens", "proven", "found")
     for title in (*titles, "compile s", "verify s", ""):
         table.add_column(title, overflow="fold")
     for r in rows:
         table.add_row(
             r.name, f"{r.eps:g}", r.construction, str(r.layers), str(r.heads), str(r.tokens),
-            f"{r.proven:.2e}", f"{r.attacked:.2e}", f"{r.compiling:.2f}", f"{r.verifying:.2f}",
+            f"{r.proven:.2e}", f"{r.found:.2e}", f"{r.compiling:.2f}", f"{r.verifying:.2f}",
             "met" if r.met else "MISSED",
         )  # fmt: skip
     Console(width=140).print(table)

@@ -7,6 +7,7 @@ with names nothing is written to docs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -27,9 +28,9 @@ from threadpoolctl import threadpool_limits
 
 import transformula as tf
 from compiling import F2, F2_BOX
+from plain_formula import numexpr_function, plain_function
 from transformula.errors import ModelFileError
 from transformula.export.onnx_files import onnx_bytes
-from transformula.formula.evaluation import evaluate
 from transformula.runtime.onnx_graph import GraphWriter, file_bytes, import_onnx
 
 HERE = Path(__file__).parent
@@ -49,8 +50,9 @@ The same program in NumPy (`model(array)`), torch (`model(tensor)`, and *module*
   of tokens of all tables that are read (for a polynomial, its directions). *high floor*: the product is with an M × M matrix.
 - *low floor* to *onnx* are milliseconds of one core's time, the best of several rounds in which floors and runtimes
   alternate; in brackets the multiples of the low and of the high floor.
-- A tensor that needs no gradient is evaluated by NumPy on the same memory; *module* is what runs with gradients.
-- *formula*: the formula itself, node by node, in NumPy.
+- A tensor that needs no gradient is evaluated by NumPy on the same memory; *module* is what runs with gradients, and
+  *compiled* the same module through torch.compile, in brackets as a multiple of *ndarray*.
+- *formula*, *numexpr*, *torch*: the formula itself in NumPy, through numexpr and through torch.compile.
 - *latency*: a batch of one in onnxruntime; *MLP*: a ReLU network of as many layers and about as many parameters, written as
   an ONNX file in the same way.
 - onnxruntime's Exp takes 4 to 5 ns per float64 number, NumPy's about 1, so ONNX is compared with the high floor.
@@ -60,16 +62,21 @@ The same program in NumPy (`model(array)`), torch (`model(tensor)`, and *module*
 PARITY = "## Parity"
 FLOORS = ("low", "high")
 RUNTIMES = ("ndarray", "tensor", "module", "onnx")
+PLAIN = ("formula", "numexpr", "torch")
 #: The floor that a runtime is held to, and how many times that it may take.
 HELD, TARGET = {"ndarray": "low", "tensor": "low", "onnx": "high"}, 3.0
 
 
+def formulas() -> dict[str, tuple[str, str, float | None]]:
+    """Formula, box and eps of the named models and of the cases."""
+    rows = csv.DictReader((HERE / "formulas.csv").read_text().splitlines())
+    return NAMED | {row["name"]: (row["formula"], row["on"], float(row["eps"])) for row in rows}
+
+
 def models(folder: Path, names: list[str], dtype: str = "float64") -> dict[str, tf.Model]:
     """The named models and the cases, compiled once and kept; in float32 within a thousandth of their largest value."""
-    rows = csv.DictReader((HERE / "formulas.csv").read_text().splitlines())
-    wanted = NAMED | {row["name"]: (row["formula"], row["on"], float(row["eps"])) for row in rows}
     found = {}
-    for k, (name, (formula, box, eps)) in enumerate(wanted.items()):
+    for k, (name, (formula, box, eps)) in enumerate(formulas().items()):
         if names and name not in names:
             continue
         place = folder / (f"{k:02d}" if dtype == "float64" else f"{k:02d}_{dtype}")
@@ -101,33 +108,39 @@ def milliseconds(task: Callable[[], object], least: float = 0.15, fewest: int = 
     return in_turns({"": task}, least, fewest, runs=1)[""]
 
 
-def measure(model: tf.Model, points: int) -> dict[str, Any]:
+def measure(name: str, model: tf.Model, points: int) -> dict[str, Any]:
     """One model everywhere."""
     import torch
 
+    torch.compiler.reset()
     low, high = np.array(model.box.floats()).T
     rng = np.random.default_rng(0)
     x = rng.uniform(low, high, size=(points, len(low)))
-    tensor, columns = torch.from_numpy(x), list(np.ascontiguousarray(x.T))
-    expressions, names = model.formula.outputs, model.box.variables
+    tensor, names = torch.from_numpy(x), model.box.variables
     onnx, module = (
         session(onnx_bytes(model.packed, model.certificate, proven=True)),
         model.to_torch().requires_grad_(False),
     )
+    compiled, text = torch.compile(module), formulas()[name][0]
+    plain = plain_function(text, names, np), torch.compile(plain_function(text, names, torch), dynamic=False)
     runs: dict[str, Callable[[], Any]] = {
         "ndarray": lambda: model(x),
         "tensor": lambda: model(tensor).numpy(),
         "module": lambda: module(tensor).numpy().squeeze(),
+        "compiled": lambda: compiled(tensor).numpy().squeeze(),
         "onnx": lambda: onnx.run(None, {"x": x})[0].reshape(points, -1).squeeze(),
     }
     wanted = runs["ndarray"]()
-    for name, run in runs.items():
-        assert np.abs(run() - wanted).max() <= 2 * model.certificate.rounding, name
+    for runtime, run in runs.items():
+        assert np.abs(run() - wanted).max() <= 2 * model.certificate.rounding, runtime
     tokens = model.program.tokens
     size = max(tokens, 1)
     scores, values = rng.uniform(-5, 0, size=(points, size)), rng.normal(size=(size, size))
     floors = {"low": lambda: np.exp(scores) @ values[0], "high": lambda: np.exp(scores) @ values}
-    formula = {"formula": lambda: [evaluate(e, names, columns) for e in expressions]}
+    formula = {"formula": lambda: plain[0](x), "torch": lambda: plain[1](tensor)}
+    with contextlib.suppress(ImportError):
+        numexpr = numexpr_function(text, names)
+        formula["numexpr"] = lambda: numexpr(x)
     times = in_turns(floors | formula | runs)
     one, mlp = x[:1], session(_mlp(len(low), model.weights.outputs, model.layers, model.parameter_count))
     alone = {"latency": lambda: onnx.run(None, {"x": one}), "mlp": lambda: mlp.run(None, {"x": one})}
@@ -184,8 +197,9 @@ def _slow(row: dict[str, Any], runtime: str, floor: str) -> bool:
 
 def _cells(name: str, row: dict[str, Any]) -> list[str]:
     """A line of the table."""
-    times = [f"{row[key]:.1f}" for key in ("low_ms", "high_ms", "formula_ms")]
+    times = [f"{row[key]:.1f}" if key in row else "-" for key in ("low_ms", "high_ms", *(f"{c}_ms" for c in PLAIN))]
     runs = [f"{row[f'{r}_ms']:.1f} ({', '.join(_times(row, r, f) for f in FLOORS)})" for r in RUNTIMES]
+    runs.append(f"{row['compiled_ms']:.1f} ({row['compiled_ms'] / row['ndarray_ms']:.2f}x)")
     latency = [f"{row[key]:.0f}" for key in ("latency_us", "mlp_latency_us")]
     return [name, str(row["layers"]), str(row["tokens"]), *times, *runs, *latency]
 
@@ -210,14 +224,26 @@ def main() -> int:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with threadpool_limits(1), tempfile.TemporaryDirectory() as scratch:
         found = {
-            name: measure(m, given.points) for name, m in models(given.models or Path(scratch), given.names).items()
+            name: measure(name, m, given.points)
+            for name, m in models(given.models or Path(scratch), given.names).items()
         }
-    titles = ("model", "layers", "tokens", "low floor", "high floor", "formula", *RUNTIMES, "latency us", "MLP us")
+    titles = (
+        "model",
+        "layers",
+        "tokens",
+        "low floor",
+        "high floor",
+        *PLAIN,
+        *RUNTIMES,
+        "compiled",
+        "latency us",
+        "MLP us",
+    )
     lines = [_cells(name, row) for name, row in found.items()]
     table = Table(*titles, title=f"{given.points:,} points, float64, one core: ms, in brackets multiples of the floors")
     for line in lines:
         table.add_row(*line)
-    Console(width=190).print(table)
+    Console(width=220).print(table)
     if not given.names:
         ruled = [titles, ["---"] * len(titles), *lines]
         rows = "".join(f"| {' | '.join(r)} |\n" for r in ruled).replace("*", r"\*")

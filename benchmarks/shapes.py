@@ -17,6 +17,7 @@ import transformula as tf
 import uncached  # noqa: F401
 from transformula.errors import NotProvenError
 from transformula.kernel.syntax.boxes import Box
+from transformula.show.page_parts import counted
 
 PAGE = Path(__file__).parent.parent / "docs" / "shapes.md"
 MOST_SECONDS, REFUSED = 20.0, 10.0
@@ -52,7 +53,7 @@ HEADER = """# Shapes at the edge of what can be proven
 The tolerance is 1e-6 in float64 unless the row says otherwise. Written by `python benchmarks/shapes.py`; seconds are
 processor time of one core.
 
-| shape | | memory tokens | bound | seconds | |
+| shape | answer | memory tokens | bound | seconds | model, or why not |
 | --- | --- | ---: | ---: | ---: | --- |
 """
 
@@ -69,7 +70,13 @@ def outcome(formula: Any, box: str, options: dict[str, Any]) -> list[str]:
     if not tf.verify(model).verified:
         raise SystemExit(f"{formula} does not verify")
     bound = f"{model.certificate.bound:.2e}"
-    return ["proven", str(model.memory_tokens), bound, f"{seconds:.1f}", f"{model.construction}, {model.layers} layers"]
+    return [
+        "proven",
+        str(model.memory_tokens),
+        bound,
+        f"{seconds:.1f}",
+        f"{model.construction}, {counted(model.layers, 'layer')}",
+    ]
 
 
 def _in_a_process(case: tuple[Any, str, dict[str, Any]]) -> list[str]:

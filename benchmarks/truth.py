@@ -108,6 +108,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "mod": lambda x, y: x - y * mpmath.floor(x / y), "round": lambda x: mpmath.floor(x + 0.5),
     "trunc": lambda x: mpmath.sign(x) * mpmath.floor(abs(x)),
     "fmod": lambda x, y: x - y * mpmath.sign(x / y) * mpmath.floor(abs(x / y)),
+    "xlogx": lambda x: mpmath.mpf(0) if x == 0 else x * _log(x),
+    "clip": lambda x, low, high: min(max(x, low), high), "radians": mpmath.radians, "degrees": mpmath.degrees,
+    "Phi": mpmath.ncdf, "sum": lambda *terms: mpmath.fsum(terms), "prod": lambda *factors: mpmath.fprod(factors),
     "factorial": lambda x: _above(mpmath.gamma, 0)(x + 1),
     "beta": lambda x, y: _above(lambda t: mpmath.beta(t, _above(lambda v: v, 0)(y)), 0)(x),
 }  # fmt: skip

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from support.follow import RUN, MismatchError, blocks_of, follow
 from transformula.cli.app import app
@@ -26,7 +27,11 @@ def runs(page):
     return any(block.language in RUN and not block.not_run for block in blocks_of(page))
 
 
-FOLLOWED = [page for page in PAGES if runs(page)] if os.environ.get("TRANSFORMULA_DIST") else [README]
+FIRST = [
+    README,
+    *(ROOT / "docs" / f"{name}.md" for name in ("first_steps", "theory", "commands", "constructions", "how_to")),
+]
+FOLLOWED = [page for page in PAGES if runs(page)] if os.environ.get("TRANSFORMULA_DIST") else FIRST
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda p: p.name)
@@ -47,22 +52,53 @@ def test_no_block_hides_from_the_tests(page):
         assert not hidden, f"{page.name}, line {block.line}: this can be run"
 
 
-def test_the_readme_works_where_links_and_pictures_do_not_reach():
-    """On a package index nothing is beside the README."""
-    targets = re.findall(r"\]\(([^)]*)\)|<img[^>]*src=\"([^\"]*)", README.read_text(encoding="utf-8"))
-    assert all("://" in target for pair in targets for target in pair if target)
+def anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_lists_what_there_is():
+def test_the_readme_leads_somewhere():
+    """Its links are relative: they work on the repository's page, and benchmarks/site.py makes them those of the site."""
     text = README.read_text(encoding="utf-8")
-    listed = re.search(r"<!-- functions:.*?-->\n(.*?)\n<!-- end of functions -->", text, re.DOTALL)[1]
+    targets = re.findall(r'\]\(([^)]*)\)|(?:src|srcset)="([^"]*)"', text)
+    targets = [one or other for one, other in targets]
+    assert len(targets) > 15
+    for target in targets:
+        path, _, anchor = target.partition("#")
+        assert path.startswith("docs/") and (ROOT / path).is_file(), target
+        assert not anchor or anchor in anchors(ROOT / path), target
+    assert not re.findall(r"`docs/[^`]*`", text), "a page is linked, not named"
+
+
+def test_the_first_screen_of_the_readme():
+    """The sentence, the picture, the two commands and the table come first, and the rest is short."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    first = "\n".join(lines[:24])
+    assert (
+        "docs/figures/readme.svg" in first and "make demo" in first and "make test" in first and "| you are |" in first
+    )
+    assert len(lines) <= 90
+
+
+def test_the_docs_list_what_there_is():
+    def page(name):
+        return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+    listed = re.search(r"<!-- functions:.*?-->\n(.*?)\n<!-- end of functions -->", page("notations"), re.DOTALL)[1]
     assert listed.split() == [f"`{name}`" for name in known()]
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert verbs == set(
-        re.findall(r"^\| `([\w-]+)` \|", text[text.index("## The verbs") : text.index("## In Python")], re.M)
-    )
-    extras = set(re.findall(r"^\| `(\w+)` \|", text[: text.index("## Five minutes")], re.M))
+    assert verbs == set(re.findall(r"^\| `([\w-]+)` \|", page("commands"), re.M))
+    extras = set(re.findall(r"^\| `(\w+)` \|", page("install"), re.M))
     assert extras == {*EXTRAS.values(), "all"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_product_is_read_as_emphasis(page):
+    """Two bare asterisks of a formula vanish, on the repository page or the site, and what is between them is slanted."""
+    text = re.sub(r"\$\$.*?\$\$|\$[^$\n]+\$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    markdown = pytest.importorskip("markdown", reason="the extra docs is not installed").markdown
+    for made in (MarkdownIt("commonmark").enable("table").render(text), markdown(text, extensions=["extra"])):
+        assert re.findall(r"[\w)]<(?:em|strong)>.{0,40}|.{0,40}</(?:em|strong)>[\w(]", made) == []
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_a_query_that_carries_the_argument_out_of_the_domain(tmp_path):
 
 def outlier(folder, head, end, value=1000.0, slope=-(2.0**24), silent=60.0):
     """A token in the table of a head: silent for u >= end, alone below it, and gates that keep others out."""
-    slots = {name: folder.body["slots"].index(name) for name in ("slope", "offset", "value")}
+    slots = {name: folder.body["slots"].index(f"{name}1") for name in ("slope", "offset", "value")}
     memory = folder.matrix("memory")
     gates = {slot for slot, name in enumerate(folder.body["slots"]) if name.startswith("gate")}
     key = folder.matrix(f"{head}.key")

@@ -29,7 +29,7 @@ REFUSED = {
     "box series": (lambda: tf.compile("x", pd.Series({"x": (0, 1)})), "a box is text or a mapping"),
     "box empty": (lambda: tf.compile("x", {}), "the box has no variables"),
     "three ends": (lambda: tf.compile("x", {"x": (0, 1, 2)}), r"must be a pair \(low, high\)"),
-    "one end": (lambda: tf.compile("x", {"x": 1}), r"must be a pair \(low, high\)"),
+    "one end": (lambda: tf.compile("x", {"x": 1}), "nothing varies on the box: give an interval for x"),
     "arrays as ends": (lambda: tf.compile("x", {"x": (np.array([0]), np.array([1]))}), r"x is given as array\(\[0\]\)"),
     "rows as ends": (lambda: tf.compile("x", {"x": np.eye(2)}), "a number or text is needed"),
     "lists as ends": (lambda: tf.compile("x", {"x": ([0], [1])}), "a number or text is needed"),

@@ -86,7 +86,7 @@ def test_numbers_of_other_kinds_are_read(model):
 
 def test_properties(f2):
     assert f2.construction == "polynomial"
-    assert (f2.layers, f2.heads, f2.tokens, f2.memory_tokens, f2.degree) == (5, 1, 11, 0, 5)
+    assert (f2.layers, f2.heads, f2.most_heads, f2.tokens, f2.memory_tokens, f2.degree) == (5, 5, 1, 11, 0, 5)
     assert f2.parameter_count == 11 * 9 + 11 * 5 + 1
     assert f2.box.variables == tuple(f"x{k}" for k in range(1, 10))
     assert f2.formula.texts[0].startswith("x1**5 + 3*x2**4")
@@ -97,7 +97,7 @@ def test_properties(f2):
 
 def test_repr_says_what_it_is(f2, two):
     assert repr(f2).startswith("<transformula model: x1**5 + 3*x2**4")
-    for part in ("polynomial, 5 layers, 1 head, 11 tokens", "proven error <=", "float64", "..."):
+    for part in ("polynomial, 5 layers, 5 heads, 11 tokens", "proven error <=", "float64", "..."):
         assert part in repr(f2)
     assert "x*y; x - y on x=-1..1, y=-1..1" in repr(two)
 
@@ -185,3 +185,9 @@ def test_importing_the_package_is_light():
 def test_formulas_of_other_types_are_refused():
     with pytest.raises(FormulaError):
         tf.compile(3.5, on="x=0..1")
+
+
+@pytest.mark.parametrize(("scale", "eps"), [("1", 1e-6), ("900", 1e-6), ("1e17", 1e10), ("1e-9", 1e-16)])
+def test_the_usual_tolerance_fits_the_size_of_the_formula(scale, eps):
+    model = tf.compile(f"{scale}*sin(x)", "x=0..1")
+    assert model.certificate.eps == pytest.approx(eps) and model.certificate.bound <= eps

@@ -20,6 +20,7 @@ COMPILED = [
     ("sin(x*y)*sin(cos(3))/cos(3)", "x=0..1, y=0..1", {"eps": 1e-2, "dtype": "float32"},
      lambda x, y: np.sin(x * y) * np.sin(np.cos(3)) / np.cos(3)),
     ("1e-200*x*1e-200*sin(y)*z", "x=0..1, y=0..1, z=0..1", {}, lambda x, y, z: 0 * x),
+    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, lambda x, y: np.sqrt(x) * np.sqrt(y)),
     ("exp(-800*x)*exp(y)*sin(z)*w", "x=1..2, y=0..1, z=0..1, w=0..1", {}, lambda x, y, z, w: 0 * x),
 ]  # fmt: skip
 REFUSED = [
@@ -27,12 +28,16 @@ REFUSED = [
     ("sin(x)**(10**1000)", "x=0..1", {}, "256 bits"),
     ("sin(x)", "x=1e16..1e16+1", {}, "hardly any numbers"),
     ("sin(x)", "x=0..1e39", {"dtype": "float32"}, "beyond float32's range"),
-    ("sqrt(x*y)", "x=0..1e-200, y=0..1e200", {"rel": 1e-1}, "the best bound is"),
     (f"sin({' + '.join(f'x{k}' for k in range(1, 11))})**20", "x1..x10=0..1", {}, "normal form is too long"),
-    ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded"),
+    ("x**y", "x=0..2, y=1..2", {"eps": 1e-1, "construction": "lookup"}, "unbounded|no proof was found"),
     ("2*10**307*erf(3*x)", "x=-1..1", {"eps": 6e295, "construction": "lookup"}, "no table"),
     ("sin(x)", "x=0..1", {"eps": 5e-324}, "the best bound is"),
-    ("x*abs(y)", "x=1e-308..2e-308, y=1e295..2e295", {"eps": 4e-16}, "leave an error|range of floats"),
+    (
+        "x*abs(y)",
+        "x=1e-308..2e-308, y=1e295..2e295",
+        {"eps": 4e-16},
+        "leave an error|range of floats|rounding alone is more",
+    ),
 ]
 
 

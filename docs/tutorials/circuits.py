@@ -13,8 +13,8 @@ gravity = tf.compile(
     on="G=1..2, m1=1..2, m2=1..2, x1=3..4, x2=1..2, y1=3..4, y2=1..2",
     eps=1e-3,
 )
-print(gravity.construction, "with", len(gravity.box.variables), "variables and", gravity.layers, "layers")
-# > circuit with 7 variables and ... layers
+print(gravity.layers, "layers,", gravity.heads, "heads,", gravity.memory_tokens, "memory tokens")
+# > ... layers, ... heads, ... memory tokens
 
 # %% [markdown]
 # Each head looks up one function of one linear form of earlier wires. A product a·b is read from the table of squares,
@@ -36,24 +36,31 @@ print(sorted({table.function for table in gravity.tables}))
 # %% [markdown]
 # ## The drawing
 #
-# `transformula show FOLDER` prints the circuit as a tree, and `--svg` draws it. The same drawing in Python:
+# From left to right: inputs, one column for each layer, the output. Each box says what it computes and which part of the
+# formula it stands for. `transformula show FOLDER` prints the same as a tree, and `--svg FILE` writes the drawing.
+
 
 # %%
 from transformula.show.architecture import circuit_svg
 
-drawing = circuit_svg(gravity)
-print(drawing[:4])
-# > <svg
+
+class Drawing:
+    def _repr_html_(self):
+        return circuit_svg(gravity)
+
+
+Drawing()
 
 # %% [markdown]
 # ## Errors flow
 #
 # The certificate adds up how far each table is from its function, times how much the output depends on it. Asking for a
-# tighter bound makes the tables larger, not the circuit deeper:
+# tighter bound makes the tables a little larger, and the circuit no deeper:
 
 # %%
-for eps in (1e-2, 1e-4):
-    model = tf.compile("exp(-x*y)/(1 + z**2)", on="x=0..1, y=0..1, z=0..1", eps=eps, construction="circuit")
-    print(eps, model.layers, "layers, bound met:", model.certificate.bound <= eps)
-# > 0.01 3 layers, bound met: True
-# > 0.0001 3 layers, bound met: True
+for eps in (1e-2, 1e-6, 1e-10):
+    model = tf.compile("exp(-x*y)/(1 + z**2)", "x=0..1, y=0..1, z=0..1", eps, "circuit")
+    print(f"{eps:.0e}: {model.layers} layers, {model.memory_tokens} memory tokens")
+# > 1e-02: 3 layers, ... memory tokens
+# > 1e-06: 3 layers, ... memory tokens
+# > 1e-10: 3 layers, ... memory tokens

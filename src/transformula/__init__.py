@@ -40,6 +40,7 @@ _HOME = {
     "from_latex": "transformula.formula.latex",
     "in_context": "transformula.compiler.gallery.prompt_models",
     "load": "transformula.api",
+    "load_ipython_extension": "transformula.show.card",
     "memorize": "transformula.api",
     "verify": "transformula.api",
     "workers": "transformula.cluster.lent_workers",

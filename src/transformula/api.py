@@ -43,7 +43,9 @@ def compile(
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.
     eps : float, optional
         Tolerance for |computed − formula| on the whole box, rounding included. Without it, an exact construction claims
-        what it can prove, and the others aim at 1e-6. For ``yun`` it bounds the *mean* of that error over the box.
+        what it can prove, and the others aim at 1e-6, or at that share of the largest |formula|, rounded down to a
+        power of ten, where that is above 1000 or below 0.001. For ``yun`` it bounds the *mean* of that error over the
+        box.
     construction : str
         Which construction to use: auto, polynomial (exact, or an approximation if the formula is none), corollary
         (always an approximation), lookup, partition, circuit, attention-only, local-polynomials or yun.
@@ -106,8 +108,10 @@ def memorize(x: Any, y: Any, eps: float = policy.DEFAULT_EPS, dtype: str = "floa
 
     Parameters
     ----------
-    x, y : array-like
-        Samples × inputs and samples × outputs. Repeated samples must agree.
+    x : array_like
+        Samples × inputs.
+    y : array_like
+        Samples × outputs; repeated samples must agree.
     eps : float
         Tolerance at every sample, rounding included.
     dtype : {"float64", "float32"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.evidence.planned_ranges import function_range, inside_domain
+from transformula.compiler.evidence.range_search import function_range, inside_domain
 from transformula.compiler.lower.additive import decompose
 from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.prompt_target import Prompts
@@ -32,7 +32,7 @@ from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr
 
 if TYPE_CHECKING:
-    from transformula.model import Model
+    from transformula.model_parts import ModelParts
 
 Ends = tuple[float, float]
 _ANYWHERE = (-math.inf, math.inf)
@@ -45,8 +45,10 @@ class NamedTrace:
 
     Attributes
     ----------
-    slots, tokens : tuple of str
-        Names of the residual stream's coordinates, and a label for every token.
+    slots : tuple of str
+        Names of the residual stream's coordinates.
+    tokens : tuple of str
+        A label for every token.
     residuals : tuple of arrays
         Before the first block and after each: samples × tokens × slots.
     patterns : tuple of tuples of arrays
@@ -116,8 +118,10 @@ class ModelTable:
 
     Attributes
     ----------
-    block, head : int
-        The place of the head.
+    block : int
+        The block of the head, from 0.
+    head : int
+        Its number in the block, from 0.
     function : str
         The function that the table stands for, where the formula tells; else empty.
     arguments : tuple of str
@@ -126,7 +130,9 @@ class ModelTable:
         Where each u lies for points of the box.
     writes : tuple of str
         The slots its values are written to.
-    slopes, offsets : array
+    slopes : array
+        Memory tokens × axes.
+    offsets : array
         Memory tokens × axes.
     values : array
         Memory tokens × written slots.
@@ -192,13 +198,13 @@ def summands(target: Formula | Samples | Prompts, heads: int) -> list[str]:
     return parts if len(parts) == heads else [""] * heads
 
 
-def tables_of(model: Model) -> Iterator[ModelTable]:
+def tables_of(model: ModelParts) -> Iterator[ModelTable]:
     """The tables of a model, head by head; none where heads look nothing up, as in Fang's blocks."""
     found = _TABLES.get(model.family.name)
     return iter(()) if found is None else found(model)
 
 
-def _layer_tables(model: Model) -> Iterator[ModelTable]:
+def _layer_tables(model: ModelParts) -> Iterator[ModelTable]:
     weights, box = model.weights, model.box.floats()
     for h, (head, text) in enumerate(zip(model.reading, summands(model.formula, len(model.reading)), strict=True)):
         arguments = tuple(_text(form, weights.inputs) for form in head.forms)
@@ -207,7 +213,7 @@ def _layer_tables(model: Model) -> Iterator[ModelTable]:
         yield ModelTable(0, h, text, arguments, ranges, writes, head.slopes, head.offsets, head.values)
 
 
-def _circuit_tables(model: Model) -> Iterator[ModelTable]:
+def _circuit_tables(model: ModelParts) -> Iterator[ModelTable]:
     wires = model.wires
     known: dict[tuple[int, int], tuple[str, Ends]] = {}
     for k, wire in enumerate(wires.circuit.wires):
@@ -217,7 +223,7 @@ def _circuit_tables(model: Model) -> Iterator[ModelTable]:
     return _block_tables(model, known)
 
 
-def _block_tables(model: Model, known: Mapping[tuple[int, int], tuple[str, Ends]]) -> Iterator[ModelTable]:
+def _block_tables(model: ModelParts, known: Mapping[tuple[int, int], tuple[str, Ends]]) -> Iterator[ModelTable]:
     """The heads of all blocks; ``known`` has the function and the argument's range of some of them, by place."""
     slots = model.weights.slots
     for b, block in enumerate(model.reading.blocks):
@@ -229,7 +235,7 @@ def _block_tables(model: Model, known: Mapping[tuple[int, int], tuple[str, Ends]
             yield ModelTable(b, h, text, arguments, ranges, writes, head.slopes, head.offsets, head.values)
 
 
-_TABLES: dict[str, Callable[[Model], Iterator[ModelTable]]] = {
+_TABLES: dict[str, Callable[[ModelParts], Iterator[ModelTable]]] = {
     "tables": _layer_tables,
     "circuit": _circuit_tables,
     "layers": lambda model: _block_tables(model, {}),
@@ -274,6 +280,18 @@ class Wires:
                     low, high = function_range(wire.function, *ends) if bounded else _ANYWHERE
                     ranges.found(k, (np.asarray(low), np.asarray(high)))
         return found
+
+
+def written_slot(weights: Weights, wire: Wire) -> int:
+    """The slot that a wire's head or unit writes."""
+    assert wire.place is not None
+    b, part, column = wire.place
+    block = weights.blocks[b]
+    if wire.function is not None:
+        return int(block.attention.heads[part].value.rows[column])
+    assert block.feed_forward is not None
+    output = block.feed_forward.output
+    return int(output.rows[output.cols == part][0])
 
 
 def _meaning(wire: Wire, sides: Sequence[Expr]) -> Expr:

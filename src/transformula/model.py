@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from flint import fmpq
 
 from transformula import model_folder, proven
-from transformula.compiler.constructions import CONSTRUCTIONS, Construction, Family
-from transformula.errors import ExportError, InputError, ModelFileError, UncertifiedError
+from transformula.errors import ExportError, ModelFileError, UncertifiedError
 from transformula.files import STDOUT, as_path, write_file
 from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples, stored_target
-from transformula.internals import ModelTable, NamedTrace, Wires, tables_of, token_labels
+from transformula.internals import NamedTrace
 from transformula.kernel.digits import at_most
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import (
@@ -25,28 +24,24 @@ from transformula.kernel.folder.description import (
     EVIDENCE_FILE,
     MODEL_FILE,
     WEIGHTS_FILE,
-    Description,
-    parse_json,
 )
-from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
-from transformula.kernel.folder.weights import Weights
-from transformula.kernel.structures.ridge_blocks import Ridge
-from transformula.kernel.structures.stored_circuit import Circuit, CircuitReader
-from transformula.kernel.syntax.boxes import Box, Formula, formula_of_a_position
+from transformula.model_parts import ModelParts
 from transformula.optional import require
 from transformula.runtime import reference
 from transformula.runtime.exact import run_exact
 from transformula.runtime.input_rows import Ends, Points, as_asked, as_rows, exact_point
 from transformula.runtime.program.numpy_backend import run_numpy
-from transformula.runtime.program.program_steps import Program
 
 if TYPE_CHECKING:
     import torch
 
+    from transformula.compiler.interventions import Intervention
+    from transformula.ground_truth import GroundTruth
+
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(ModelParts):
     """A Transformer with a proof. Make one with `transformula.compile` or `transformula.load`.
 
     Examples
@@ -58,31 +53,6 @@ class Model:
     >>> model.certificate.approximation
     0.0
     """
-
-    construction: str
-    formula: Formula | Samples | Prompts
-    weights: Weights
-    packed: Packed
-    certificate: Certificate
-    sequence: tuple[int, int] | None = None
-
-    @property
-    def box(self) -> Box:
-        """Where the certificate holds."""
-        return self.formula.box
-
-    @property
-    def where(self) -> str:
-        """The box as text; a short description if it is a box of prompts."""
-        return self.formula.where if isinstance(self.formula, Prompts) else str(self.box)
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Variables of the box that no formula uses: the model accepts and ignores them."""
-        if not isinstance(self.formula, Formula):
-            return ()
-        used = frozenset().union(*(expr.names for expr in self.formula.outputs))
-        return tuple(name for name in self.box.variables if name not in used)
 
     @cached_property
     def _ends(self) -> Ends:
@@ -109,63 +79,6 @@ class Model:
         if mean is None:
             return self.certificate.bound, self.status
         return mean.outside, f"{self.status} outside seams"
-
-    @property
-    def layers(self) -> int:
-        """Number of Transformer blocks."""
-        return len(self.weights.blocks)
-
-    @property
-    def heads(self) -> int:
-        """The largest number of heads in any block, which is what "heads" means everywhere."""
-        return max((len(block.attention.heads) for block in self.weights.blocks), default=0)
-
-    @property
-    def tokens(self) -> int:
-        """Length of the sequence."""
-        return self.weights.tokens
-
-    @property
-    def memory_tokens(self) -> int:
-        """Tokens that do not depend on the input."""
-        return self.tokens - len(self.weights.data_tokens)
-
-    @property
-    def parameter_count(self) -> int:
-        """Numbers that depend on the formula; for a polynomial F, β and b, as Fang counts them."""
-        return self.family.count(self.weights, lambda: self.reading)
-
-    @property
-    def made_by(self) -> Construction:
-        """The construction, with everything that depends on it."""
-        return CONSTRUCTIONS[self.construction]
-
-    @property
-    def family(self) -> Family:
-        """The layout of the weights, and how they are run."""
-        return self.made_by.family
-
-    @cached_property
-    def reading(self) -> Any:
-        """The weights read back: a `Ridge`, the heads of one layer, the blocks of a circuit; None of prompts."""
-        return self.family.read(self.weights)
-
-    @cached_property
-    def program(self) -> Program:
-        """The function of the weights as steps on arrays, which NumPy, torch and ONNX run."""
-        if self.family.program is None:
-            raise self._without("a program other than its blocks")
-        return self.made_by.program(self.weights, self.box, lambda: self.reading)
-
-    @property
-    def degree(self) -> int:
-        """Degree of a polynomial model."""
-        if not isinstance(self.reading, Ridge):
-            raise self._without("a degree")
-        return max(self.reading.degree, 1)
-
-    def _without(self, what: str) -> InputError:
-        return InputError(f"a model of the construction {self.construction} does not have {what}")
 
     def __call__(self, x: Any) -> Any:
         """Evaluate points: tables and dicts by the names of the variables, arrays by their order in the box.
@@ -256,45 +169,33 @@ class Model:
         seen = reference.trace(self.weights, as_array(self._points(x).rows))
         return NamedTrace(self.weights.slots, self.token_labels, seen.residuals, seen.patterns, seen.outputs)
 
-    @property
-    def token_labels(self) -> tuple[str, ...]:
-        """A label for each token: data, a position, a direction, a place in a table, or a part of a prompt."""
-        if isinstance(self.formula, Prompts):
-            return self.formula.token_labels
-        return token_labels(self.weights, "position" if self.sequence else self.family.data)
-
-    @property
-    def tables(self) -> tuple[ModelTable, ...]:
-        """Every head's table: function, range, slopes, offsets and values; empty where nothing is looked up."""
-        return tuple(tables_of(self))
-
     @cached_property
-    def description(self) -> Description:
-        """model.json."""
-        return unpack(self.packed)[1]
+    def ground_truth(self) -> GroundTruth:
+        """Every wire of the circuit: its place, its expression, its range and its proven error."""
+        from transformula.ground_truth import ground_truth_of
 
-    @cached_property
-    def position_formula(self) -> Formula:
-        """The formula of one position; the whole formula where each position carries all inputs."""
-        if not isinstance(self.formula, Formula):
-            raise self._without("a formula")
-        own = int((self.weights.embedding.rows < self.weights.width).sum())  # inputs of the first token
-        if self.sequence is not None and own < len(self.weights.inputs):
-            return formula_of_a_position(self.formula, self.sequence[0])
-        return self.formula
+        return ground_truth_of(self)
 
-    @cached_property
-    def circuit(self) -> Circuit:
-        """The stored circuit of a softmax model, at one position."""
-        if self.description.circuit is None:
-            raise self._without("a circuit")
-        return CircuitReader(self.position_formula.box.variables).read(self.description.circuit)
+    def patch(self, **values: float) -> Intervention:
+        """The model with wires, named by their slots, held at numbers, and a proven prediction of its outputs.
 
-    @cached_property
-    def wires(self) -> Wires:
-        """The meanings of the stored circuit's wires, and the ranges of their arguments."""
-        evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
-        return Wires(self.circuit, self.position_formula, self.description.circuit, evidence)
+        Examples
+        --------
+        >>> import transformula as tf
+        >>> model = tf.compile("exp(x*y)*y", on="x=0..1, y=0..1", eps=1e-3, construction="circuit")
+        >>> held = model.patch(w5=2)  # the slot that holds exp(x*y)
+        >>> held.formula, bool(abs(held([[0.3, 0.5]])[0] - 2 * 0.5) <= held.certificate.bound)
+        (('2*y',), True)
+        """
+        from transformula.compiler.interventions import patched
+
+        return patched(self, values)
+
+    def ablate(self, block: int, head: int) -> Intervention:
+        """The model with the slots that one head writes held at 0; blocks and heads are counted from 0."""
+        from transformula.compiler.interventions import ablated
+
+        return ablated(self, block, head)
 
     def to_torch(self, blocks: bool = False) -> torch.nn.Module:
         """The program as a `torch.nn.Module`, or with ``blocks`` the Transformer as written.
@@ -324,6 +225,38 @@ class Model:
             proven.require_proof(self.packed, self.certificate)
         write_file(path, onnx_bytes(self.packed, self.certificate, blocks=blocks, proven=self.proven))
         return path
+
+    def to_hf(
+        self,
+        folder: str | Path,
+        arch: str | None = None,
+        text: bool = False,
+        decimals: int | None = None,
+        unverified: bool = False,
+        force: bool = False,
+    ) -> Path:
+        """Write a folder that transformers loads: see docs/export.md. The claim is proven first.
+
+        ``arch`` is t5 (the default), gpt2, llama or transformula (own code, for attention that no stock architecture
+        has). With ``text`` it is a gpt2 that reads prompts and prints ``decimals`` digits behind the point: see
+        docs/text.md. Needs neither torch nor transformers.
+        """
+        from transformula.export.hf_files import checked_arch, hf_export
+
+        if not unverified:
+            proven.require_proof(self.packed, self.certificate)
+        place, arch = as_path(folder), checked_arch(self, arch, text)
+        model_folder.write_folder(place, hf_export(self, arch, text, decimals, proven=self.proven).contents, force)
+        return place
+
+    def to_transformer_lens(self) -> Any:
+        """The model as GPT-2 in a `TransformerBridge` of transformer-lens 4, its logits the outputs.
+
+        ``bridge.run_with_cache(bridge.embed_points(x))`` runs it at points; hooks are those of GPT-2.
+        """
+        from transformula.export.hf_run import transformer_lens_bridge
+
+        return transformer_lens_bridge(self)
 
     @property
     def contents(self) -> dict[str, bytes | str]:
@@ -374,6 +307,19 @@ class Model:
         from transformula.show.card import card
 
         return card(self)
+
+    def widget(self, output: int = 0) -> Any:
+        """The model at a point, for a notebook: a slider for each variable and bars that add up to the answer.
+
+        Parameters
+        ----------
+        output : int
+            The output to show, counted from 0.
+        """
+        require("widget", "anywidget")
+        from transformula.explorer.point_widget import PointWidget
+
+        return PointWidget(self, output)
 
     def __repr__(self) -> str:
         text = self.formula.words if isinstance(self.formula, Prompts) else str(self.formula)

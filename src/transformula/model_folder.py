@@ -11,11 +11,12 @@ from typing import Any
 
 from transformula import files
 from transformula.errors import ModelFileError
-from transformula.kernel.folder.description import MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
+from transformula.kernel.folder.description import CERTIFICATE_FILE, MAX_BYTES, MODEL_FILE, WEIGHTS_FILE, parse_json
 from transformula.kernel.folder.model_files import read_text
 
 #: Files and folders that exporting, reporting and fitting write into a model folder.
 ONNX_FILE = "model.onnx"
+RAW_ONNX_FILE = "raw.onnx"
 TORCH_FOLDER = "torch"
 LOADER_FILE = "load.py"
 REPORT_FILE = "report.html"
@@ -24,15 +25,28 @@ FIT_FILE = "fit.json"
 COQ_FOLDER = "coq"
 COQ_PROOF = "Proof.v"
 _COQ_NAME = re.compile(r"[A-Z]\w*\.v|README\.md")
+#: The folder of a model for transformers, and its files beside weights and certificate.
+HF_FOLDER = "hf"
+HF_CONFIG, HF_CARD, HF_CIRCUIT, HF_CODE = "config.json", "README.md", "circuit.json", "modeling_formula.py"
+HF_TEXT = frozenset({"generation_config.json", "tokenizer.json", "tokenizer_config.json"})
+#: The folder of a polynomial's formula as a circuit, for architectures without hardmax attention.
+CIRCUIT_FOLDER = "circuit"
 #: Keys of model.json that state the target: a formula on a box, samples or an algorithm.
 _TARGET = ("formulas", "box", "shape", "samples", "task")
-EXPORTS = (ONNX_FILE, TORCH_FOLDER, COQ_FOLDER, REPORT_FILE, FIT_FILE)
+EXPORTS = (ONNX_FILE, RAW_ONNX_FILE, TORCH_FOLDER, HF_FOLDER, COQ_FOLDER, CIRCUIT_FOLDER, REPORT_FILE, FIT_FILE)
 
 
 def is_torch_export(folder: Path) -> bool:
     """Whether a folder is empty or holds what an export to torch writes, and nothing of others'."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     return names - {"__pycache__"} in (set(), {WEIGHTS_FILE, LOADER_FILE})
+
+
+def is_hf_export(folder: Path) -> bool:
+    """Whether a folder is empty or holds what an export to Hugging Face writes, and nothing of others'."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    shared = {WEIGHTS_FILE, CERTIFICATE_FILE, HF_CONFIG, HF_CARD}
+    return names in (set(), shared | {HF_CIRCUIT}, shared | {HF_CIRCUIT, HF_CODE}, shared | HF_TEXT)
 
 
 def is_coq_export(folder: Path) -> bool:
@@ -54,6 +68,10 @@ def write_folder(folder: Path, contents: Mapping[str, bytes | str], force: bool 
         data = contents[WEIGHTS_FILE]
         assert isinstance(data, bytes)
         files.write_folder(folder, contents, partial(_keeps_export, stated=_exported(data), force=force))
+    elif HF_CONFIG in contents:
+        files.write_folder(
+            folder, contents, partial(_keeps_hf, stated=_hf_stated(str(contents[HF_CONFIG])), force=force)
+        )
     else:
         stated = _target(parse_json(str(contents[MODEL_FILE]), MODEL_FILE))
         files.write_folder(folder, contents, partial(_keeps_model, stated=stated, force=force))
@@ -86,7 +104,11 @@ def _keeps_model(folder: Path, stated: Mapping[str, Any] | None, force: bool) ->
         return others
     if TORCH_FOLDER in names and not is_torch_export(folder / TORCH_FOLDER):
         return others
+    if HF_FOLDER in names and not is_hf_export(folder / HF_FOLDER):
+        return others
     if COQ_FOLDER in names and not is_coq_export(folder / COQ_FOLDER):
+        return others
+    if CIRCUIT_FOLDER in names and _keeps_model(folder / CIRCUIT_FOLDER, None, force):
         return others
     try:
         body = parse_json(read_text(folder, MODEL_FILE), MODEL_FILE)
@@ -110,6 +132,24 @@ def _keeps_export(folder: Path, stated: object, force: bool) -> str:
     path = folder / WEIGHTS_FILE
     held = _exported(path.read_bytes()) if path.is_file() else stated
     return "" if force or held == stated else _another("the export of another model")
+
+
+def _keeps_hf(folder: Path, stated: object, force: bool) -> str:
+    """Why a folder must stay: it is not empty, nor an export to Hugging Face; or it is that of another formula's."""
+    if not is_hf_export(folder):
+        return "is not an earlier export: choose another folder"
+    path = folder / HF_CONFIG
+    held = _hf_stated(path.read_text(encoding="utf-8")) if path.is_file() else stated
+    return "" if force or held == stated else _another("the export of another model")
+
+
+def _hf_stated(config: str) -> Any:
+    """Formula and box, as the config of an export states them; None if it states none."""
+    try:
+        claim = json.loads(config)["transformula"]
+        return claim["formula"], claim["box"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _exported(data: bytes) -> Any:

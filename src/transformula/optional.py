@@ -8,6 +8,7 @@ from transformula.errors import InputError
 
 #: Module → the extra that installs it, as in pyproject.toml.
 EXTRAS = {
+    "anywidget": "notebook",
     "distributed": "dask",
     "fastapi": "explorer",
     "matplotlib": "plot",
@@ -17,10 +18,12 @@ EXTRAS = {
     "pyarrow": "parquet",
     "sklearn": "learn",
     "torch": "torch",
+    "transformer_lens": "hf",
+    "transformers": "hf",
     "uvicorn": "explorer",
 }
 #: Where a package and its module have different names.
-_PACKAGES = {"sklearn": "scikit-learn"}
+_PACKAGES = {"sklearn": "scikit-learn", "transformer_lens": "transformer-lens"}
 
 
 class MissingPackageError(InputError, ImportError):

@@ -31,7 +31,7 @@ BAD = {
     "not a polynomial": ("sin(x)", "x=0..1"),
     "not a number": ("x*log(-1)", "x=0..1"),
     "no box": ("x", ""),
-    "unicode": ("x²", "x=0..1"),
+    "unicode": ("x☃", "x=0..1"),
     "newline": ("x\n+ ;", "x=0..1"),
 }
 

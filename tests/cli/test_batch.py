@@ -97,7 +97,7 @@ def test_the_table_on_screen_and_the_exit_codes(tmp_path, cli):
     done = cli("batch", str(table), "--out", str(tmp_path / "out"), "--jobs", "1")
     assert done.code == 1 and done.err == ""
     lines = done.out.splitlines()
-    assert lines[0].split() == ["name", "construction", "layers", "tokens", "bound", "attacked", "seconds"]
+    assert lines[0].split() == ["name", "construction", "layers", "tokens", "bound", "found", "seconds"]
     assert lines[1].split()[:3] == [long, "polynomial", "1"]
     assert lines[2].startswith("not proven: pole: 1/x is undefined or unbounded near x = 0")
     again = cli("batch", str(table), "--out", str(tmp_path / "out"), "--resume", "--json")

@@ -178,12 +178,13 @@ def test_layer_norm_in_place(cli, folder):
     assert cli("export", str(folder), "--to", "onnx", "--layer-norm").code == 2
 
 
-def test_a_tolerance_that_layer_norm_breaks_is_not_claimed(cli, tmp_path):
-    model = tf.compile("sin(x)", on="x=0..2", eps=2e-5, dtype="float32")
-    folder = model.save(tmp_path / "m")
-    refused = cli("export", str(folder), "--to", "torch", "--layer-norm")
-    assert refused.code == 1 and "is not proven in a layer with LayerNorm" in refused.err
-    assert not (folder / "torch").exists() and cli("export", str(folder), "--to", "torch").code == 0
+def test_layer_norm_in_circuits_but_not_in_polynomials(cli, tmp_path):
+    model = tf.compile("x*exp(y)", on="x=0..1, y=0..1", eps=1e-4, construction="circuit")
+    facts = _json(cli("export", str(model.save(tmp_path / "m")), "--to", "torch", "--layer-norm", "--json"))
+    assert facts["parity"] <= facts["rounding"] and facts["bound"] <= 1e-4
+    folder = str(tf.compile("x**3 - y", on="x=-1..1, y=0..1").save(tmp_path / "p"))
+    refused = cli("export", folder, "--to", "torch", "--layer-norm")
+    assert refused.code == 2 and "leave --layer-norm out" in refused.err
 
 
 def test_the_claim_travels_with_the_state_dict(cli, folder):
@@ -199,3 +200,40 @@ def test_the_claim_travels_with_the_state_dict(cli, folder):
 
 def test_help(cli):
     assert "--to" in cli("export", "--help").out
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "torch.export", "transformers"])
+def test_a_runtime_is_measured_against_the_certificate(runtime, cli, folder):
+    before = sorted(folder.iterdir())
+    facts = _json(cli("export", str(folder), "--check", runtime, "--json"))
+    assert facts["runtime"].startswith(runtime) and facts["within_rounding"] and facts["points"] > 100
+    assert sorted(folder.iterdir()) == before
+
+
+def test_runtimes_that_lower_the_precision_are_named(cli, folder):
+    assert "never in float64" in cli("export", str(folder), "--check", "openvino").err
+    assert cli("export", str(folder), "--check", "nothing").code == 2
+    both = cli("export", str(folder), "--check", "onnxruntime", "--to", "onnx")
+    assert both.code == 2 and "either --to" in both.err and cli("export", str(folder)).code == 2
+    assert cli("export", str(folder), "--to", "onnx", "--arch", "gpt2").code == 2
+
+
+def test_a_polynomial_as_a_circuit(cli, tmp_path):
+    folder = str(tf.compile("x**2 + y", on="x=0..1, y=0..1", dtype="float32").save(tmp_path / "square"))
+    for asked, architecture in (([], "T5ForTokenClassification"), (["--arch", "llama"], "LlamaForCausalLM")):
+        facts = _json(cli("export", folder, "--to", "hf", *asked, "--json"))
+        assert facts["architecture"] == architecture and facts["parity"] <= facts["rounding"]
+        assert cli("verify", folder, "--hf", facts["out"]).code == 0
+    assert cli("verify", f"{folder}/circuit").code == 0
+    tf.compile("x**2 + y", on="x=0..1, y=0..1", dtype="float32").save(folder)  # takes its exports along
+
+
+def test_a_hugging_face_folder_is_written_and_verified(cli, folder):
+    facts = _json(cli("export", str(folder), "--to", "hf", "--json"))
+    assert facts["architecture"] == "T5ForTokenClassification" and facts["parity"] <= facts["rounding"]
+    checked = _json(cli("verify", str(folder), "--hf", str(folder / "hf"), "--json"))
+    assert checked["verified"] and checked["hf_bound"] == facts["bound"]
+    (folder / "hf" / "evil.py").write_text("import os")
+    refused = cli("verify", str(folder), "--hf", str(folder / "hf"))
+    assert refused.code == 1 and "evil.py is not a file of this export" in refused.out + refused.err
+    assert cli("verify", str(folder), "--hf", str(folder / "nowhere")).code == 2

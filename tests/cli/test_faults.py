@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def faulty(monkeypatch):
-    def fail(_):
+    def fail(*_):
         raise IndexError("list index\nout of range")
 
     monkeypatch.setattr(folder_verbs, "describe", fail)
@@ -89,9 +89,11 @@ def test_wrong_usage_is_a_sentence_and_an_object(cli, words):
     assert result.code == 2 and json.loads(result.out)["error"] in result.err
 
 
-def test_no_words_at_all_give_the_help(cli):
+def test_no_words_at_all_give_three_commands_to_try(cli):
     result = cli()
-    assert result.code == 2 and "Usage" in result.out + result.err
+    tried = [line.split()[1] for line in result.out.splitlines() if line.startswith("  transformula ")]
+    assert result.code == 0 and tried == ["explore", "compile", "show"] and result.err == ""
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("fault", [PermissionError(13, "Permission denied", "model.json"), MemoryError()])

@@ -16,7 +16,7 @@ def test_the_issues_own_command(cli, tmp_path):
     folder = str(tmp_path / "icl")
     asked = ("in-context", "ridge", "--pairs", "16", "--features", "3", "--steps", "8", "--out", folder, "--json")
     facts = _json(cli(*asked))
-    assert facts["construction"] == "in-context" and (facts["layers"], facts["heads"], facts["tokens"]) == (8, 1, 20)
+    assert facts["construction"] == "in-context" and (facts["layers"], facts["heads"], facts["tokens"]) == (8, 8, 20)
     assert facts["approximation"] == 0 and 0 < facts["bound"] <= facts["eps"] < 1e-11 and facts["status"] == "proven"
     assert _json(cli("verify", folder, "--json"))["verified"] is True
     shown = cli("show", folder).out

@@ -57,7 +57,7 @@ def test_tables_and_exports(cli, folder, tmp_path):
     facts = json.loads(done.out)
     assert done.code == 0 and "bound" not in facts and facts["mean_bound"] <= 0.1 and facts["parity"] < 1e-12
     done = cli("export", str(folder), "--to", "torch", "--layer-norm", "--out", str(tmp_path / "normed"))
-    assert done.code != 0 and "only one-layer table models" in done.err
+    assert done.code != 0 and "no stock layer has the attention of a model by yun" in done.err
 
 
 def test_a_batch_names_the_norm(cli, tmp_path):

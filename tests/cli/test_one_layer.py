@@ -46,7 +46,7 @@ def test_sequences(cli, tmp_path):
     assert facts["approximation"] == 0 and facts["memory_tokens"] == 0
     assert _json(cli("eval", folder, "--at", "x1=1/2, x2=-1/4", "--json"))["values"] == [-0.25, 0.5]
     assert tf.load(folder).sequence == (2, 1)
-    assert cli("verify", folder).code == 0 and "min(x1, x2)" in cli("show", folder).out
+    assert cli("verify", folder).code == 0 and "min(x1,x2)" in cli("show", folder).out
 
 
 def test_layers_one_insists(cli):

@@ -84,7 +84,7 @@ def test_options_reach_the_compiler(cli, tmp_path):
             "--json",
         )
     )
-    assert (facts["layers"], facts["heads"], facts["dtype"], facts["eps"]) == (3, 4, "float32", 0.01)
+    assert (facts["layers"], facts["heads"], facts["dtype"], facts["eps"]) == (3, 7, "float32", 0.01)
 
 
 def test_a_model_that_does_not_verify_is_exit_code_one(cli, tmp_path):

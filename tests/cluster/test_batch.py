@@ -41,7 +41,7 @@ def test_folders_are_what_compile_writes_and_failures_are_listed(first, tmp_path
     tf.compile("sin(x)*y", on="x=0..1, y=0..1", eps=1e-3).save(tmp_path / "wave")
     assert contents(tmp_path) == {k: v for k, v in contents(first.out).items() if k.startswith("wave/")}
     for row in first.rows:
-        assert row.error or 0 <= row.attacked <= row.bound <= row.eps
+        assert row.error or 0 <= row.found <= row.bound <= row.eps
     assert not (first.out / "pole").exists()
 
 
@@ -53,6 +53,7 @@ def test_the_summary_is_written_three_times(first):
     assert (stored["proven"], stored["failed"], len(stored["rows"])) == (3, 2, 5)
     assert rows["wave"]["construction"] == "lookup" and float(rows["wave"]["bound"]) == first.rows[0].bound
     assert rows["pole"]["bound"] == "" and "undefined" in rows["pole"]["error"] and "undefined" in page
+    assert float(rows["wave"]["found"]) == first.rows[0].found and ">found<" in page and "attacked" not in page
     assert {path.name for path in first.out.iterdir() if path.is_file()} == {
         "batch.jsonl", "summary.csv", "summary.html", "summary.json",
     }  # fmt: skip
@@ -73,7 +74,10 @@ def test_a_resumed_batch_does_only_what_changed_or_is_not_whole(first, tmp_path)
     assert {name for name in after if after[name] != before.get(name)} == {f"sharp/{n}" for n in (
         "certificate.json", "evidence.json", "model.json", "model.safetensors")}  # fmt: skip
     assert not list(out.glob(".transformula-*"))
-    assert tf.batch(changed, out, jobs=1, resume=True).kept == 5
+    journal = out / "batch.jsonl"
+    journal.write_text(journal.read_text().replace('"found":', '"attacked":'))  # its name in earlier versions
+    last = tf.batch(changed, out, jobs=1, resume=True)
+    assert last.kept == 5 and [row.found for row in last.rows] == [row.found for row in summary.rows]
     assert before == contents(first.out)  # one process or two
 
 

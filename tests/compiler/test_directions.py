@@ -80,7 +80,7 @@ def _tokens_of(terms: Terms) -> int:
 
 
 def test_f2_takes_eleven_tokens(f2):
-    assert (f2.tokens, f2.layers, f2.heads) == (11, 5, 1)
+    assert (f2.tokens, f2.layers, f2.most_heads) == (11, 5, 1)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 import transformula as tf
 from transformula.blas_threads import one_thread
-from transformula.compiler.tables.exponentials import sums
 from transformula.compiler.tables.smallest_table import fit_table
+from transformula.compiler.tables.theory_tables import sums
 
 
 def _first(function, count, linear=True):

@@ -5,7 +5,7 @@ import pytest
 
 import transformula as tf
 from transformula.compiler.gallery.attention_only import anchors
-from transformula.compiler.gallery.local_cells import CellPlan
+from transformula.compiler.gallery.local_polynomials import CellPlan
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.syntax.boxes import Formula
 

@@ -7,7 +7,7 @@ from flint import fmpq
 import transformula as tf
 from support.one_layer_models import model_named
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
+from transformula.compiler.layout import HeadSpec, OneLayerSpec, TableTokens, assemble
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.progress import listening
 from transformula.runtime.table_reading import read_heads
@@ -209,7 +209,7 @@ def test_an_interrupt_ends_the_work_and_the_next_one_is_unharmed(stage):
 def test_a_gate_is_a_number_of_the_format():
     """No matter how steep a table is: a whole number beyond 2^24 may not be one of float32's."""
     slopes, offsets = np.array([[-(2.0**27)], [2.0**27]]), np.full((2, 1), 0.5)
-    table = TableSpec(((fmpq(1),),), slopes, offsets, np.ones((2, 1)), (0,), ((0.0, 1.0),))
-    (block,) = assemble(OneLayerSpec(("x",), 1, [table], [], [((fmpq(0),), fmpq(0))], dtype="float32")).blocks
+    table, head = TableTokens(slopes, offsets, np.ones((2, 1))), HeadSpec(0, 0, ({"x.x": 1},), (1.0,), ("y1",))
+    (block,) = assemble(OneLayerSpec(("x",), [((fmpq(0),), fmpq(0))], [table], [head], dtype="float32")).blocks
     (head,) = block.attention.heads
     assert head.key.exact is None and head.key.values.min() <= -(2.0**28) - 801

@@ -44,7 +44,7 @@ def test_after_a_failure_the_allowance_is_what_one_process_would_have(lent):
     found, rest = fits([0, 3, 2, 4, 5], 20.0)
     assert [most for most, *_ in found[:3]] == [PLENTY] * 3
     assert [most.growing for most, *_ in found[3:]] == pytest.approx(
-        [policy.DOUBTFUL_PART * 17e6 * 4e3, policy.DOUBTFUL_PART * 16e6 * 4e3]
+        [policy.DOUBTFUL_PART * 17e6, policy.DOUBTFUL_PART * 16e6]
     )
     assert os.getpid() not in {who for _, who, _ in found[:3]} and {who for _, who, _ in found[3:]} == {os.getpid()}
     assert rest == pytest.approx(15e6), "the work of workers counts"

@@ -8,9 +8,8 @@ from transformula.blas_threads import one_thread
 from transformula.compiler.circuit_tables import SQUARE_ENDS
 from transformula.compiler.evidence.grid_pieces import find_softmax
 from transformula.compiler.tables import smallest_table
-from transformula.compiler.tables.descent import FitProblem, Fresh
+from transformula.compiler.tables.descent import FitProblem, Fresh, equalise, improve
 from transformula.compiler.tables.grid_fit import fit_grid
-from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.start_scores import stretched
 from transformula.compiler.tables.stored_tables import ready_square, squares

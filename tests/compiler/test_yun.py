@@ -22,7 +22,9 @@ def model():
 def test_sizes(model):
     """Eight layers whatever the tolerance, a unit for each context; twice as fine takes four times as many."""
     finer = tf.compile("x*y", on="x=0..1, y=0..1", eps=0.025, construction="yun")
-    assert model.layers == finer.layers == 8 and model.heads == 2 and model.tokens == 2 and model.memory_tokens == 0
+    assert (
+        model.layers == finer.layers == 8 and model.most_heads == 2 and model.tokens == 2 and model.memory_tokens == 0
+    )
     found = {one: [stage.what for stage in stages(one.weights)] for one in (model, finer)}
     assert found[model] == ["11 steps", "selective shifts", "36 contexts", "smallest and largest value"]
     assert found[finer][2] == "121 contexts"

@@ -1,15 +1,21 @@
 """Theorems that Coq accepts, theorems it does not, and what is said where none can be written."""
 
 import json
+import re
 import shutil
+import subprocess
+from itertools import pairwise
 
 import pytest
 
-from support.coq_folders import case_folder, change_array
-from transformula.coq.coq_check import assumptions, is_accepted, prove_files, prove_folder
-from transformula.coq.coq_files import MODEL, PROOF, coq_files
+import transformula as tf
+from support.coq_folders import case_folder, case_names, change_array, coq_contents
+from transformula.coq.coq_check import REALS, CoqVerdict, assumptions, is_accepted, prove_files, prove_folder
+from transformula.coq.coq_compiler import Coq, Workshop, find_coqc, refusal, run_coqc
+from transformula.coq.coq_files import LIBRARY, MODEL, PROOF, coq_files, library_file, without_native_floats
+from transformula.coq.coq_statement import SHORT
 from transformula.coq.transcription import expected
-from transformula.errors import ExportError, InputError
+from transformula.errors import InputError
 
 needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="coqc is not installed")
 
@@ -20,20 +26,51 @@ def test_coq_accepts(name, tmp_path):
     verdict = prove_folder(case_folder(f"{name}-float64", tmp_path))
     assert verdict.proven and not verdict.reasons
     assert all(map(is_accepted, verdict.axioms)) and "ClassicalDedekindReals.sig_forall_dec" in verdict.axioms
-    assert {file.name for file in verdict.files} >= {"Transformer.v", MODEL, PROOF, "Verdict.v"}
+    assert {file.name for file in verdict.files} >= {"Transformer.v", "Typed.v", MODEL, PROOF, "Verdict.v"}
+
+
+@pytest.mark.parametrize("name", [name for name in case_names() if name.endswith("float64")])
+def test_every_case_has_a_theorem(name, tmp_path):
+    """What Coq is asked to believe of all cases, without asking it."""
+    files = coq_files(case_folder(name, tmp_path))
+    assert {MODEL, PROOF} <= files.keys()
+
+
+def test_a_length_is_proven_by_its_folds(tmp_path):
+    proof = coq_files(case_folder("I.29.16-float64", tmp_path))[PROOF]
+    assert "measured ah_26 bh_26 10 units_26 turns_26 gauge_26" in proof
+    assert len(re.findall(r"^Lemma J_", proof, re.M)) == 11  # ten folds and the length
+
+
+def test_many_tokens_are_proven_in_pieces(tmp_path):
+    table = coq_files(case_folder("sin20pi-float64", tmp_path))["Table_0.v"]
+    cuts = re.findall(r"^Lemma P_0_\d+ u : (.*) <= u <= (.*) ->", table, re.M)
+    assert len(cuts) > 1 and all(here[1] == there[0] for here, there in pairwise(cuts))
+    assert cuts[0][0] == "0" and cuts[-1][1] == "1"
+
+
+def test_short_functions_are_the_kernels():
+    """Typed.v has what the generator lets through, and the kernel defines the same names."""
+    from transformula.kernel.syntax.definitions import DEFINITIONS
+
+    written = re.findall(r"^Definition v_(\w+) :=", library_file("Typed.v").partition("Section Short.")[2], re.M)
+    assert written == SHORT and set(SHORT) <= DEFINITIONS.keys()
+
+
+@needs_coq
+def test_coq_accepts_short_functions(tmp_path):
+    tf.compile("sigmoid(x) + log2(x + 3) + clip(x, -1/2, 1/2)", on="x=-1..1", eps=1e-3).save(tmp_path / "model")
+    assert prove_folder(tmp_path / "model").proven
 
 
 @needs_coq
 def test_coq_refuses_other_weights(tmp_path):
-    """A faithful transcription of weights that compute something else."""
+    """A faithful transcription of weights that compute something else; the lemma is named."""
     folder = case_folder("abs-float64", tmp_path)
     files = coq_files(folder)
-    from fractions import Fraction
-
     change_array(folder, "readout.values", 0, lambda v: v * (1 + 2.0**-20))
-    tampered = files | {MODEL: expected(folder, Fraction(9999, 10**13))}
-    verdict = prove_files(folder, tampered)
-    assert not verdict.proven and verdict.reasons == (f"coqc does not accept {PROOF}",)
+    verdict = prove_files(folder, files | {MODEL: expected(*coq_contents(folder))})
+    assert not verdict.proven and verdict.reasons[0].startswith(f"coqc does not accept {PROOF}, in O_0: ")
 
 
 @needs_coq
@@ -45,11 +82,6 @@ def test_an_edited_export_is_noticed(tmp_path):
         (exported / name).write_text(text.replace("lra", "nra"))
     verdict = prove_folder(folder, exported)
     assert not verdict.proven and "export it again" in verdict.reasons[0]
-
-
-def test_lengths_are_refused_by_name(tmp_path):
-    with pytest.raises(ExportError, match="lengths made of ReLUs"):
-        coq_files(case_folder("I.29.16-float64", tmp_path))
 
 
 def test_without_coq_the_verb_says_what_to_install(tmp_path, monkeypatch):
@@ -65,6 +97,7 @@ def test_without_coq_the_verb_says_what_to_install(tmp_path, monkeypatch):
         ("Closed under the global context\n", []),
         ("Axioms:\nProof.free : False\nUint63.add_spec\n  : forall x,\n    y\n", ["Proof.free", "Uint63.add_spec"]),
         ("", ["something unknown"]),
+        ("Closed under the global context\nAxioms:\nx : False\n", ["something unknown"]),
         ("Section Variables:\nx : R\n", ["something unknown"]),
     ],
 )
@@ -92,3 +125,80 @@ def test_export_writes_a_folder_that_may_be_replaced(tmp_path, monkeypatch, capf
         facts = json.loads(capfd.readouterr().out)
         assert facts["format"] == "coq" and facts["out"] == str(folder / "coq")
         assert {path.name for path in (folder / "coq").iterdir()} == set(coq_files(folder))
+
+
+@needs_coq
+def test_rounding_is_proven_from_the_axioms_of_the_reals(tmp_path):
+    """Rounding.v stands alone: dot products in any order, and a softmax head in binary64."""
+    (tmp_path / "Rounding.v").write_text(library_file("Rounding.v"))
+    question = "Require Transformula.Rounding.\nPrint Assumptions Transformula.Rounding.{}.\n"
+    for name, text in {"Rounding.v": "", "Verdict.v": question.format("head_in_binary64")}.items():
+        if text:
+            (tmp_path / name).write_text(text)
+        compiled = run_coqc(find_coqc(), tmp_path, name, text)
+        assert compiled.printed is not None, compiled.why
+    assert set(assumptions(compiled.printed)) <= set(REALS)
+
+
+@pytest.mark.parametrize(
+    ("tactic", "integers"),
+    [
+        ("interval.", "interval with (i_prec 60)."),
+        ("interval with (i_bisect u).", "interval with (i_bisect u, i_prec 60)."),
+        ("interval with (i_prec 53, i_taylor u).", "interval with (i_taylor u, i_prec 60)."),
+        ("interval with (i_prec 110).", "interval with (i_prec 110)."),
+        ("Require Import Interval.Tactic.", "Require Import Interval.Tactic."),
+    ],
+)
+def test_intervals_without_native_floats(tactic, integers):
+    assert without_native_floats({"A.v": tactic}) == {"A.v": integers}
+
+
+def test_an_old_coq_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    program = tmp_path / "coqc"
+    program.write_text("#!/bin/sh\necho 8.15.2 4.13.1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"Coq 8\.15\.2 is installed, 8\.16 or later is needed"):
+        find_coqc()
+
+
+def test_a_refusal_names_its_lemma_or_its_limit():
+    text = "Lemma T_0 : True.\nProof. exact I. Qed.\nLemma T_1 : False.\nProof. exact I. Qed.\n"
+    said = 'File "./Table_0.v", line 4, characters 7-15:\nError: The term "I" has\n type "True".\n'
+    assert refusal(1, said, text) == 'in T_1: The term "I" has type "True".'
+    assert "600 s" in refusal(-9, "", text) and "6 GiB" in refusal(2, "Fatal error: out of memory. Out of memory", text)
+
+
+@pytest.mark.skipif(shutil.which("coqchk") is None, reason="coqchk is not installed")
+def test_the_independent_checker_agrees(tmp_path):
+    """`coqchk` reads every compiled file of one theorem again; the installed libraries are admitted."""
+    files = {n: t for n, t in coq_files(case_folder("abs-float64", tmp_path)).items() if n.endswith(".v")}
+    workshop = Workshop(files, frozenset(LIBRARY))
+    assert all(file.printed is not None for file in workshop.compile(tmp_path, files))
+    modules = [part for name in files for part in ("-norec", f"Transformula.{name[:-2]}")]
+    command = ["coqchk", "-silent", "-o", "-bytecode-compiler", "yes", "-Q", ".", "Transformula", *modules]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0
+    printed = run.stdout + run.stderr
+    assert "Transformula." not in printed.partition("* Axioms:")[2]
+    assert printed.count(": <none>") == 3  # nothing relies on type-in-type, unsafe recursion or assumed positivity
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_the_first_line_says_what_is_proven(proven, tmp_path, monkeypatch, capfd):
+    import sys
+
+    from transformula.cli import coq_facts, main
+
+    verdict = CoqVerdict(proven, () if proven else ("coqc does not accept Proof.v, in O_0: no",), REALS)
+    monkeypatch.setattr(coq_facts, "prove_folder", lambda *_, **__: verdict)
+    monkeypatch.setattr(coq_facts, "find_coqc", lambda: Coq("coqc", "8.16.1", ""))
+    folder = case_folder("abs-float64", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["transformula", "verify", str(folder), "--coq"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capfd.readouterr().out
+    assert (end.value.code or 0) == (0 if proven else 1)
+    first = next(line for line in printed.splitlines() if line.strip())
+    assert ("proven in real arithmetic, not in floating point" if proven else "does NOT verify") in first

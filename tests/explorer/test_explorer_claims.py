@@ -39,7 +39,7 @@ def test_after_cancelling_the_old_claim_says_whose_it_is(visit, server):
     assert "sin(3*x) on x=0..2" in page.text_content("#claimed")
     titles = page.locator("#picture h2, #error-card h2, #attention h2")
     assert [title.get_attribute("data-earlier") for title in titles.all()] == ["earlier formula"] * 3
-    assert float(page.locator(".bound").evaluate("p => getComputedStyle(p).opacity")) < 0.7
+    assert float(page.locator("#picture-chart").evaluate("p => getComputedStyle(p).opacity")) < 0.7
     page.fill("#formula", CURVE["formula"])  # typed back: the claim is about it again
     page.fill("#box", CURVE["on"])
     page.fill("#eps", CURVE["eps"])

@@ -109,7 +109,7 @@ def test_the_source_distribution_installs(tmp_path):
 @full
 def test_a_newcomer_follows_readme_and_tutorials(wheel, tmp_path):
     python = _or_skip(tool.environment, tmp_path / "env", wheel, "all", ROOT / "constraints.txt")
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.py"))]
+    pages = [ROOT / "README.md", ROOT / "docs" / "first_steps.md", *sorted((ROOT / "docs" / "tutorials").glob("*.py"))]
     done = run(python, str(FOLLOW), *map(str, pages), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("blocks run") == len(pages)

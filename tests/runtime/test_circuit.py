@@ -120,9 +120,9 @@ def test_the_reader_refuses_what_is_out_of_place(kinks):
     written = int(first.value.rows[0])
     cases = {
         "input scaled": _with(w, embedding=_edited(w.embedding, _set(slot("x.x"), 0, 2.0))),
-        "input twice": _with(w, embedding=_edited(w.embedding, _set(slot("value"), 0, 1.0))),
+        "input twice": _with(w, embedding=_edited(w.embedding, _set(slot("value1"), 0, 1.0))),
         "a second data token": _with(w, embedding=_edited(w.embedding, _set(w.width + slot("x.x"), 0, 1.0))),
-        "data token has a value": _with(w, memory=_edited(w.memory, _set(0, slot("value"), 1.0))),
+        "data token has a value": _with(w, memory=_edited(w.memory, _set(0, slot("value1"), 1.0))),
         "one is two": _with(w, memory=_edited(w.memory, _set(0, slot("one"), 2.0))),
         "memory carries the constant": _with(w, memory=_edited(w.memory, _set(1, slot("one"), 1.0))),
         "memory carries an input": _with(w, memory=_edited(w.memory, _set(1, slot("x.y"), 0.1))),
@@ -132,22 +132,22 @@ def test_the_reader_refuses_what_is_out_of_place(kinks):
         "half a mark": _with(w, memory=_edited(w.memory, _set(0, slot("gate0"), 0.5))),
         "offset row scaled": _head_changed(w, "query", _set(1, slot("one"), 2.0)),
         "gate row reads an input": _head_changed(w, "query", _set(2, slot("x.x"), 1.0)),
-        "argument reads a mark's neighbour": _head_changed(w, "query", _set(0, slot("value"), 1.0)),
+        "argument reads a mark's neighbour": _head_changed(w, "query", _set(0, slot("value1"), 1.0)),
         "argument reads an empty wire": _head_changed(w, "query", _set(0, written, 1.0)),
         "key reads an input": _head_changed(w, "key", _set(0, slot("x.x"), 1.0)),
-        "key scaled": _head_changed(w, "key", _set(0, slot("slope"), 2.0)),
-        "gate reads the value": _head_changed(w, "key", _set(2, slot("value"), 1.0)),
-        "value scaled": _head_changed(w, "value", _set(written, slot("value"), 2.0)),
-        "value writes twice": _head_changed(w, "value", _set(wire + 1, slot("value"), 1.0)),
+        "key scaled": _head_changed(w, "key", _set(0, slot("slope1"), 2.0)),
+        "gate reads the value": _head_changed(w, "key", _set(2, slot("value1"), 1.0)),
+        "value scaled": _head_changed(w, "value", _set(written, slot("value1"), 2.0)),
+        "value writes twice": _head_changed(w, "value", _set(wire + 1, slot("value1"), 1.0)),
         "value writes an input": _head_changed(
-            w, "value", lambda d: (d.fill(0), d.__setitem__((slot("x.x"), slot("value")), 1))
+            w, "value", lambda d: (d.fill(0), d.__setitem__((slot("x.x"), slot("value1")), 1))
         ),
         "value writes a mark": _head_changed(
-            w, "value", lambda d: (d.fill(0), d.__setitem__((slot("gate1"), slot("value")), 1))
+            w, "value", lambda d: (d.fill(0), d.__setitem__((slot("gate1"), slot("value1")), 1))
         ),
         "no table": _head_changed(w, "key", lambda d: d.__setitem__((2, slice(None)), -1e5)),
         "readout of memory": _with(w, readout=_edited(w.readout, _set(0, w.width + wire, 1.0))),
-        "readout of the slope": _with(w, readout=_edited(w.readout, _set(0, slot("slope"), 1.0))),
+        "readout of the slope": _with(w, readout=_edited(w.readout, _set(0, slot("slope1"), 1.0))),
         "hardmax": _attention_changed(w, kind="hardmax"),
         "scaled scores": _attention_changed(w, scale=0.5),
     }  # fmt: skip

@@ -146,6 +146,8 @@ def test_a_report_on_a_phone(show, circuit, tmp_path):
     page = write_report(circuit.save(tmp_path / "model"), verify=False).page
     tab = show(page, viewport={"width": 390, "height": 844}, color_scheme="dark")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     cells = tab.locator("table.stacks td").all()
     shown = [cell for cell in cells if cell.is_visible()]
     assert shown and all(cell.bounding_box()["x"] + cell.bounding_box()["width"] <= 390 for cell in shown)

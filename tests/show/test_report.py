@@ -2,6 +2,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -286,3 +287,21 @@ def test_page_in_a_browser(shelf, browser, width, scheme):
     assert len(picture) > 20_000
     context.close()
     assert not complaints and all(url.startswith(("file:", "data:")) for url in requests)
+
+
+def test_cards_of_everything_else_in_a_notebook(shelf):
+    formatters = {}
+    shell = SimpleNamespace(
+        display_formatter=SimpleNamespace(formatters={"text/html": SimpleNamespace(for_type=formatters.__setitem__)})
+    )
+    tf.load_ipython_extension(shell)
+    folder, _ = shelf("circuit")
+    model = tf.load(folder)
+    shown = [model.certificate, tf.verify(folder), model.circuit, model.trace([[0.5, 0.5, 0.5]])]
+    words = ["approximation", "Verified", "u**2", "layer 1, head 1"]
+    for value, word in zip(shown, words, strict=True):
+        text = formatters[type(value)](value)
+        assert word in text and "<script" not in text
+        Page(text)
+    broken = Verification(False, reasons=("the <b>weights</b> differ",))
+    assert "Does NOT verify" in formatters[Verification](broken) and "&lt;b&gt;" in formatters[Verification](broken)

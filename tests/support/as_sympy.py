@@ -20,6 +20,7 @@ def to_sympy(expr: Expr) -> Any:
         "ellipe": sympy.elliptic_e,
         "min": sympy.Min,
         "max": sympy.Max,
+        "xlogx": lambda u: u * sympy.log(u),
     }
     args = [to_sympy(a) for a in expr.args]
     if expr.op == "number":

@@ -31,7 +31,7 @@ def change_array(folder, array, index, change):
     data = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(data[:8], "little")
     entry = json.loads(data[8:start])[array]
-    kind = {"I32": "<i", "F64": "<d"}[entry["dtype"]]
+    kind = {"I32": "<i", "F32": "<f", "F64": "<d"}[entry["dtype"]]
     at = start + entry["data_offsets"][0] + index * struct.calcsize(kind)
     struct.pack_into(kind, data, at, change(struct.unpack_from(kind, data, at)[0]))
     path.write_bytes(bytes(data))
@@ -42,3 +42,8 @@ def change_json(folder, name, change):
     body = json.loads((folder / name).read_text())
     change(body)
     (folder / name).write_text(json.dumps(body))
+
+
+def coq_contents(folder):
+    """What Model.v is written from."""
+    return [(folder / name).read_bytes() for name in ("model.safetensors", "model.json", "certificate.json")]

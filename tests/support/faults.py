@@ -73,7 +73,7 @@ def active(it: Fault) -> Iterator[None]:
     if holder is module:
         places += [(m, n) for m in _modules(trusted) for n, v in vars(m).items() if v is original and m is not module]
     # tables are fitted to functions and ranges: only these modules have a say in what comes out
-    deep = not it.where.startswith(("compiler.lower.", "compiler.evidence.")) or "compiler.lower.domains" in it.where
+    deep = not it.where.startswith(("compiler.lower.", "compiler.evidence.")) or "compiler.lower.rewrites" in it.where
     for place, name in places:
         setattr(place, name, wrong)
     forget(deep, trusted)
@@ -142,7 +142,7 @@ def _first_tree(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 _A, _L, _S = "compiler.lower.additive:", "compiler.lower.lowering:_Lowering.", "compiler.lower.store_circuit:"
 _F, _D, _C = "compiler.lower.factors:", "compiler.lower.derivation_hints:", "compiler.lower.lowered_circuit:"
 _B = "compiler.lower.lowered_circuit:CircuitBuilder."
-_ONE, _LAYOUT = "compiler.softmax_layout:", "compiler.circuit_layout:Layout."
+_LAYOUT, _CIRCUIT = "compiler.layout:", "compiler.circuit_analysis:"
 _FIND = "compiler.evidence.finder:Finder."
 
 REWRITING = [
@@ -160,12 +160,12 @@ REWRITING = [
     fault("the constant of an affine term is lost", _A + "_add",
           "return AffineForm(form, ex.add(left.constant, right.constant))",
           "return AffineForm(form, left.constant)", "terms"),
-    fault("min and max are swapped", _A + "_bend", 'half if term.op == "max" else -half',
+    fault("min and max are swapped", _A + "_abs_term", 'half if term.op == "max" else -half',
           '-half if term.op == "max" else half', "kinks"),
-    fault("max loses its affine part", _A + "_bend", "_scale(_add(inner[0], inner[1]), half)", "zero", "kinks"),
-    fault("a kink is lost", _A + "decompose", "kinks.append(Kink(ex.mul(factor, kink.coefficient), kink.inside))",
-          "kinks[:] = [Kink(ex.mul(factor, kink.coefficient), kink.inside)]", "kinks"),
-    fault("a kink loses its factor", _A + "decompose", "Kink(ex.mul(factor, kink.coefficient), kink.inside)", "kink",
+    fault("max loses its affine part", _A + "_abs_term", "_scale(_add(inner[0], inner[1]), half)", "zero", "kinks"),
+    fault("a kink is lost", _A + "decompose", "abs_terms.append(AbsTerm(ex.mul(factor, absolute.coefficient), absolute.inside))",
+          "abs_terms[:] = [AbsTerm(ex.mul(factor, absolute.coefficient), absolute.inside)]", "kinks"),
+    fault("a kink loses its factor", _A + "decompose", "AbsTerm(ex.mul(factor, absolute.coefficient), absolute.inside)", "absolute",
           "kinks"),
     fault("of two parts of one form the first is lost", _A + "_collect", "ex.add(other.expr, part.expr)", "part.expr",
           "same_form"),
@@ -182,7 +182,7 @@ REWRITING = [
           "ex.mul(ex.div(factor, constant), argument)", "argument", "multiples"),
     fault("a function of two values passes for one of one", _A + "depends_through",
           'return variables_of(with_argument(expr, node, _HOLE)) == {""}', "return True", "two_values"),
-    # -- products: factors.py, squares.py, conjugates.py, nonnegative.py
+    # -- products: factors.py, rewrites.py, derivation_hints.py
     fault("a repeated factor counts once", _F + "factors_of", "powers[base] = powers.get(base, Fraction(0)) + by",
           "powers[base] = by", "repeated_factor"),
     fault("a quotient is a product", _F + "factors_of", "[(node.args[1], -exponent), (node.args[0], exponent)]",
@@ -240,10 +240,10 @@ REWRITING = [
     fault("a step is looked at where the quotient is undefined", "compiler.lower.removable:_inside",
           "return Fraction(int(mantissa))",
           "return 0 * Fraction(int(mantissa))", "removable_scale"),
-    fault("sums are compared as sets", "compiler.evidence.wire_claims:_with_sum",
+    fault("sums are compared as sets", "compiler.evidence.range_search:_with_sum",
           "rest = [done[a] for a in (own - terms).elements()]",
           "rest = [done[a] for a in own if a not in terms]", "repeated_term"),
-    fault("a part's negative passes for the part", "compiler.evidence.wire_claims:_with_sum",
+    fault("a part's negative passes for the part", "compiler.evidence.range_search:_with_sum",
           "ex.add(ex.mul(ex.number(sign), name), *rest)",
           "ex.add(name, *rest)", "negative_part"),
     # -- circuits: lowering.py
@@ -328,9 +328,9 @@ REWRITING = [
           "for factor, part in parts[:-1] or parts]", "product_and_more"),
     fault("the constant of a combination is lost", _C + "combined", "collected(form.constant)), meaning)",
           "ZERO), meaning)", "product offset"),
-    fault("a root has no end of its domain", "compiler.lower.domains:_domain", "function = find(node.op)",
+    fault("a root has no end of its domain", "compiler.lower.rewrites:_domain", "function = find(node.op)",
           'function = find(node.op) if node.op != "sqrt" else None', "clamp"),
-    fault("the end of a domain is on the wrong side", "compiler.lower.domains:_inverse", "(end - shift) / slope",
+    fault("the end of a domain is on the wrong side", "compiler.lower.rewrites:_inverse", "(end - shift) / slope",
           "(end + shift) / slope", "shifted_root"),
     # -- what is stored: storing.py, derivation.py
     fault("a stored wire forgets its scale", _S + "_scaled", "held / scale**2", "held",
@@ -350,13 +350,13 @@ REWRITING = [
     fault("the slope beside a table has the wrong sign", _S + "_table", "ex.mul(ex.number(-slope), ARGUMENT)",
           "ex.mul(ex.number(slope), ARGUMENT)", "slope"),
     fault("kinks are stored without their negatives", _S + "store_one_layer",
-          "total.add_affine(kink.inside, ex.neg(kink.coefficient))", "pass", "kinks"),
-    fault("a row's selector is off by its limit", _S + "_selected", "row.plus(ex.number(-limit))", "pass", "sequence"),
+          "total.append((ex.neg(absolute.coefficient), _affine(absolute.inside)))", "pass", "kinks"),
+    fault("a row's selector is off by its limit", _S + "_selected", "row.append((ex.number(-limit), _UNIT))", "pass", "sequence"),
     fault("no sign of a row's selector is asked for", _D + "selector_signs",
-          "return [Sign(expr) for expr in found if variables_of(expr)]",
+          "return [expr for expr in found if variables_of(expr)]",
           "return []", "sequence"),
     fault("no sign is asked for", _D + "signs_of",
-          "return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]",
+          "return list(_readable(_one_signed(candidates, box), box))",
           "return []", "clamp"),
 ]  # fmt: skip
 
@@ -365,7 +365,7 @@ _SIGN = "compiler.evidence.range_trees:find_sign_tree"
 _SEARCH, _GRID, _CLAIMS = (
     "compiler.evidence.definedness:_search",
     "compiler.evidence.grid_pieces:find_pieces",
-    "compiler.evidence.wire_claims:WireSearch.",
+    "compiler.evidence.range_search:WireSearch.",
 )
 
 SEARCHING = [
@@ -385,9 +385,9 @@ SEARCHING = [
     wrapped("a tree of a sign is cut short", _SIGN, _without_last_leaf, "cut_for_a_sign", True),
     wrapped("a range's tree is a leaf", "compiler.evidence.range_trees:find_tree", lambda tree: [-1], "claimed_range", True),
     wrapped("a range's tree is cut short", "compiler.evidence.range_trees:find_tree", _without_last_leaf, "claimed_range", True),
-    wrapped("ranges are too small", "compiler.evidence.planned_ranges:BoxRanges.of", _halved, "product clamp", True),
-    wrapped("ranges of functions are too small", "compiler.evidence.planned_ranges:function_range", _halved, "nested", True),
-    wrapped("the domain is not cut", "compiler.evidence.planned_ranges:inside_domain", lambda ends: (ends[0] - 1.0, ends[1]),
+    wrapped("ranges are too small", "compiler.evidence.range_search:BoxRanges.of", _halved, "product clamp", True),
+    wrapped("ranges of functions are too small", "compiler.evidence.range_search:function_range", _halved, "nested", True),
+    wrapped("the domain is not cut", "compiler.evidence.range_search:inside_domain", lambda ends: (ends[0] - 1.0, ends[1]),
             "clamp"),
     fault("a quantity is half as wide", _CLAIMS + "_of", "low, high = self._quantities[name][1].ends",
           "low, high = (v / 2 for v in self._quantities[name][1].ends)", "repeated_term", True),
@@ -455,16 +455,15 @@ def _told(found: Any) -> Any:
 
 
 CONSTRUCTIONS = [
-    wrapped("the gate of one layer is too weak", _ONE + "_OneLayerBuilder._score_reach", lambda reach: -390.0, "two_parts"),
-    wrapped("the gate of a circuit is too weak", _LAYOUT + "_gate", lambda gate: -64.0, "two_tables"),
-    wrapped("the gate has the wrong sign", _LAYOUT + "_gate", lambda gate: -gate, "two_tables"),
-    fault("a form forgets its scale", _LAYOUT + "_form", "factor = to_fmpq(scale)", "factor = fmpq(1)",
+    wrapped("the gate of one layer is too weak", _LAYOUT + "Design.gate", lambda gate: -20.0, "two_parts"),
+    wrapped("the gate of a circuit is too weak", _LAYOUT + "Design.gate", lambda gate: -64.0, "two_tables"),
+    wrapped("the gate has the wrong sign", _LAYOUT + "Design.gate", lambda gate: -gate, "two_tables"),
+    fault("a form forgets its scale", _CIRCUIT + "_reads", "factor = to_fmpq(scale)", "factor = to_fmpq(Fraction(1))",
           "wide_product"),
-    fault("a form forgets what wires hold", _LAYOUT + "_form",
-          "held = to_fmpq(1 / self.nodes[k].held) if k in self.nodes else fmpq(1)",
-          "held = fmpq(1)", "wide_product"),
-    fault("a form forgets its constant", _LAYOUT + "_form", "midpoint(linear.constant) * factor", "fmpq(0)",
-          "product offset"),
+    fault("a form forgets what wires hold", _CIRCUIT + "_reads",
+          "held = to_fmpq(1 / nodes[k].held) if k in nodes else 1", "held = 1", "wide_product"),
+    fault("a form forgets its constant", _CIRCUIT + "_reads", "midpoint(linear.constant) * factor",
+          "0 * midpoint(linear.constant)", "product offset"),
     fault("constants have three digits", "compiler.one_layer_parts:midpoint", "return midpoint_rational(enclose(constant))",
           "return fmpq(round(1000 * float(enclose(constant))), 1000)", "constants", True),
     fault("a square holds something else", "compiler.circuit_analysis:_square_scales", "return scale, scale**2",
@@ -472,26 +471,19 @@ CONSTRUCTIONS = [
           "wide_product"),
     fault("a square's range is too small", "compiler.circuit_analysis:_square_scales",
           "* Fraction(2) ** power", "* Fraction(2) ** (power + 20)", "product"),
-    fault("a table's offsets are shifted", _LAYOUT + "_memory",
-          "memory[rows, self.index[name]] = getattr(table, name + \"s\")",
-          "memory[rows, self.index[name]] = getattr(table, name + \"s\") + (name == \"offset\") * np.arange(rows.stop - start)",
+    fault("a table's offsets are shifted", _LAYOUT + "Design.memory", "] = column",
+          '] = column + (kind == "offset") * np.arange(len(column))', "circuit_table"),
+    fault("a table's values are reversed", _LAYOUT + "Design.memory", "] = table.values", "] = table.values[::-1]",
           "circuit_table"),
-    fault("a table's values are reversed", _LAYOUT + "_memory",
-          "memory[rows, self.index[name]] = getattr(table, name + \"s\")",
-          "memory[rows, self.index[name]] = getattr(table, name + \"s\")[:: -1 if name == \"value\" else 1]",
-              "circuit_table"),
-    fault("a head reads another table", _LAYOUT + "_head", "own, _ = self.shared[self.tables[k][0]]",
-          "own, _ = min(self.shared.values(), key=lambda item: item[0])", "two_tables"),
-    fault("a head writes to another slot", _LAYOUT + "_head", 'value = [(self.index[f"w{k}"], self.index["value"], 1)]',
-          'value = [(self.index[f"w{min(self.nodes)}"], self.index["value"], 1)]', "two_tables"),
-    fault("a hidden unit forgets its constant", _LAYOUT + "_feed_forward",
-          "hidden += [(unit, slot, v) for slot, v in self._form(self.nodes[k].wire.arguments[0])]",
-          "hidden += [(unit, slot, v) for slot, v in self._form(self.nodes[k].wire.arguments[0])[:-1]]", "two_clamps"),
-    fault("a table's own tokens move by a slot", _ONE + "fill_tables", "start = rows.stop",
-          "start = rows.stop - 1",
+    fault("a head reads another table", _CIRCUIT + "circuit_design", "numbers[tables[k][0]], (reads,)", "0, (reads,)",
+          "two_tables"),
+    fault("a head writes to another slot", _CIRCUIT + "circuit_design", '(reach,), (f"w{k}",)',
+          '(reach,), (f"w{max(nodes) if k == min(nodes) else min(nodes) if k == max(nodes) else k}",)', "two_tables"),
+    fault("a hidden unit forgets its constant", _CIRCUIT + "circuit_design", "units.append((block, (reads, 0,",
+          "units.append((block, (reads | {'one': 0}, 0,", "two_clamps"),
+    fault("a table's own tokens move by a slot", _LAYOUT + "Design.memory", "start = rows.stop", "start = rows.stop - 1",
           "two_parts"),
-    fault("a table's value is off", _ONE + "fill_tables", "= table.values[:, column]",
-          "= table.values[:, column] * 1.25",
+    fault("a table's value is off", _LAYOUT + "Design.memory", "] = table.values", "] = 1.25 * table.values",
           "one_table cells"),
     fault("the slope beside a table is lost", "compiler.one_layer_parts:one_layer_spec",
           "a + fmpq(*table.linear.as_integer_ratio()) * to_fmpq(b)",
@@ -503,8 +495,7 @@ CONSTRUCTIONS = [
           "spec = __import__('dataclasses').replace(spec, reach=0.25); limit, reaches = power_of_two(spec.reach), ",
               "sequence"),
     fault("a sampled value is that of the next cell", "compiler.partition:fit_partition",
-          "sampled = evaluate(part.expr, names, centres).ravel()",
-              "sampled = np.roll(evaluate(part.expr, names, centres).ravel(), 1)",
+          "return TableTokens(slopes, offsets, sampled.", "return TableTokens(slopes, offsets, np.roll(sampled, 1).",
           "cells"),
     fault("cells are blunt", "compiler.partition:sharp_scores", "gaps = far / (", "gaps = 0.1 * far / (",
           "cells", True),
@@ -516,12 +507,12 @@ CONSTRUCTIONS = [
           "2 * to_fmpq(scale[1])", "anchors"),
     fault("cells do not know where lines begin", "compiler.gallery.attention_only:_line", "to_fmpq(-middle / radius)",
           "to_fmpq(middle / radius + 1)", "anchors"),
-    fault("a bend is somewhere else", "compiler.gallery.attention_only:_bend", 'ex.add(ex.variable("u1"), constant)',
+    fault("a bend is somewhere else", "compiler.gallery.attention_only:_abs_of", 'ex.add(ex.variable("u1"), constant)',
           'ex.variable("u1")', "bent_anchors"),
     fault("a local model is that of the next cell", "compiler.gallery.local_polynomials:_built", "cut.columns[:, cut.used]",
           "__import__('numpy').roll(cut.columns[:, cut.used], 1, axis=0)", "local"),
-    fault("cells of local models are elsewhere", "compiler.gallery.local_polynomials:joined", "Tokens(slopes, offsets, columns",
-          "Tokens(slopes, -offsets, columns", "local"),
+    fault("cells of local models are elsewhere", "compiler.gallery.local_polynomials:joined", "TableTokens(slopes, offsets, columns",
+          "TableTokens(slopes, -offsets, columns", "local"),
     fault("terms of local models change places", "compiler.gallery.local_polynomials:_built", "for q in cut.terms(o)",
           "for q in cut.terms(o)[::-1]", "local"),
     fault("a product is computed before its factors", "compiler.gallery.local_polynomials:joined", "dict.fromkeys(local, 1)",

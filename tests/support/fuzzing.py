@@ -5,7 +5,7 @@ from functools import lru_cache
 
 #: Cases of each fuzzer, and how often they check each of its statements at least.
 PASSES = {
-    "texts": (300, 100), "jumps": (200, 100), "functions": (25, 20), "ranges": (200, 100), "tables": (30, 50),
+    "texts": (600, 100), "jumps": (200, 100), "functions": (25, 20), "ranges": (200, 100), "tables": (30, 50),
     "forms": (30, 100), "circuits": (10, 5), "networks": (60, 20), "runtimes": (8, 12), "files": (150, 30),
     "folders": (25, 1), "busy": (2, 2),
 }  # fmt: skip

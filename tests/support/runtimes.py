@@ -24,7 +24,6 @@ from transformula.kernel.rounding.formats import describe
 from transformula.model import Model
 from transformula.runtime import reference
 from transformula.runtime.onnx_graph import onnx_executor
-from transformula.runtime.program.program_steps import Powers, Program
 
 Run = Callable[[np.ndarray], Any]
 #: Bits for numbers of any size beside each other.
@@ -77,23 +76,9 @@ def runtimes(model: Model) -> dict[str, Run]:
         "onnx": shaped(program),
         "onnx blocks": shaped(graph),
     }
-    if model.family.name == "ridge":
-        found["as on CUDA"] = lambda x: horner(model.program, x)
+    if hasattr(module, "written") and model.program.positions == 1:  # the order of the fused kernels
+        found["scalars"] = plain(module.written)
     return found
-
-
-def horner(program: Program, x: np.ndarray) -> np.ndarray:
-    """A polynomial in the order of `triton_ridge`, and its bias."""
-    powers, *bias = program.steps
-    assert isinstance(powers, Powers)
-    t = powers.directions @ x.T
-    part = np.zeros((powers.width, *t.shape), dtype=x.dtype)
-    for c in powers.coefficients[:0:-1]:
-        part = (part + c[:, :, None]) * t
-    sums = part.sum(axis=1)
-    for step in bias:
-        sums = step.matrix @ np.concatenate([np.ones_like(x.T[:1]), sums])
-    return sums.T
 
 
 def errors(model: Model, x: np.ndarray, wanted: Sequence[Sequence[arb]]) -> dict[str, float]:

@@ -20,8 +20,8 @@ from support.runtimes import errors, outside_claim, sealed
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.export.stock_packing import HEAD_DIMS
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
-from transformula.runtime.program import torch_backend
 from transformula.runtime.program.numpy_backend import scores_kept
+from transformula.runtime.program.packed_steps import lowest_score
 
 DTYPES = ("float64", "float32")
 #: name: formula, box, tolerance relative to the scale, construction
@@ -125,6 +125,6 @@ def test_what_the_kernel_assumes_of_executors(dtype):
     assert max(HEAD_DIMS) <= QUERY_FACTOR**2
     raised = (
         np.exp(scores_kept(np.dtype(dtype))),
-        np.exp(np.dtype(dtype).type(torch_backend._lowest(getattr(torch, dtype)))),
+        np.exp(np.dtype(dtype).type(lowest_score(getattr(torch, dtype)))),
     )
     assert all(FORMATS[dtype].normal <= arb(float(e)) <= FORMATS[dtype].faint for e in raised)

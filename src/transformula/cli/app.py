@@ -58,6 +58,17 @@ _INTERNAL_ERROR = 70
 _BROKEN_PIPE = 141
 _REPORT = "please report it to the project's issue tracker, with what --debug prints"
 
+_WELCOME = f"""transformula {__version__}: formulas in, Transformers out, with a proof. To try:
+
+  transformula explore
+      a page to play with, and a tour of the theorems (Ctrl-C ends it)
+  transformula compile "sin(x) + sin(y)" --on "x=0..3, y=0..3" --out sum
+      the weights of a Transformer, and a certificate for every point of the box
+  transformula show sum
+      what each of its heads looks up
+
+transformula --help lists all verbs, and transformula VERB --help explains one."""
+
 #: Click's classes, which typer copies or imports depending on its version.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 _ClickError: Any = _UsageError.__bases__[0]
@@ -87,7 +98,6 @@ app = typer.Typer(
     cls=LazyVerbs,
     name="transformula",
     help="Formulas in, Transformers out, with a proof.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -101,14 +111,17 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     _: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Formulas in, Transformers out, with a proof."""
+    if context.invoked_subcommand is None:
+        typer.echo(_WELCOME)
 
 
 class InternalFault(Exception):
@@ -172,9 +185,6 @@ def _sentence(error: Exception) -> tuple[Exception, int]:
 
 
 def _usage(error: Any, output: Output) -> int:
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return InputError.exit_code
     text = " ".join(error.format_message().split()).rstrip(".")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)

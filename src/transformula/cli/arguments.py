@@ -12,15 +12,17 @@ import typer
 
 from transformula.cluster.lent_workers import workers
 from transformula.errors import InputError, NotProvenError, TransformulaError
+from transformula.formula.formula_file import FormulaFile
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.model import Model
 from transformula.proven import verify_folder
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Folder = Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")]
-On = Annotated[str, typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3'.")]
+On = typer.Option(help="The box: 'x=0..2*pi, y1..y9=-3..3, c=299792458'.")
 Relative = Annotated[Optional[float], typer.Option(help="Tolerance relative to the largest |formula| on the box.")]
-DType = Annotated[str, typer.Option(help="Float format of weights and claim: float64 or float32.")]
+DTYPE = typer.Option(help="Float format of weights and claim: float64 (the default) or float32.")
+DType = Annotated[str, DTYPE]
 ModelOut = Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the model of another formula in that folder.")]
 Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that fit tables at the same time.")]
@@ -38,8 +40,8 @@ def lent_workers(jobs: int | None, scheduler: str | None) -> Any:
     return nullcontext() if jobs is None and scheduler is None else workers(jobs, scheduler)
 
 
-def given_formulas(words: list[str], file: Path | None = None) -> list[str]:
-    """The formulas of the command line; a single ``-`` stands for the lines of standard input."""
+def given_formulas(words: list[str], file: Path | None = None) -> FormulaFile:
+    """The formulas of the command line, of a file, or of standard input for a single ``-``."""
     for word in words:
         if word.startswith("--"):
             raise InputError(f"unknown option {word.partition('=')[0]}: see --help")
@@ -48,13 +50,9 @@ def given_formulas(words: list[str], file: Path | None = None) -> list[str]:
     if file is None and not words:
         raise InputError("there is no formula: give one, or --file FILE, or - to read it from stdin")
     if file is None and words != [_STDIN]:
-        return words
+        return FormulaFile(words)
     source = "standard input" if file is None or str(file) == _STDIN else str(file)
-    lines = [line.strip() for line in _read_text(file, source).splitlines()]
-    found = [line for line in lines if line and not line.startswith("#")]
-    if not found:
-        raise InputError(f"{source} has no formula in it")
-    return found
+    return FormulaFile.of(_read_text(file, source), source)
 
 
 def _read_text(file: Path | None, source: str) -> str:

@@ -20,7 +20,7 @@ from transformula.kernel.digits import at_most
 #: Rows printed of each kind; summary.csv has all.
 _SHOWN = 60
 _PAST = {"compile": "compiled", "verify": "verified", "export": "exported", "report": "reported"}
-_COLUMNS = ("name", "construction", "layers", "tokens", "bound", "attacked", "seconds")
+_COLUMNS = ("name", "construction", "layers", "tokens", "bound", "found", "seconds")
 
 
 class BatchVerb(str, Enum):

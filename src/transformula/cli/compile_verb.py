@@ -10,6 +10,7 @@ import typer
 
 from transformula.api import compile
 from transformula.cli.arguments import (
+    DTYPE,
     FORMULAS,
     DType,
     Force,
@@ -28,7 +29,8 @@ from transformula.compiler.constructions import OFFERED
 from transformula.compiler.driver import parse_formula
 from transformula.compiler.gallery.prompt_models import in_context
 from transformula.errors import InputError, SearchInterrupted
-from transformula.formula.given_box import box_of
+from transformula.formula.constants import as_box
+from transformula.formula.given_box import box_and_constants
 from transformula.formula.latex import texts_of
 from transformula.model import Model
 from transformula.model_folder import check_folder
@@ -38,11 +40,13 @@ _CONSTRUCTIONS = f"auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}"
 Eps = Annotated[
     Optional[float],
     typer.Option(
-        help="Tolerance to prove on the whole box; default 1e-6, for polynomials the smallest that can be proven."
+        help="Tolerance to prove on the whole box; default 1e-6 (of the largest value, if that is above 1000 "
+        "or below 0.001), for polynomials the smallest that can be proven."
     ),
 ]
-FormulaFile = Annotated[
-    Optional[Path], typer.Option(help="A text file with a formula on each line; lines that begin with # are skipped.")
+FromFile = Annotated[
+    Optional[Path],
+    typer.Option(help="A text file: formulas and named values on lines, comments after #, settings like 'on: x=0..1'."),
 ]
 TimeLimit = Annotated[
     Optional[float], typer.Option(help="Seconds after which the search ends, with the best result proven by then.")
@@ -52,15 +56,22 @@ TimeLimit = Annotated[
 def compile_command(
     formulas: Annotated[Optional[list[str]], FORMULAS] = None,
     *,
-    on: On,
-    file: FormulaFile = None,
+    on: Annotated[Optional[str], On] = None,
+    file: FromFile = None,
+    let: Annotated[
+        Optional[list[str]], typer.Option(help="A named value for the formulas, like 'd1=log(S/K)'; may be repeated.")
+    ] = None,
+    const: Annotated[
+        Optional[str], typer.Option(help="Physical constants for the formulas, like 'c,kB' (SI units).")
+    ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="The formulas are in LaTeX.")] = False,
     eps: Eps = None,
     rel: Relative = None,
     construction: Annotated[
-        str, typer.Option(help=f"Construction to use: {_CONSTRUCTIONS}; yun bounds the mean error.")
-    ] = "auto",
-    dtype: DType = "float64",
+        Optional[str],
+        typer.Option(help=f"Construction to use: {_CONSTRUCTIONS}; auto by default; yun bounds the mean error."),
+    ] = None,
+    dtype: Annotated[Optional[str], DTYPE] = None,
     multi_head: Annotated[
         bool, typer.Option("--multi-head", help="Compute polynomials in log2(degree) blocks.")
     ] = False,
@@ -75,19 +86,34 @@ def compile_command(
 ) -> None:
     """Compile a formula into a Transformer and prove how close it is."""
     output = Output(json)
-    given = given_formulas(formulas or [], file)
+    source = given_formulas(formulas or [], file)
+    given, settings = source.formulas, source.settings
+    box = _box(on or settings.get("on"), const)
+    if eps is None and rel is None:
+        eps, rel = source.number("eps"), source.number("rel")
     if latex:
-        given = texts_of(given, box_of(on).variables)
-    text = given[0] if len(given) == 1 else given
+        varying, constants = box_and_constants(box)
+        given = texts_of(given, (*varying.variables, *constants))
+    text = [*(let or []), *given] if let or len(given) > 1 else given[0]
     sequence = _parse_shape(shape)
+    construction = construction or settings.get("construction", "auto")
+    dtype = dtype or settings.get("dtype", "float64")
     if out is not None:
-        check_folder(out, stated(parse_formula(text, on, sequence), sequence), force)
+        check_folder(out, stated(parse_formula(text, box, sequence), sequence), force)
     try:
         with lent_workers(jobs, scheduler), progress_bar(quiet=json):
-            model = compile(text, on, eps, construction, dtype, multi_head, layers, sequence, rel, time_limit)
+            model = compile(text, box, eps, construction, dtype, multi_head, layers, sequence, rel, time_limit)
     except SearchInterrupted as stop:
         raise Interrupted(f"{stop}; nothing was written") from None
     _finish(model, out, force, output, {"read_as": given if latex else None})
+
+
+def _box(on: str | None, const: str | None) -> str:
+    """The box of the command line or of the file, with the constants that were asked for."""
+    if on is None:
+        raise InputError("the box is missing: give --on 'x=0..1', or a line 'on: x=0..1' in the file")
+    constants = as_box(const) if const else {}
+    return ", ".join([on, *(f"{name}={value}" for name, value in constants.items())])
 
 
 def _parse_shape(text: str | None) -> tuple[int, int] | None:

@@ -7,12 +7,16 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from transformula.errors import PointError
 
@@ -101,6 +105,11 @@ def quoted(name: str) -> str:
     return name if re.fullmatch(r"\w+", name) else json.dumps(name, ensure_ascii=False)
 
 
+def listed(given: Iterable[str], header: Sequence[str]) -> list[str]:
+    """Columns named one by one or between commas; a column whose own name has a comma is found as well."""
+    return [part.strip() for text in given for part in ([text] if text in header else text.split(","))]
+
+
 def _read(file: io.TextIOBase, name: str) -> CsvFile:
     text = _decoded(file, name)
     first = next(text, "")
@@ -127,6 +136,14 @@ def _lines(text: Iterator[str], name: str, delimiter: str, before: int = 0) -> I
             yield before + reader.line_num, row
     except csv.Error as error:
         raise PointError(f"{name}, line {before + reader.line_num}: {error}") from None
+
+
+def text_cells(rows: Sequence[Row], names: Sequence[str], columns: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Some columns of rows of a CSV file, without blanks around their texts."""
+    return {
+        name: np.array([row[column].strip() for _, row in rows], dtype=object)
+        for name, column in zip(names, columns, strict=True)
+    }
 
 
 def not_a_number(cell: str) -> str:

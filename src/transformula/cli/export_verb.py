@@ -10,21 +10,25 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
+import numpy as np
 import typer
 
 from transformula import model_folder, proven
 from transformula.cli.arguments import Folder, Json, loaded
+from transformula.cli.hf_facts import Architecture, Decimals, HfOptions, Text, export_hf
 from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.coq.coq_files import coq_files
-from transformula.errors import ExportError, NotProvenError
-from transformula.export.layer_norm import prove_normed
+from transformula.errors import ExportError
+from transformula.export.hf_files import SOFTMAX
+from transformula.export.norm_rounding import norm_gain, prove_normed
 from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
-from transformula.export.parity import largest_difference, sample_points
-from transformula.export.stock_packing import stock_files, stock_module
-from transformula.files import STDOUT
-from transformula.kernel.digits import at_most
+from transformula.export.parity import largest_difference, measured_parity, sample_points
+from transformula.export.runtime_checks import runtime_run
+from transformula.export.stock_packing import normed_width, stock_files, stock_module
+from transformula.files import STDOUT, write_file
 from transformula.kernel.folder.certificate import add_up
 from transformula.kernel.folder.description import WEIGHTS_FILE
+from transformula.learn.columns import read_notes
 from transformula.model import Model
 from transformula.optional import require
 from transformula.runtime.onnx_graph import OPSET, import_onnx, onnx_executor
@@ -45,20 +49,29 @@ class ExportFormat(str, Enum):
 
     onnx = "onnx"
     torch = "torch"
+    hf = "hf"
     coq = "coq"
 
 
 def export_command(
     folder: Folder,
     to: Annotated[
-        ExportFormat, typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn. coq: a theorem.")
-    ],
+        Optional[ExportFormat],
+        typer.Option(help="onnx: one file for onnxruntime. torch: plain torch.nn. hf: transformers. coq: a theorem."),
+    ] = None,
+    check: Annotated[
+        Optional[str],
+        typer.Option(help="Only measure a runtime: onnxruntime, torch.export, aotinductor or transformers."),
+    ] = None,
     out: Annotated[
         Optional[Path],
         typer.Option(
-            help="Where to write, - for stdout (onnx); default FOLDER/model.onnx, FOLDER/torch or FOLDER/coq."
+            help="Where to write, - for stdout (onnx); default FOLDER/model.onnx, or FOLDER/torch, /hf or /coq."
         ),
     ] = None,
+    arch: Architecture = None,
+    text: Text = False,
+    decimals: Decimals = None,
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
     ] = False,
@@ -72,7 +85,7 @@ def export_command(
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="torch: replace the export of another model in that folder.")
+        bool, typer.Option("--force", help="torch, hf: replace the export of another model in that folder.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -80,27 +93,43 @@ def export_command(
 
     Exit code 1 if the model does not verify; then nothing is written.
     """
-    if layer_norm and to is not ExportFormat.torch:
-        raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
-    if blocks and to is not ExportFormat.onnx:
-        raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
-    if out == STDOUT and to is not ExportFormat.onnx:
-        raise ExportError(f"--to {to.value} writes a folder, which cannot go to stdout")
+    _check_options(to, check, out, layer_norm, blocks)
+    asked = HfOptions(arch, text, decimals, force)
+    asked.check(to is ExportFormat.hf)
     check_stdout(out, json)
     output = Output(json)
     with loaded(folder) as model:
         if not unverified:
             with progress_bar(quiet=json):
                 proven.require_proof(model.packed, model.certificate)
-        if to is ExportFormat.onnx:
+        if check is not None:
+            run, runtime, rounding = runtime_run(model, check)
+            facts = measured_parity(model, run, runtime, rounding)
+        elif to is ExportFormat.onnx:
             facts = _export_onnx(model, folder, out, blocks)
+        elif to is ExportFormat.hf:
+            facts = export_hf(model, folder, out, asked)
         elif to is ExportFormat.coq:
             facts = _export_coq(folder, out)
         else:
             facts = _export_torch(model, folder, out, layer_norm, force)
         facts["claim"] = status_entry(model.proven)
     facts["seconds"] = output.seconds
-    output.facts(facts, title="exported", aside=out == STDOUT)
+    output.facts(facts, title="exported" if check is None else "measured", aside=out == STDOUT)
+
+
+def _check_options(
+    to: ExportFormat | None, check: str | None, out: Path | None, layer_norm: bool, blocks: bool
+) -> None:
+    """Refuse options that do not go together."""
+    if (to is None) == (check is None):
+        raise ExportError("give either --to onnx, torch, hf or coq, or --check RUNTIME")
+    if layer_norm and to is not ExportFormat.torch:
+        raise ExportError("--layer-norm only applies to --to torch: an ONNX graph has no stock layers to fit into")
+    if blocks and to is not ExportFormat.onnx:
+        raise ExportError("--blocks only applies to --to onnx: a torch export always contains the blocks as written")
+    if out == STDOUT and to is not ExportFormat.onnx:
+        raise ExportError("only --to onnx writes one file, which can go to stdout")
 
 
 def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
@@ -112,10 +141,11 @@ def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> 
     def run_rows(rows: Any) -> Any:
         return run(rows if shape is None else rows.reshape(-1, *shape))
 
-    parity = _parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
+    parity = measured_parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
     where = folder / model_folder.ONNX_FILE if out is None else out
     path = model.to_onnx(where, blocks, unverified=True)  # or proven above
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
+    raw = {} if out is not None or "preparation" not in read_notes(folder) else _export_raw(model, folder)
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
     return {
         "out": path,
@@ -127,8 +157,27 @@ def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> 
         "input": ends[0],
         "output": ends[1],
         **parity,
+        **raw,
         "session_options": _SESSION_OPTIONS,
     }
+
+
+def _export_raw(model: Model, folder: Path) -> dict[str, Any]:
+    """The file that takes raw rows of a fitted table, compared with this library on rows of every kind."""
+    from transformula.learn.fitted_table import TableModel
+    from transformula.learn.raw_onnx import example_rows, raw_inputs, raw_onnx_bytes
+
+    fitted = TableModel.load(folder, model)
+    data = raw_onnx_bytes(fitted)
+    cells = example_rows(fitted)
+    found = import_onnx(runtime=True).InferenceSession(data).run(["y"], raw_inputs(fitted, cells))[0]
+    wanted = fitted.rows(cells).outputs
+    miss = float(np.abs(np.asarray(found, dtype=float).reshape(wanted.shape) - wanted).max())
+    if not miss <= 1e-6 * max(1.0, float(np.abs(wanted).max())):
+        raise ExportError(f"onnxruntime computes other numbers from raw rows, by {miss:.3g}: nothing was written")
+    path = folder / model_folder.RAW_ONNX_FILE
+    write_file(path, data)
+    return {"raw": path, "raw_inputs": [column.name for column in fitted.preparation.used], "raw_difference": miss}
 
 
 def _export_coq(folder: Path, out: Path | None) -> dict[str, Any]:
@@ -151,17 +200,17 @@ def _export_torch(model: Model, folder: Path, out: Path | None, layer_norm: bool
     import torch
 
     path = folder / model_folder.TORCH_FOLDER if out is None else out
-    pad, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
-    module = stock_module(model.weights, model.sequence, pad)
+    gain, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
+    module = stock_module(model.weights, model.sequence, gain)
     asking = model.tokens if layer_norm else None
     runtime = f"torch {torch.__version__.partition('+')[0]}"
-    parity = _parity(model, _runner(module), runtime, rounding, asking)
+    parity = measured_parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
     claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
         proven.named(model.certificate, "rounding"): repr(rounding),
         proven.named(model.certificate, "bound"): repr(bound),
     }
-    contents = stock_files(model.weights, model.sequence, pad, claim)
+    contents = stock_files(model.weights, model.sequence, gain, claim)
     model_folder.write_folder(path, contents, force)
     return {
         "out": path,
@@ -183,36 +232,13 @@ def _centre(model: Model) -> str:
 
 
 def _normed(model: Model) -> tuple[float, float]:
-    """K and the proven rounding of a layer with LayerNorm, if that keeps the model's tolerance."""
-    proof = prove_normed(model.weights, model.box)
-    certificate = model.certificate
-    bound = add_up(certificate.approximation, proof.rounding)
-    if not bound <= certificate.eps:
-        raise NotProvenError(
-            f"eps = {certificate.eps:g} is not proven in a layer with LayerNorm: the best bound is {at_most(bound)} "
-            f"(approximation {at_most(certificate.approximation)} + rounding {at_most(proof.rounding)})",
-            best_bound=bound,
+    """The gain that switches LayerNorm off, and the proven rounding of layers with it."""
+    if model.construction not in SOFTMAX:
+        raise ExportError(
+            f"no stock layer has the attention of a model by {model.construction}: leave --layer-norm out"
         )
-    return proof.pad, proof.rounding
-
-
-def _parity(model: Model, run: Any, runtime: str, rounding: float, asking: int | None = None) -> dict[str, Any]:
-    """The measured difference beside the proven bound; refused if two correct executors cannot differ by it."""
-    x = sample_points(model.formula, model.weights)
-    parity = largest_difference(model.weights, x, run, asking)
-    most = rounding + model.certificate.rounding
-    if not parity <= most:
-        raise NotProvenError(
-            f"{runtime} differs from the reference by {parity:.3g}, where two correct executors differ by "
-            f"at most {most:.3g}: nothing was written"
-        )
-    return {
-        "runtime": runtime,
-        "points": len(x),
-        "parity": parity,
-        proven.named(model.certificate, "rounding"): rounding,
-        "within_rounding": parity <= rounding,
-    }
+    gain = norm_gain(model.weights, model.box, centred=True)
+    return gain, prove_normed(model.packed, model.box, normed_width(model.weights)).rounding
 
 
 def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
+import numpy as np
 import typer
 
 from transformula.cli.arguments import Force, Json
-from transformula.cli.csv_files import quoted
-from transformula.cli.output import Output
+from transformula.cli.csv_files import listed, quoted
+from transformula.cli.output import Output, progress_bar
 from transformula.cluster import opened_engine
 from transformula.errors import InputError
-from transformula.learn.columns import columns_of, is_same_fit, write_notes
+from transformula.learn.columns import columns_of, is_same_fit
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary
+
+if TYPE_CHECKING:
+    from transformula.cli.table_files import FoundTable
+    from transformula.learn.preparation import Column
+    from transformula.learn.table_fit import TableFit, TableOptions
 
 #: Characters of a formula shown on the terminal.
 _SHOWN = 800
@@ -47,8 +55,13 @@ def fit_command(
     target: Annotated[str, typer.Option(help="The column to predict.")],
     degree: Annotated[int, typer.Option(help="Degree of the polynomial.")] = 3,
     solver: Annotated[str, typer.Option(help="auto, exact, sparse, lowrank, sgd or adam.")] = "auto",
+    task: Annotated[str, typer.Option(help="auto (text and 0/1 are classes), regression or classification.")] = "auto",
+    categorical: Annotated[
+        Optional[list[str]], typer.Option(help="Columns to treat as categories: a,b (repeatable).")
+    ] = None,
+    impute: Annotated[str, typer.Option(help="What empty cells become: median, mean or most_frequent.")] = "median",
     test: Annotated[float, typer.Option(help="Share of the rows held out for the score.")] = 0.2,
-    drop: Annotated[Optional[list[str]], typer.Option(help="A column to leave out (repeatable).")] = None,
+    drop: Annotated[Optional[list[str]], typer.Option(help="Columns to leave out: a,b (repeatable).")] = None,
     margin: Margin = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the solver.")] = 0,
     epochs: Annotated[Optional[int], typer.Option(help="sgd, adam: passes over the rows.")] = None,
@@ -63,42 +76,81 @@ def fit_command(
     """Fit a polynomial Transformer to a table, and score it on held-out rows beside a linear model."""
     require("fit", "sklearn")
     from transformula.cli.table_files import find_table
-    from transformula.cli.table_fits import Wanted, fit_table
     from transformula.learn.base import MAX_SEED
-    from transformula.learn.table_parts import ReadParts
+    from transformula.learn.table_fit import TableOptions
 
     output = Output(json)
-    _check_shares(test, margin)
     if not 0 <= seed <= MAX_SEED:
         raise InputError(f"--seed must be from 0 to {MAX_SEED}, not {seed}")
     if (epochs is not None or checkpoint is not None) and solver not in _STEPPING:
         raise InputError(f"--epochs and --checkpoint are for --solver sgd or adam, not for {solver}")
     table = find_table(data, target, list(drop or []))
+    training = {"verbose": True, "epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
+    forced = tuple(listed(categorical or [], table.names))
+    wanted = TableOptions(degree, solver, test, seed, margin, task, forced, impute, training)
+    wanted.check()
     replace = force or (out is not None and is_same_fit(out, table.names, target))
     if out is not None:
         check_folder(out, {}, replace)  # the formula is not known yet: the folder of another fit, or of no fit
-    training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
-    with _workers(jobs, scheduler) as workers:
-        parts = ReadParts(len(table.names), 1, table.readers, workers)
-        facts, model, box = fit_table(table.names, parts, Wanted(degree, solver, test, seed, margin, training, json))
-    if getattr(workers, "rank", 0):
-        return  # the first of torchrun's processes writes and prints
-    facts = {"target": target, "columns": columns_of(table.names)} | facts
-    if out is not None:
-        built = model.to_transformer(box)
-        built.save(out, force=replace)
-        write_notes(out, table.names, {k: v for k, v in facts.items() if k not in ("columns", "formula")})
-        facts |= {k: v for k, v in summary(built).items() if k not in ("formula", "eps")}
+    with _workers(jobs, scheduler) as workers, _spoken():
+        fit = _fitted(table, wanted, workers, json)
+        if getattr(workers, "rank", 0):
+            return  # the first of torchrun's processes writes and prints
+        facts: dict[str, Any] = {
+            "target": target,
+            "preparation": [column_line(column) for column in fit.preparation.columns],
+            "columns": columns_of(fit.preparation.features),
+            **fit.facts,
+            "formula": fit.formula[0] if len(fit.formula) == 1 else fit.formula,
+        }
+        if out is not None:
+            built = fit.save(out, replace, {"table_columns": table.names})
+            facts |= {k: v for k, v in summary(built).items() if k not in ("formula", "eps")}
     facts |= {"out": out, "seconds": output.seconds}
     hint = "" if out else "give --out FOLDER to keep the Transformer"
     output.facts(facts if json else _for_people(facts), title="fitted", hint=hint)
 
 
-def _check_shares(test: float, margin: float) -> None:
-    if not 0 <= test < 1:
-        raise InputError(f"--test must be at least 0 and below 1, not {test}")
-    if not (margin >= 0 and math.isfinite(margin)):
-        raise InputError(f"--margin must be 0 or more, not {margin}")
+def _fitted(table: FoundTable, wanted: TableOptions, workers: Any, quiet: bool) -> TableFit:
+    """The fit, from all rows in memory or in passes over the parts."""
+    from transformula.cli.table_files import PreparedPart
+    from transformula.learn.preparation import prepare
+    from transformula.learn.states import HeldOut, sample_size
+    from transformula.learn.streaming import survey_of
+    from transformula.learn.table_fit import TargetColumn, fit_cells, fit_prepared, fit_table_parts, in_sentences
+    from transformula.learn.table_parts import ReadParts
+
+    with progress_bar(quiet):
+        cells, whole = table.sample(sample_size(len(table.names) + 1))
+    goal = TargetColumn.read(table.target, cells[table.target], wanted.task)
+    if whole or goal.classes:
+        if not whole:
+            warnings.warn(f"the table is large: classes are fitted to {len(goal.values)} of its rows", stacklevel=2)
+        return fit_cells(cells, table.target, wanted)
+    have = ~np.isnan(goal.values)
+    inputs = {name: cells[name][have] for name in table.names}
+    with in_sentences():
+        preparation, _ = prepare(inputs, goal.values[have], wanted.prepare_options())
+    readers = tuple(PreparedPart(part, preparation, table.target) for part in table.parts)
+    parts = ReadParts(len(preparation.features), 1, readers, workers)
+    with progress_bar(quiet):
+        survey = survey_of(parts, HeldOut(wanted.test, wanted.seed))
+        if survey.complete or wanted.solver in _STEPPING:
+            chunks = [chunk for reader in readers for chunk in reader.chunks()]
+            X, y = np.concatenate([X for X, _, _ in chunks]), np.concatenate([Y[:, 0] for _, Y, _ in chunks])
+            return fit_prepared(X, y, preparation, goal, wanted)
+        return fit_table_parts(parts, survey, preparation, goal, wanted)
+
+
+@contextmanager
+def _spoken() -> Iterator[None]:
+    """Warnings as lines on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            print(f"warning: {warning.message}", file=sys.stderr)
 
 
 def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
@@ -114,16 +166,27 @@ def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
     return opened_engine(None if jobs == 1 else jobs, scheduler)
 
 
+def column_line(column: Column) -> str:
+    """A column, its kind and the note about it."""
+    return f"{quoted(column.name)}: {column.kind}" + (f" ({column.note})" if column.note else "")
+
+
 def _for_people(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts for a terminal: only renamed columns, scores as a table, a long formula cut."""
     renamed = [f"{name} = {quoted(column)}" for name, column in facts["columns"].items() if name != column]
     lines = []
     if facts["held_out"]:
-        lines = [f"{'':12}  {'RMSE':>10}  {'MAE':>10}  {'R²':>8}"]
-        for name, s in facts["held_out"].items():
-            r2 = "-" if s["r2"] is None else f"{s['r2']:.4f}"
-            lines.append(f"{name:12}  {s['rmse']:10.4g}  {s['mae']:10.4g}  {r2:>8}")
-    formula = facts["formula"]
-    if len(formula) > _SHOWN:
-        formula = f"{formula[:_SHOWN]} ... ({len(formula)} characters)"
-    return {**facts, "target": quoted(facts["target"]), "columns": renamed, "held_out": lines, "formula": formula}
+        measures = list(next(iter(facts["held_out"].values())))
+        titles = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log loss", "auc": "AUC"}
+        lines = [f"{'':12}" + "".join(f"  {titles.get(name, name):>10}" for name in measures)]
+        for name, scores in facts["held_out"].items():
+            cells = ("-" if scores[key] is None else f"{scores[key]:.4g}" for key in measures)
+            lines.append(f"{name:12}" + "".join(f"  {cell:>10}" for cell in cells))
+    formulas = [facts["formula"]] if isinstance(facts["formula"], str) else facts["formula"]
+    shown = []
+    for text in formulas:
+        cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ... ({len(text)} characters)"
+        shown += textwrap.wrap(cut, 100, break_long_words=False)
+    said = {"target": quoted(facts["target"]), "columns": renamed, "held_out": lines, "formula": shown}
+    said["in_parts"] = "in parts" if facts["in_parts"] else "whole"
+    return {{"in_parts": "read"}.get(key, key): said.get(key, value) for key, value in facts.items()}

@@ -9,16 +9,19 @@ from typing import Annotated, Any, Optional
 import typer
 
 from transformula.cli.arguments import Folder, Json, loaded
-from transformula.cli.coq_facts import check_theorem
+from transformula.cli.coq_facts import REAL_ARITHMETIC, check_theorem
+from transformula.cli.hf_facts import hf_reasons
 from transformula.cli.output import Output, check_stdout, progress_bar
-from transformula.cli.point_evaluation import evaluate_csv, evaluate_point
+from transformula.cli.point_evaluation import CsvJob, evaluate_csv, evaluate_point, evaluate_raw
 from transformula.errors import InputError
+from transformula.export.hf_files import hf_bound
 from transformula.export.onnx_files import onnx_differences
 from transformula.files import STDOUT, write_file
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import CERTIFICATE_FILE
 from transformula.kernel.folder.model_files import read_text
-from transformula.learn.columns import read_columns
+from transformula.learn.columns import read_columns, read_notes
+from transformula.learn.fitted_table import OUTSIDE, TableModel
 from transformula.proven import stated, verify_folder
 from transformula.show.architecture import circuit_svg
 from transformula.show.describe import describe
@@ -28,8 +31,12 @@ from transformula.trusted_code import trusted_modules
 def verify_command(
     folder: Folder,
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
+    hf: Annotated[Optional[Path], typer.Option(help="Also prove that a Hugging Face folder is this model.")] = None,
     coq: Annotated[
         bool, typer.Option("--coq", help="Also have Coq check the distance to the formula as a theorem (minutes).")
+    ] = False,
+    no_floats: Annotated[
+        bool, typer.Option("--no-floats", help="With --coq: no proof computes in native floats (slower).")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their lines.")
@@ -38,18 +45,25 @@ def verify_command(
 ) -> None:
     """Prove a model's claim again from its files alone; exit code 1 if it does not hold."""
     output = Output(json)
+    if no_floats and not coq:
+        raise InputError("--no-floats is about --coq: give both")
     with progress_bar(quiet=json):
         result = verify_folder(folder)
         theorem: dict[str, object] = {}
         if coq and result.verified:
-            result, theorem = check_theorem(folder, result)
+            result, theorem = check_theorem(folder, result, not no_floats)
     if onnx is not None and result.verified:  # without a proof the graph of the weights is worth nothing
         reasons = onnx_differences(folder, onnx)
         result = replace(result, verified=not reasons, reasons=reasons)
+    if hf is not None and result.verified:
+        with loaded(folder) as model:
+            result = replace(result, reasons=hf_reasons(model, folder, hf))
+        result = replace(result, verified=not result.reasons)
     facts: dict[str, Any] = {
         "verified": result.verified,
         **stated(result),
         "onnx": onnx,
+        **({"hf": hf, "hf_bound": hf_bound(hf)} if hf is not None and result.verified else {}),
         **theorem,
         "reasons": list(result.reasons),
         "seconds": output.seconds,
@@ -59,7 +73,8 @@ def verify_command(
         facts["trusted_lines"] = sum(modules.values())
     if modules and json:
         facts["trusted_modules"] = modules
-    output.facts(facts, title="verified" if result.verified else "does NOT verify")
+    said = f"verified; Coq: {REAL_ARITHMETIC}" if coq else "verified"
+    output.facts(facts, title=said if result.verified else "does NOT verify")
     if modules and not json:
         output.table(["trusted module", "lines"], [[name, str(lines)] for name, lines in modules.items()])
     if not result.verified:
@@ -77,6 +92,11 @@ def eval_command(
     csv: Annotated[Optional[Path], typer.Option(help="A CSV file with one column per variable.")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Where to write the results of --csv; - for stdout.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Compute with exact rational numbers.")] = False,
+    outside: Annotated[
+        Optional[str],
+        typer.Option(help="Rows outside the box: error, nan, clip or allow. Default: error, of a fitted table allow."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="Title of the new column; default f, of a fit 'predicted TARGET'.")] = "",
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
@@ -87,20 +107,28 @@ def eval_command(
     check_stdout(out, json)
     with loaded(folder) as model:
         names = read_columns(folder, model.box.variables)
+        raw = not exact and "preparation" in read_notes(folder)
+        fitted = TableModel.load(folder, model) if raw else None
         if at is not None:
-            Output(json).values(*evaluate_point(model, at, exact, names))
+            found = None if fitted is None else evaluate_raw(fitted, at)
+            Output(json).values(*(found or evaluate_point(model, at, exact, names)))
             return
         assert csv is not None and out is not None
+        chosen = outside or ("error" if fitted is None else "allow")
+        if chosen not in OUTSIDE or (exact and chosen != "error"):
+            raise InputError(f"--outside is one of {', '.join(OUTSIDE)}, and error with --exact; not {chosen}")
         with progress_bar(quiet=json):
-            rows = evaluate_csv(model, csv, out, exact, names)
+            job = CsvJob(model, exact, names, fitted, chosen, name)
+            rows = evaluate_csv(job, csv, out)
         bound = {name: value for name, value in stated(model.certificate).items() if name.endswith("bound")}
-        facts = {"rows": rows, "out": out, **bound, "status": model.status}
+        facts = {"rows": rows, **job.statuses, "out": out, **bound, "status": model.status}
         Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
 
 
 def show_command(
     folder: Folder,
     svg: Annotated[Optional[Path], typer.Option(help="Draw the circuit into this SVG file; - for stdout.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Cut no text and leave out no row.")] = False,
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables computes."""
@@ -110,5 +138,5 @@ def show_command(
             write_file(svg, circuit_svg(model))
             if svg == STDOUT:
                 return
-        sections = describe(model)
+        sections = describe(model, full)
     Output(json).sections(sections)

@@ -61,14 +61,17 @@ class Output:
             self._list(title, facts)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-        """Rows under titles: the first ``left`` columns to the left, numbers to the right; never wrapped in a pipe."""
+        """Rows under titles, whose words stand below each other; the first ``left`` columns to the left, numbers to the
+        right; never wrapped in a pipe.
+        """
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
-        grid = Table(box=None, pad_edge=False)
+        grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
         for k, name in enumerate(columns):
-            grid.add_column(name, justify="left" if k < left else "right", no_wrap=True)
+            title = name.replace(" ", "\n")
+            grid.add_column(title, justify="left" if k < left else "right", no_wrap=True, vertical="bottom")
         for row in rows:
             grid.add_row(*map(escape, row))
         Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE).print(grid)

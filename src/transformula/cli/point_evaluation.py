@@ -8,7 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv
+from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv, quoted, text_cells
 from transformula.errors import BoxError, FormulaError, PointError
 from transformula.files import opened
 from transformula.formula.given_box import exact_number
@@ -30,6 +33,8 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax.boxes import Box, split_commas
 from transformula.kernel.syntax.expression import Expr, number
 from transformula.kernel.syntax.parsing import parse
+from transformula.learn.fitted_table import TableModel
+from transformula.learn.preparation import DATE, NUMBER
 from transformula.model import Model
 from transformula.progress import report
 
@@ -116,54 +121,152 @@ def _outside_seams(model: Model, point: list[arb]) -> bool:
     return all(any(edges[0] <= x <= edges[-1] for edges in evidence.grid(name)) for x, name in sides)
 
 
-def evaluate_csv(model: Model, source: Path, target: Path, exact: bool, names: Mapping[str, str] | None = None) -> int:
-    """Append the model's outputs to every row; the result appears whole or not at all.
+def evaluate_raw(fitted: TableModel, text: str) -> tuple[dict[str, Any], str] | None:
+    """The prediction at a raw point (``city=Paris, "sq ft"=900``); columns that are not given count as empty.
 
-    ``names`` maps variables to columns with other names.
+    None if the point names variables of the model instead.
     """
+    given = {}
+    for part in split_commas(text):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        given[name.strip("\"'")] = value.strip("\"'")
+        if not equals:
+            raise PointError(f"cannot read {part!r} in the point: write name=value")
+    known = [column.name for column in fitted.preparation.columns]
+    features = [fitted.preparation.features[place] for place in fitted.places]
+    pairs = zip(fitted.model.box.variables, features, strict=True)
+    if any(name not in known for name in given) or all(name in given or column in given for name, column in pairs):
+        return None
+    cells = {name: np.array([given.get(name, "")], dtype=object) for name in known}
+    found = fitted.rows(cells)
+    for column in fitted.preparation.used:
+        text = given.get(column.name, "")
+        if column.kind in (NUMBER, DATE) and text and column.numbers(cells[column.name])[1][0]:
+            raise PointError(f"{quoted(column.name)} is {text!r}, which is not a {column.kind}")
+    shown = fitted.shown(found.outputs)
+    facts = {
+        "values": [column[0] for column in shown.values()],
+        "exact": False,
+        "bound": None,
+        "status": found.status[0],
+    }
+    return facts, f"{', '.join(shown)} ({found.status[0]})"
+
+
+@dataclass(frozen=True)
+class CsvJob:
+    """Rows of a CSV file to evaluate.
+
+    Attributes
+    ----------
+    names : variable → column with another name.
+    fitted : the fit that the model comes from, if it takes raw rows.
+    outside : what becomes of rows outside the box, as `OUTSIDE` has it.
+    name : the title of the predictions; by default f, or ``predicted TARGET``.
+    """
+
+    model: Model
+    exact: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    fitted: TableModel | None = None
+    outside: str = "error"
+    name: str = ""
+    statuses: Counter[str] = field(default_factory=Counter)  # of the rows so far
+
+    @property
+    def wanted(self) -> list[str]:
+        """Columns that are read."""
+        if self.fitted is not None:
+            return [column.name for column in self.fitted.preparation.used]
+        return [self.names.get(name, name) for name in self.model.box.variables]
+
+    def columns(self, chunk: list[Row], columns: list[int], source: str) -> dict[str, list[Any]]:
+        """New columns for some rows."""
+        if self.fitted is not None:
+            found = self.fitted.rows(text_cells(chunk, self.wanted, columns))
+            far = found.outside.any(axis=1)
+            if self.outside == "error" and far.any():
+                row, column = np.argwhere(found.outside)[0]
+                name = self.fitted.preparation.features[self.fitted.places[column]]
+                said = "is outside the box, where nothing is proven (--outside nan, clip or allow)"
+                raise PointError(f"{source}, line {chunk[row][0]}: {quoted(name)} {said}")
+            if far.any() and self.outside in ("nan", "clip"):
+                found = self.fitted.rows(text_cells(chunk, self.wanted, columns), self.outside)
+            return {**self.fitted.shown(found.outputs, self.name), "status": found.status}
+        if self.exact:
+            values, status = _exact(self.model, chunk, columns, source), None
+        else:
+            values, status = _floats(self.model, chunk, columns, source, self.outside)
+        made = {title: [row[k] for row in values] for title, k in zip(self.titles, range(len(values[0])), strict=False)}
+        return made if status is None else {**made, "status": status}
+
+    @property
+    def titles(self) -> list[str]:
+        """Names of the new columns."""
+        outputs = self.model.weights.outputs
+        if self.fitted is not None:
+            return [*self.fitted.shown(np.zeros((1, outputs)), self.name), "status"]
+        names = [self.name or "f"] if outputs == 1 else [f"{self.name or 'f'}{k + 1}" for k in range(outputs)]
+        return names if self.outside == "error" else [*names, "status"]
+
+
+def evaluate_csv(job: CsvJob, source: Path, target: Path) -> int:
+    """Append the model's outputs to every row; the result appears whole or not at all."""
     if source != STDIN and source.resolve() == target.resolve():
         raise PointError("--csv and --out are the same file")
     with open_csv(source) as table:
-        columns = table.columns((names or {}).get(name, name) for name in model.box.variables)
+        columns = table.columns(job.wanted)
         with opened(target) as binary:
             handle = io.TextIOWrapper(binary, encoding="utf-8", newline="")
             try:
-                rows = _copy(model, table, handle, columns, exact)
+                rows = _copy(job, table, handle, columns)
             finally:
                 handle.detach()  # flushes; `opened` closes the file
     return rows
 
 
-def _output_names(outputs: int, header: list[str]) -> list[str]:
-    names = ["f"] if outputs == 1 else [f"f{k + 1}" for k in range(outputs)]
-    while any(name in header for name in names):
-        names = [name + "_" for name in names]
-    return names
-
-
-def _copy(model: Model, table: CsvFile, handle: Any, columns: list[int], exact: bool) -> int:
+def _copy(job: CsvJob, table: CsvFile, handle: Any, columns: list[int]) -> int:
     writer = csv.writer(handle, delimiter=table.delimiter, lineterminator="\n")
-    writer.writerow([*table.header, *_output_names(model.weights.outputs, table.header)])
+    writer.writerow([*table.header, *_new_names(job.titles, table.header)])
     done = 0
     while chunk := list(islice(table.rows, CHUNK_ROWS)):
-        values = (_exact if exact else _floats)(model, chunk, columns, table.name)
-        writer.writerows([*row, *out] for (_, row), out in zip(chunk, values, strict=True))
+        made = job.columns(chunk, columns, table.name)
+        writer.writerows([*row, *out] for (_, row), out in zip(chunk, zip(*made.values(), strict=True), strict=True))
+        job.statuses.update(made.get("status", ()))
         done += len(chunk)
         report("evaluating", done)
     return done
 
 
-def _floats(model: Model, chunk: list[Row], columns: list[int], source: str) -> Any:
+def _new_names(made: Iterable[str], header: list[str]) -> list[str]:
+    """Titles of the new columns, longer where the table has a column of that name."""
+    names = list(made)
+    while any(name in header for name in names):
+        names = [name + "_" for name in names]
+    return names
+
+
+def _floats(
+    model: Model, chunk: list[Row], columns: list[int], source: str, outside: str
+) -> tuple[list[list[Any]], list[str] | None]:
+    """Outputs of a compiled model, and a status for each row unless rows outside are refused."""
     try:
         x = np.array([[float(row[c]) for c in columns] for _, row in chunk])
     except ValueError:
         _blame_number(model, chunk, columns, source)
     low, high = np.array(model.box.floats()).T
-    suspicious = ~((x > low) & (x < high)).all(axis=1)
-    for k in np.flatnonzero(suspicious):
-        _check_row(model, chunk[k], columns, source)
-    values = np.asarray(model(x)).reshape(len(x), -1)
-    return values.tolist()
+    if outside == "error":
+        for k in np.flatnonzero(~((x > low) & (x < high)).all(axis=1)):
+            _check_row(model, chunk[k], columns, source)
+        return np.asarray(model(x)).reshape(len(x), -1).tolist(), None
+    far = ~((x >= low) & (x <= high)).all(axis=1)
+    with warnings.catch_warnings():  # the status says which rows are outside
+        warnings.simplefilter("ignore", UserWarning)
+        values = np.asarray(model(np.clip(x, low, high) if outside == "clip" else x)).reshape(len(x), -1)
+    if outside == "nan":
+        values = np.where(far[:, None], np.nan, values)
+    rows = [["" if math.isnan(v) else v for v in row] for row in values.tolist()]
+    return rows, ["outside" if one else "inside" for one in far]
 
 
 def _blame_number(model: Model, chunk: list[Row], columns: list[int], source: str) -> None:

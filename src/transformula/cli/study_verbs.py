@@ -23,7 +23,7 @@ _COLUMNS = ("construction", "layers", "heads", "memory tokens", "parameters", "p
 def compare_command(
     formulas: Annotated[list[str], FORMULAS],
     *,
-    on: On,
+    on: Annotated[str, On],
     eps: Annotated[Optional[float], typer.Option(help="Tolerance for every construction; 1e-6 by default.")] = None,
     rel: Relative = None,
     dtype: DType = "float64",
@@ -35,7 +35,7 @@ def compare_command(
     """Compile a formula by every construction and compare their sizes; exit code 1 if none is proven."""
     form = _picture_format(out)
     check_stdout(out, json)
-    given = given_formulas(formulas)
+    given = given_formulas(formulas).formulas
     with progress_bar(quiet=json):
         found = compare(given[0] if len(given) == 1 else given, on, eps, rel, dtype)
     if out is not None:

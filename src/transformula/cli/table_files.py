@@ -1,39 +1,99 @@
-"""Tables to fit: a CSV or Parquet file, a folder of them, or a pattern; files are read in chunks.
+"""Tables to fit: a CSV or Parquet file, a folder of them, or a pattern; files are read in chunks of raw columns.
 
-A CSV file is one part, a Parquet file has a part for each of its row groups. Errors name the file and the line or row.
+A CSV file is one part, a Parquet file has a part for each of its row groups. Errors name the file and the line.
 """
 
 from __future__ import annotations
 
 import glob
-import math
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv, quoted
+from transformula.cli.csv_files import STDIN, CsvFile, listed, open_csv, quoted, text_cells
 from transformula.errors import PointError
-from transformula.learn.distinct_rows import Floats
+from transformula.learn.preparation import NUMBER, Cells, Preparation, as_numbers
 from transformula.learn.streaming import Chunk
-from transformula.learn.table_parts import ArrayReader, Reader, chunk_rows
+from transformula.learn.table_parts import chunk_rows
 from transformula.optional import require
 
 _PARQUET = (".parquet", ".pq")
 _SUFFIXES = (*_PARQUET, ".csv", ".tsv")
+#: Parts of which the sample takes as many rows as it wants; of more parts it takes fewer from each.
+_FEW_PARTS = 20
+
+
+class RawPart(Protocol):
+    """One part of a table; it can be pickled and read by any worker."""
+
+    def cells(self, plain: bool = False) -> Iterator[Cells]:
+        """Raw columns, some rows at a time; ``plain`` promises that all are numbers."""
 
 
 @dataclass(frozen=True)
 class FoundTable:
-    """The input columns of a table, and the readers of its parts."""
+    """The input columns of a table, its target, and its parts."""
 
     names: list[str]
-    readers: tuple[Reader, ...]
+    target: str
+    parts: tuple[RawPart, ...]
+
+    def sample(self, limit: int) -> tuple[Cells, bool]:
+        """Up to twice as many rows, evenly spread over what is read, and whether they are all rows.
+
+        Of a table with many parts the first rows of each are read.
+        """
+        most = limit if len(self.parts) <= _FEW_PARTS else max(_FEW_PARTS * limit // len(self.parts), 100)
+        chunks: list[Cells] = []
+        stride, kept, total, whole = 1, 0, 0, True
+        for part in self.parts:
+            begun = total
+            for cells in part.cells():
+                size = len(cells[self.target])
+                some = slice(-total % stride, None, stride)
+                chunks.append({name: column[some] for name, column in cells.items()})
+                total += size
+                kept += len(chunks[-1][self.target])
+                if kept > 2 * limit:
+                    stride, chunks = 2 * stride, [{n: column[::2] for n, column in joined(chunks).items()}]
+                    kept = len(chunks[0][self.target])
+                if len(self.parts) > 1 and total - begun > most:
+                    whole = False
+                    break
+        if not total:
+            raise PointError("the table has no rows: at least 2 are needed to fit")
+        return joined(chunks), whole and total <= limit
+
+
+def joined(chunks: Sequence[Cells]) -> Cells:
+    """Chunks of one table, one below the other."""
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+@dataclass(frozen=True)
+class PreparedPart:
+    """A part whose rows are prepared as they are read; rows without a target are left out."""
+
+    part: RawPart
+    preparation: Preparation
+    target: str
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Rows of numbers, some at a time."""
+        for cells in self.part.cells(all(column.kind == NUMBER for column in self.preparation.columns)):
+            column = cells[self.target]
+            y = as_numbers(column)
+            missing = np.isnan(y)
+            if column.dtype.kind != "f" and (odd := [text for text in column[missing] if text]):
+                raise PointError(f"{quoted(self.target)} is {odd[0]!r} in a row, which is not a number")
+            if not missing.all():
+                yield self.preparation.rows(cells).X[~missing], y[~missing, None], None
 
 
 @dataclass(frozen=True)
@@ -41,13 +101,23 @@ class CsvPart:
     """A CSV file."""
 
     path: Path
-    names: tuple[str, ...]  # of the inputs
-    target: str
+    names: tuple[str, ...]
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Rows of numbers, some at a time."""
+    def cells(self, plain: bool = False) -> Iterator[Cells]:
+        """Texts, or numbers where all cells are plain numbers."""
         with open_csv(self.path) as file:
-            yield from _csv_chunks(file, self.names, self.target)
+            yield from _csv_cells(file, self.names, plain)
+
+
+@dataclass(frozen=True)
+class CellsPart:
+    """Rows in memory: standard input can be read only once."""
+
+    chunks: tuple[Cells, ...]
+
+    def cells(self, plain: bool = False) -> Iterator[Cells]:
+        """The chunks."""
+        yield from self.chunks
 
 
 @dataclass(frozen=True)
@@ -56,60 +126,57 @@ class ParquetPart:
 
     path: Path
     names: tuple[str, ...]
-    target: str
     group: int
-    first: int  # the row of the file that it begins with
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Rows of numbers, some at a time."""
-        names, row = [*self.names, self.target], self.first
+    def cells(self, plain: bool = False) -> Iterator[Cells]:
+        """Numbers and texts."""
         with _open_parquet(self.path) as file:
-            for batch in file.iter_batches(chunk_rows(len(names)), [self.group], names):
-                table = np.empty((batch.num_rows, len(names)))
-                for k, name in enumerate(names):
-                    table[:, k] = _arrow_numbers(batch.column(name), f"{self.path}: {quoted(name)}", row)
-                    _refuse_strange(table[:, k], f"{self.path}: {quoted(name)}", row)
-                row += batch.num_rows
+            for batch in file.iter_batches(chunk_rows(len(self.names)), [self.group], list(self.names)):
                 if batch.num_rows:
-                    yield table[:, :-1], table[:, -1:], None
+                    yield {name: arrow_cells(batch.column(name)) for name in self.names}
+
+
+def arrow_cells(column: Any) -> NDArray[Any]:
+    """An Arrow column as floats with NaN, or as texts with ""."""
+    from pyarrow import float64, string, types
+
+    kind = column.type
+    if any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
+        return np.asarray(column.cast(float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False))
+    texts = column.cast(string()).fill_null("").to_numpy(zero_copy_only=False)
+    return np.array([text.strip() for text in texts], dtype=object)
 
 
 def find_table(data: str, target: str, drop: list[str]) -> FoundTable:
     """Read the columns of every file; all must have the same ones, in any order."""
     if Path(data) == STDIN:
-        return _standard_input(target, drop)
+        with open_csv(STDIN) as file:
+            names = _inputs(file.name, file.header, target, drop)
+            return FoundTable(names, target, (CellsPart(tuple(_csv_cells(file, (*names, target), False))),))
     paths = _paths(data)
-    names: tuple[str, ...] = ()
-    readers: list[Reader] = []
+    first: tuple[str, ...] = ()
+    parts: list[RawPart] = []
     for path in paths:
+        groups = 0
         if path.suffix.lower() in _PARQUET:
-            header, starts = _parquet_layout(path, drop)
+            require("reading Parquet", "pyarrow")
+            with _open_parquet(path) as parquet:
+                header, groups = list(parquet.schema_arrow.names), parquet.metadata.num_row_groups
         else:
             with open_csv(path) as file:
-                header, starts = file.header, []
+                header = file.header
         inputs = _inputs(str(path), header, target, drop)
-        names = names or tuple(inputs)
-        if other := sorted(set(names) ^ set(inputs)):
-            lacks, has = (path, paths[0]) if other[0] in names else (paths[0], path)
+        first = first or tuple(inputs)
+        if other := sorted(set(first) ^ set(inputs)):
+            lacks, has = (path, paths[0]) if other[0] in first else (paths[0], path)
             raise PointError(
                 f"{lacks} has no column {quoted(other[0])}, but {has} has: all files need the same columns"
             )
-        if path.suffix.lower() in _PARQUET:
-            readers += [ParquetPart(path, names, target, k, first) for k, first in enumerate(starts)]
-        else:
-            readers.append(CsvPart(path, names, target))
-    return FoundTable(list(names), tuple(readers))
-
-
-def _standard_input(target: str, drop: list[str]) -> FoundTable:
-    """A table from standard input, kept in memory since it can be read only once."""
-    with open_csv(STDIN) as file:
-        names = _inputs(file.name, file.header, target, drop)
-        chunks = list(_csv_chunks(file, tuple(names), target))
-    if not chunks:
-        return FoundTable(names, ())
-    X, Y = (np.concatenate([chunk[k] for chunk in chunks]) for k in (0, 1))
-    return FoundTable(names, (ArrayReader(X, Y),))
+        every = (*first, target)
+        parts += [ParquetPart(path, every, k) for k in range(groups)]
+        if path.suffix.lower() not in _PARQUET:
+            parts.append(CsvPart(path, every))
+    return FoundTable(list(first), target, tuple(parts))
 
 
 def _paths(data: str) -> list[Path]:
@@ -131,64 +198,38 @@ def _paths(data: str) -> list[Path]:
 
 
 def _inputs(name: str, header: list[str], target: str, drop: list[str]) -> list[str]:
-    CsvFile(name, header, ",", iter(()), 1).columns([target, *drop, *header])
+    """All columns but the target and those to drop: one a text, or several between commas."""
+    wanted = listed(drop, header)
+    CsvFile(name, header, ",", iter(()), 1).columns([target, *wanted, *header])
     if "" in header:
         raise PointError(f"{name} has a column without a name")
-    inputs = [column for column in header if column != target and column not in drop]
+    inputs = [column for column in header if column != target and column not in wanted]
     if not inputs:
         raise PointError(f"{name} has no column besides {quoted(target)}")
     return inputs
 
 
-def _csv_chunks(file: CsvFile, names: tuple[str, ...], target: str) -> Iterator[Chunk]:
-    columns, done = file.columns([*names, target]), 0
+def _csv_cells(file: CsvFile, names: tuple[str, ...], plain: bool) -> Iterator[Cells]:
+    columns, done = file.columns(names), 0
     step = chunk_rows(len(columns))
     while lines := list(islice(file.text, step)):
-        table = _plain_numbers(lines, file) if len(columns) == len(file.header) else None
+        table = _plain_numbers(lines, file) if plain and len(columns) == len(file.header) else None
         if table is None:
             rows = file.rows_of(lines, done)
             while some := list(islice(rows, step)):
-                table = np.array([_numbers(row, file, columns, target) for row in some])
-                yield table[:, :-1], table[:, -1:], None
+                yield text_cells(some, names, columns)
             return
         done += len(lines)
-        yield table[:, columns[:-1]], table[:, columns[-1:]], None
+        yield {name: table[:, column] for name, column in zip(names, columns, strict=True)}
 
 
-def _plain_numbers(lines: list[str], file: CsvFile) -> Floats | None:
-    """A row for each line, ten times as fast as `_numbers`; None unless every cell is a plain number."""
+def _plain_numbers(lines: list[str], file: CsvFile) -> NDArray[np.float64] | None:
+    """A row for each line, ten times as fast as texts; None unless every cell is a plain number."""
     try:
         table = np.loadtxt(lines, delimiter=file.delimiter, comments=None, quotechar='"', ndmin=2)
     except ValueError:
         return None
     return table if table.shape == (len(lines), len(file.header)) and np.isfinite(table).all() else None
-
-
-def _numbers(row: Row, file: CsvFile, columns: list[int], target: str) -> list[float]:
-    line, cells = row
-    numbers = []
-    for column in columns:
-        text, name = cells[column].strip(), file.header[column]
-        try:
-            value = float(text)
-        except ValueError:
-            place = f"{file.name}, line {line}: {quoted(name)} {not_a_number(text)}"
-            raise PointError(f"{place} {_advice(name, target, text)}") from None
-        if not math.isfinite(value):
-            raise PointError(f"{file.name}, line {line}: {quoted(name)} is {text}, not a finite number")
-        numbers.append(value)
-    return numbers
-
-
-def _advice(name: str, target: str, text: str) -> str:
-    if name != target:
-        return f"(leave a column out with --drop {shlex.quote(name)})"
-    if not text:
-        return "(remove the rows without a target)"
-    return (
-        "(fit predicts numbers: write two classes as 0 and 1, or use PolynomialTransformerClassifier "
-        "from Python for any number of classes)"
-    )
 
 
 @contextmanager
@@ -202,39 +243,3 @@ def _open_parquet(path: Path) -> Iterator[Any]:
             yield file
     except (ArrowException, OSError) as error:
         raise PointError(f"cannot read {path}: {' '.join(str(error).split())[:200]}") from None
-
-
-def _parquet_layout(path: Path, drop: list[str]) -> tuple[list[str], list[int]]:
-    """The columns, refused where one that is not dropped has no numbers, and the first row of every row group."""
-    require("reading Parquet", "pyarrow")
-    from pyarrow import types
-
-    with _open_parquet(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
-    for field in schema:
-        numeric = any(
-            test(field.type) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-        )
-        if not numeric and field.name not in drop:
-            raise PointError(
-                f"{path}: {quoted(field.name)} holds {field.type}, not numbers "
-                f"(leave a column out with --drop {shlex.quote(field.name)})"
-            )
-    return list(schema.names), [0, *accumulate(sizes)][:-1]
-
-
-def _arrow_numbers(column: Any, place: str, row: int) -> Floats:
-    """A column of a batch as floats."""
-    from pyarrow import float64
-
-    if column.null_count:
-        missing = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise PointError(f"{place} is empty in row {row + missing + 1}")
-    return np.asarray(column.cast(float64()).to_numpy(zero_copy_only=False))
-
-
-def _refuse_strange(values: Floats, place: str, row: int) -> None:
-    if not np.isfinite(values).all():
-        worst = int(np.argmin(np.isfinite(values)))
-        raise PointError(f"{place} is {values[worst]} in row {row + worst + 1}, not a finite number")

@@ -81,7 +81,7 @@ def _work(job: Job, done: Done) -> None:
     if job.verb == "report":
         verification = verify_files(model.packed, model.certificate.to_json())
         done.added[REPORT_FILE] = report_page(model, job.request.name, verification)
-    certificate, attacked = model.certificate, attacked_error(model)
+    certificate, found = model.certificate, largest_found_error(model)
     done.facts = {
         "construction": model.construction,
         "layers": model.layers,
@@ -90,7 +90,7 @@ def _work(job: Job, done: Done) -> None:
         "norm": norm_of(certificate),
         "eps": certificate.eps,
         "bound": certificate.bound,
-        "attacked": attacked if math.isfinite(attacked) else None,
+        "found": found if math.isfinite(found) else None,
     }
 
 
@@ -105,7 +105,7 @@ def _model(job: Job, done: Done) -> Model:
     return model
 
 
-def attacked_error(model: Model, points: int = 4_000, rounds: int = 12) -> float:
+def largest_found_error(model: Model, points: int = 4_000, rounds: int = 12) -> float:
     """Largest |computed − formula| found at random points, corners and by local ascent, evaluated with Arb.
 
     A lower bound of the true error, where the certificate is an upper bound.
@@ -114,14 +114,14 @@ def attacked_error(model: Model, points: int = 4_000, rounds: int = 12) -> float
     --------
     >>> import transformula as tf
     >>> model = tf.compile("sin(x)", on="x=0..3", eps=1e-3)
-    >>> 1e-5 < attacked_error(model) <= model.certificate.bound
+    >>> 1e-5 < largest_found_error(model) <= model.certificate.bound
     True
     """
     assert isinstance(model.formula, Formula), "samples are checked one by one"
-    return max(_attacked(model, k, expr, points, rounds) for k, expr in enumerate(model.formula.outputs))
+    return max(_found_error(model, k, expr, points, rounds) for k, expr in enumerate(model.formula.outputs))
 
 
-def _attacked(model: Model, output: int, expr: Expr, points: int, rounds: int) -> float:
+def _found_error(model: Model, output: int, expr: Expr, points: int, rounds: int) -> float:
     rng, names = np.random.default_rng(0), model.box.variables
     low, high = np.array(model.box.floats()).T
     low, high = np.nextafter(low, high), np.nextafter(high, low)  # float ends may lie a rounding outside

@@ -16,7 +16,9 @@ from transformula.show import page_parts as html
 
 #: Rows shown on the page; the CSV file has all.
 MAX_ROWS = 5_000
-_NUMBERS = ("layers", "tokens", "parameters", "eps", "bound", "attacked", "seconds")
+_NUMBERS = ("layers", "tokens", "parameters", "eps", "bound", "found", "seconds")
+#: Names that journals of earlier versions use.
+_RENAMED = {"attacked": "found"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Row:
     norm: str | None = None
     eps: float | None = None
     bound: float | None = None
-    attacked: float | None = None
+    found: float | None = None
     seconds: float | None = None
     error: str = ""
 
@@ -62,7 +64,8 @@ class Summary:
         known = {field.name for field in fields(Row)}
         rows = []
         for line in lines:
-            facts = {key: value for key, value in line["facts"].items() if key in known}
+            facts = {_RENAMED.get(key, key): value for key, value in line["facts"].items()}
+            facts = {key: value for key, value in facts.items() if key in known}
             asked = {key: line["asked"][key] for key in ("formula", "box")}
             rows.append(Row(line["name"], **asked, **facts, seconds=line["seconds"], error=line["error"]))
         return cls(out, verb, tuple(rows), kept, workers, seconds)
@@ -121,7 +124,9 @@ def _page(summary: Summary) -> str:
     body.append(html.section("Proven", html.table(columns, cells[:MAX_ROWS], numeric) if cells else ""))
     if max(len(cells), len(summary.failed)) > MAX_ROWS:
         body.append(html.paragraph(f"The first {MAX_ROWS:,} of each are shown; summary.csv has all."))
-    body.append(html.paragraph("Bounds are proven on the whole box, rounding included; attacked errors were found."))
+    body.append(
+        html.paragraph("Bounds are proven on the whole box, rounding included; “found” is the largest found error.")
+    )
     if _has_means(summary):
         body.append(html.paragraph("Where the norm is mean, eps and bound are of the mean error over the box."))
     return html.page(f"{summary.out.name}: {said}", "\n".join(filter(None, body)))

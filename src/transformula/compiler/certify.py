@@ -43,7 +43,7 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
     name = construction.name
     plain = Description(name, **stated(target, options.shape), circuit=built.circuit)
     description = outlined(built.weights, plain)
-    eps = construction.tolerance(options.eps)
+    eps = options.tolerance(construction.exact)
     with one_thread():
         check_bound(_searched(built, description), eps, built.weights.dtype)
         packed = pack(built.weights, description, built.evidence.evidence())

@@ -2,7 +2,7 @@
 
 `lower.lowering` turns the formula into wires. Each wire gets its range on the box and a sensitivity
 (`circuit_analysis`), each table its share of the tolerance (`circuit_tables`), and the weights are laid out
-(`circuit_layout`):
+(`layout`):
 
 * *Scales.* All squares share one table on [−1, 1]: the head reads s·u with s a power of two, the wire
   holds s²u², and readers divide by s². Equal functions on equal ranges share a table too.
@@ -23,13 +23,12 @@ from typing import NamedTuple
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built, Findings
 from transformula.compiler.circuit_analysis import Analysis
-from transformula.compiler.circuit_layout import Layout
 from transformula.compiler.circuit_tables import ToleranceSplit, check_errors, fit_tables, goal_of, tables_of
 from transformula.compiler.constructions import CIRCUIT
-from transformula.compiler.evidence.planned_ranges import BoxRanges, Interval, function_range, largest
-from transformula.compiler.lower.domains import domain_ends, parted, rooted
+from transformula.compiler.evidence.range_search import BoxRanges, Interval, function_range, largest
 from transformula.compiler.lower.lowered_circuit import Balance, Guide, LoweredCircuit
 from transformula.compiler.lower.lowering import build_circuit
+from transformula.compiler.lower.rewrites import domain_ends, parted, rooted
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
@@ -52,13 +51,10 @@ class Mode(NamedTuple):
 
 
 class PlanningGuide(Guide):
-    """Choices from proven ranges; ``norms``, ``logs`` and ``divisions`` tell one circuit from another."""
+    """Choices from proven ranges."""
 
     def __init__(self, ranges: BoxRanges, mode: Mode) -> None:
         self.ranges, self.mode = ranges, mode
-        self.norms: list[Measure | None] = []
-        self.logs: list[bool] = []
-        self.divisions: list[bool] = []
 
     def balance(self, left: Expr, right: Expr) -> Balance:
         """Centre both factors and weigh them alike: then the squares are as small as they can be."""
@@ -87,45 +83,34 @@ class PlanningGuide(Guide):
         low, high = self.ranges.of(argument)
         slack = policy.CLAMP_SLACK * (high - low)
         ends = domain_ends(function)
-        choice = (
-            ends[0] is not None and low - slack < ends[0],
-            ends[1] is not None and high + slack > ends[1],
-        )
-        return choice
+        return ends[0] is not None and low - slack < ends[0], ends[1] is not None and high + slack > ends[1]
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
         """Exchange them where the others' sizes multiply to less than half: then less cancels."""
         ends = self.ranges.of(inner)
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
-        choice = after < policy.EXCHANGE_GAIN * math.prod(largest(self.ranges.of(f)) for f in factors)
-        return choice
+        return after < policy.EXCHANGE_GAIN * math.prod(largest(self.ranges.of(f)) for f in factors)
 
     def measure(self, radicand: Expr) -> Measure | None:
         """The mode's measure if the length may come so close to zero that errors under the root grow."""
         low, high = self.ranges.of(radicand)
-        self.norms.append(None if low > policy.SHORT_LENGTH * high else self.mode.measure)
-        return self.norms[-1]
+        return None if low > policy.SHORT_LENGTH * high else self.mode.measure
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Whether all are positive and there are enough of them: a logarithm takes no table more for them."""
         wanted = alone or len(bases) >= (policy.CAREFUL_LOGS if self.mode.careful else policy.PLAIN_LOGS)
-        self.logs.append(wanted and all(self.ranges.of(base)[0] > 0 for base in bases))
-        return self.logs[-1]
+        return wanted and all(self.ranges.of(base)[0] > 0 for base in bases)
 
     def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
         """The bases with positive ranges, in a careful circuit and if there are enough of them."""
         positive = [base for base in bases if self.ranges.of(base)[0] > 0] if self.mode.careful else []
-        if len(positive) < policy.CAREFUL_LOGS:
-            return []
-        self.logs.append(True)
-        return positive
+        return positive if len(positive) >= policy.CAREFUL_LOGS else []
 
     def divides(self, base: Expr) -> bool:
         """Whether the range excludes zero, in a careful circuit."""
         low, high = self.ranges.of(base) if self.mode.careful else (0.0, 0.0)
-        self.divisions.append(low > 0 or high < 0)
-        return self.divisions[-1]
+        return low > 0 or high < 0
 
     def divides_always(self) -> bool:
         """Whether the circuit is careful."""
@@ -133,12 +118,9 @@ class PlanningGuide(Guide):
 
     def complements(self, part: Expr, rest: Expr) -> bool:
         """Whether the rest is smaller, in a careful circuit."""
-        wanted = self.mode.careful and largest(self.ranges.of(rest)) < policy.SMALL_COMPLEMENT * largest(
-            self.ranges.of(part)
-        )
-        if wanted:
-            self.divisions.append(True)
-        return wanted
+        if not self.mode.careful:
+            return False
+        return largest(self.ranges.of(rest)) < policy.SMALL_COMPLEMENT * largest(self.ranges.of(part))
 
 
 def _centre(ends: Interval) -> tuple[Fraction, float]:
@@ -207,8 +189,7 @@ def circuits_of(
                 most = max(aim, wanted)
                 check_errors(nodes, {k: goal_of(n, aim, split, dtype) for k, n in tables_of(nodes)}, most, found=False)
                 tables = fit_tables(nodes, aim, split, dtype, findings, most, loose=aim > wanted)
-                layout = Layout(analysis.lowered, nodes, tables, dtype, positions, inputs)
-                return analysis.built(layout, nodes)
+                return analysis.built(nodes, tables, dtype, positions, inputs)
 
             yield Attempt(CIRCUIT, build, group)
 
@@ -219,10 +200,8 @@ class Circuits:
     def __init__(self, ground: Prepared, dtype: str) -> None:
         self.ground, self.dtype = ground, dtype
         self.ranges = BoxRanges(ground.extended.box, ground.facts.known)
-        self.found: list[tuple[Mode, Analysis]] = []
-        self.folded: dict[Mode, Analysis] = {}
-        self.seen: list[tuple[list[Measure | None], list[bool], list[bool]]] = []
-        self.modes = list(_MODES)
+        self.lowered: dict[Mode, LoweredCircuit] = {}
+        self.analysed: dict[Mode, Analysis] = {}
 
     @cached_property
     def written(self) -> list[Expr]:
@@ -230,44 +209,33 @@ class Circuits:
         return [parted(expr, self.ranges.of) for expr in self.ground.written]
 
     def all(self, eps: float) -> Iterator[Analysis]:
-        """All circuits, with the folds that the tolerance asks for."""
-        for mode, rough in self._rough():
-            yield from self._by_folds(mode, rough, eps)
+        """Different circuits in the order of the modes, with the folds that the tolerance asks for."""
+        for number, mode in enumerate(_MODES):
+            circuit = self.circuit(mode)
+            if all(circuit != self.circuit(other) for other in _MODES[:number]):
+                for one in self._by_folds(mode, self.analysis(mode), eps):
+                    yield self.analysis(one)
 
-    def _rough(self) -> Iterator[tuple[Mode, Analysis]]:
-        """Different circuits in the order of the modes, lengths measured roughly."""
-        yield from list(self.found)
-        while self.modes:
-            guide, circuit = self.guided(self.modes[0])
-            key = guide.norms, guide.logs, guide.divisions
-            if key not in self.seen:
-                self.found.append((self.modes[0], Analysis.of(circuit, self.ground, self.ranges)))
-                self.seen.append(key)
-                del self.modes[0]
-                yield self.found[-1]
-            else:
-                del self.modes[0]
-
-    def _by_folds(self, mode: Mode, rough: Analysis, eps: float) -> Iterator[Analysis]:
-        """The circuit with as few folds as the tolerance allows, and the one with the most."""
+    def _by_folds(self, mode: Mode, rough: Analysis, eps: float) -> list[Mode]:
+        """The mode with as few folds as the tolerance allows, and with the most."""
         if mode.measure is None or not rough.lengths:
-            yield rough
-            return
+            return [mode]
         most = Measure(policy.MOST_FOLDS[self.dtype])
         allowed = float(mode.measure.error) * policy.FOLDS_SHARE * eps / rough.lengths
         fewer = (Measure(units) for units in range(MIN_UNITS, most.units))
         fewest = next((measure for measure in fewer if float(measure.error) <= allowed), most)
-        for measure in dict.fromkeys((fewest, most)):
-            one = mode._replace(measure=measure)
-            if one not in self.folded:
-                _, circuit = self.guided(one)
-                self.folded[one] = Analysis.of(circuit, self.ground, self.ranges)
-            yield self.folded[one]
+        return [mode._replace(measure=measure) for measure in dict.fromkeys((fewest, most))]
 
-    def guided(self, mode: Mode) -> tuple[PlanningGuide, LoweredCircuit]:
-        """A circuit, and what was decided on the way to it."""
-        guide = PlanningGuide(self.ranges, mode)
-        written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written
-        if written != self.written:
-            guide.divisions.append(True)
-        return guide, build_circuit(written, self.ground.extended.box.variables, guide)
+    def analysis(self, mode: Mode) -> Analysis:
+        """Ranges and sensitivities of a circuit."""
+        if mode not in self.analysed:
+            self.analysed[mode] = Analysis.of(self.circuit(mode), self.ground, self.ranges)
+        return self.analysed[mode]
+
+    def circuit(self, mode: Mode) -> LoweredCircuit:
+        """The formula lowered in one way."""
+        if mode not in self.lowered:
+            written = [rooted(expr, self.ranges.of) for expr in self.written] if mode.careful else self.written
+            variables = self.ground.extended.box.variables
+            self.lowered[mode] = build_circuit(written, variables, PlanningGuide(self.ranges, mode))
+        return self.lowered[mode]

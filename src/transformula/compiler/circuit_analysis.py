@@ -16,9 +16,9 @@ import numpy as np
 
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
-from transformula.compiler.circuit_layout import Layout, Node
 from transformula.compiler.circuit_tables import (
     MARGIN,
+    Node,
     ToleranceSplit,
     expect_errors,
     own_error,
@@ -27,23 +27,25 @@ from transformula.compiler.circuit_tables import (
 )
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.evidence.planned_ranges import (
+from transformula.compiler.evidence.range_search import (
     BoxRanges,
     Interval,
     PlannedRanges,
+    WireSearch,
     function_cells,
     inside_domain,
     largest,
 )
 from transformula.compiler.evidence.range_trees import cut_parts
-from transformula.compiler.evidence.wire_claims import WireSearch
+from transformula.compiler.layout import Design, HeadSpec, TableTokens, Unit, assembled, places
 from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts, has_slot
 from transformula.compiler.lower.store_circuit import store_circuit
+from transformula.compiler.one_layer_parts import midpoint
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import NotProvenError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
-from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.enclosures.function_cells import Cells, SquareCells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
@@ -93,12 +95,14 @@ class Analysis:
         candidates = signs_of(formula.outputs, formula.box, self.lowered)
         return proven_signs(candidates, self.ground)
 
-    def built(self, layout: Layout, nodes: dict[int, Node]) -> Built:
+    def built(
+        self, nodes: dict[int, Node], tables: FittedTables, dtype: str, positions: int, inputs: tuple[str, ...]
+    ) -> Built:
         """The weights, the circuit they stand for, and a search for the evidence."""
-        weights = layout.weights()
-        scales = {k: (n.scale, n.held) for k, n in nodes.items()}
         circuit, signs = self.lowered.circuit, self.signs
-        data = store_circuit(circuit, layout.places, scales)
+        weights = assembled(circuit_design(circuit, nodes, tables, positions, inputs), dtype)
+        scales = {k: (n.scale, n.held) for k, n in nodes.items()}
+        data = store_circuit(circuit, circuit_places(nodes), scales)
         data |= {"extends": self.ground.steps, "signs": list(signs)}
         meanings: dict[int, tuple[Expr, Fraction]] = {}
         for k, (wire, facts) in enumerate(zip(circuit.wires, self.lowered.facts, strict=True)):
@@ -113,11 +117,11 @@ class Analysis:
 
     @cached_property
     def lengths(self) -> float:
-        """About what the outputs are off by because folds are few."""
+        """Estimated error of the outputs that the small number of folds causes."""
         return sum(self._measured(wire) for wire in self.lowered.circuit.wires if wire.is_norm)
 
     def _measured(self, norm: Wire) -> float:
-        """About what a length's own error makes of the outputs; none of its ReLUs is larger than it is."""
+        """Estimated effect of a length's own error on the outputs; none of its ReLUs is larger than the length."""
         assert norm.measure is not None
         units = [self.nodes[k] for k, _ in norm.parts]
         sensitivity = units[0].sensitivity / norm.measure.unit_factor
@@ -159,7 +163,7 @@ class Analysis:
         return nodes
 
     def _restrain(self, nodes: dict[int, Node], eps: float) -> None:
-        """Ask more of wires whose errors would carry an argument to where its function has other slopes."""
+        """Lower the errors of wires that would carry an argument to where its function is steeper."""
         for k in sorted(nodes):
             node = nodes[k]
             room = _room(node, share_of(node, eps))
@@ -172,8 +176,63 @@ class Analysis:
                 expect_errors(nodes, eps)
 
 
+#: For every table wire: the key of its table, which equal tables share, and the table.
+FittedTables = dict[int, tuple[object, TableTokens]]
+
+
+def circuit_design(
+    circuit: Circuit, nodes: dict[int, Node], tables: FittedTables, positions: int, inputs: tuple[str, ...]
+) -> Design:
+    """Heads and hidden units of a circuit; the wire k is held in the slot wk."""
+    shared: dict[object, TableTokens] = dict(tables.values())
+    numbers = {key: number for number, key in enumerate(shared)}
+    heads: list[HeadSpec] = []
+    units: list[tuple[int, Unit]] = []
+    for k, node in nodes.items():
+        block = (node.time - 1) // 2
+        reads = _reads(node.wire.arguments[0], circuit, nodes, node.scale)
+        if node.is_table:
+            reach = 2 * (largest(node.ends) + 2 * node.drift) * float(node.scale)
+            heads.append(HeadSpec(block, numbers[tables[k][0]], (reads,), (reach,), (f"w{k}",)))
+        else:
+            units.append((block, (reads, 0, {f"w{k}": 1})))
+    readout = []
+    for output in circuit.outputs:
+        form = _reads(output, circuit, nodes)
+        constant = form.pop("one")
+        readout.append((form, constant))
+    repeated = len(circuit.variables) < len(inputs)
+    readout = readout * positions if repeated else readout
+    return Design(inputs, list(shared.values()), heads, readout, units, positions, variables=circuit.variables)
+
+
+def circuit_places(nodes: dict[int, Node]) -> dict[int, list[int]]:
+    """[block, head, column] of every table, [block, unit, position] of every ReLU."""
+    found: dict[int, list[int]] = {}
+    for tables in (True, False):
+        wires = [k for k, node in nodes.items() if node.is_table == tables]
+        at = places([(nodes[k].time - 1) // 2 for k in wires])
+        found |= {k: [*place, 0] for k, place in zip(wires, at, strict=True)}
+    return found
+
+
+def _reads(
+    linear: LinearForm, circuit: Circuit, nodes: dict[int, Node], scale: Fraction = Fraction(1)
+) -> dict[str, Any]:
+    """scale · linear as coefficients of slots, which may hold multiples of their meanings; the constant last."""
+    factor = to_fmpq(scale)
+    entries: dict[str, Any] = {}
+    linear, _ = circuit.written_out(linear)
+    for k, coefficient in linear.terms:
+        held = to_fmpq(1 / nodes[k].held) if k in nodes else 1
+        if not enclose(coefficient).contains(0):  # else it cancels, though not to the last digit
+            slot = f"w{k}" if k in nodes else f"x.{circuit.variables[k]}"
+            entries[slot] = midpoint(coefficient) * factor * held
+    return entries | {"one": midpoint(linear.constant) * factor}
+
+
 def _room(node: Node, share: float) -> float:
-    """How far errors may move the argument, at most ``drift``, before f moves more than was planned for."""
+    """Shift of the argument by errors, at most ``drift``, up to which f moves no more than was planned for."""
     low, high = node.ends
     function, room = node.wire.function, node.drift
     if function is None:  # a ReLU that is on or off was planned to stay so
@@ -226,7 +285,7 @@ def _steepest(function: Expr, low: float, high: float) -> float:
 
 
 class _Flow:
-    """How errors flow through a circuit; the kernel's flow, with this circuit's numbers."""
+    """The kernel's flow of errors through a circuit, with this circuit's numbers."""
 
     def __init__(self, circuit: Circuit, box: Box) -> None:
         self.circuit = circuit
@@ -234,7 +293,7 @@ class _Flow:
         self.lower, self.upper = np.array(box.floats()).T
 
     def measure(self, nodes: dict[int, Node], cells: dict[int, Cells]) -> None:
-        """How far the outputs move for a unit error of each wire, on the worst part of the box."""
+        """Sensitivities: the largest move of an output for a unit error of each wire, over parts of the box."""
         flow = ErrorFlow(self.circuit, cells, {}, {}, {k: nodes[k].ends for k in cells})
         unit = {k: Fuzz(0.0, node.size) for k, node in nodes.items()}
         none = dict.fromkeys(unit, 0.0)
@@ -264,7 +323,7 @@ class _Blunted(SquareCells):
         return self.cells.values(low, high)
 
     def slopes(self, low: Any, high: Any) -> Any:
-        """At most the given steepness."""
+        """The slopes, cut off at the given steepness."""
         return tuple(np.clip(s, -self.steepest, self.steepest) for s in self.cells.slopes(low, high))
 
     def modulus(self, low: float, high: float, shift: float) -> float:

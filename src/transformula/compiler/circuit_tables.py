@@ -7,6 +7,8 @@ eps/(N S_w); squares, which are cheap, and functions whose slope is unbounded ta
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +17,9 @@ from transformula.blas_threads import one_thread
 from transformula.budget import remembered
 from transformula.compiler import policy
 from transformula.compiler.attempts import Findings
-from transformula.compiler.circuit_layout import Node, NodeTable
-from transformula.compiler.evidence.planned_ranges import Interval
-from transformula.compiler.lower.domains import domain_ends, steep_places
+from transformula.compiler.evidence.range_search import Interval
+from transformula.compiler.layout import TableTokens
+from transformula.compiler.lower.rewrites import domain_ends, steep_places
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.expression_fits import fit_all, fit_expression
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
@@ -25,8 +27,32 @@ from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.compiler.tables.stored_tables import ready_square
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formula.evaluation import evaluate_accurately
-from transformula.kernel.structures.stored_circuit import SQUARE
+from transformula.kernel.structures.stored_circuit import SQUARE, Wire
 from transformula.kernel.syntax.expression import Expr
+
+
+@dataclass
+class Node:
+    """The planner's facts about one wire."""
+
+    wire: Wire
+    time: int  # half-layers: odd for tables, even for ReLUs
+    ends: Interval  # range of the argument
+    size: float  # sup|meaning|
+    slope: float  # sup|f'|, or a stand-in where that is infinite
+    reads: list[tuple[int, float]] = field(default_factory=list)
+    sensitivity: float = 0.0
+    share: float = 0.0
+    most: float = math.inf  # largest error that the wires which read it allow
+    drift: float = 0.0  # estimated shift of the argument by errors
+    singular: bool = False
+    scale: Fraction = Fraction(1)  # the head reads scale · argument
+    held: Fraction = Fraction(1)  # the wire holds held · meaning
+
+    @property
+    def is_table(self) -> bool:
+        """Whether attention computes the wire."""
+        return self.wire.function is not None
 
 
 class ToleranceSplit(NamedTuple):
@@ -60,7 +86,7 @@ def share_out(nodes: dict[int, Node], split: ToleranceSplit) -> None:
 
 
 def expect_errors(nodes: dict[int, Node], eps: float) -> None:
-    """About how far errors will move each argument: its range is widened by twice that."""
+    """Estimate the drift of each argument by errors; its range is widened by twice that."""
     errors: dict[int, float] = {}
     for k in sorted(nodes):
         node = nodes[k]
@@ -84,7 +110,7 @@ class MissedGoal(NamedTuple):
     """A goal that was missed, the best table found, and its error."""
 
     goal: float
-    table: NodeTable
+    table: TableTokens
     reached: float
 
 
@@ -118,7 +144,7 @@ def fit_tables(
     findings: Findings,
     enough: float,
     loose: bool = False,
-) -> dict[int, tuple[object, NodeTable]]:
+) -> dict[int, tuple[object, TableTokens]]:
     """A table for every table wire: (key of the table, table); equal keys share.
 
     Where a goal was missed before, a smaller one is not tried again. Nor is one fitted for nothing: what the tables
@@ -135,7 +161,7 @@ def fit_tables(
         keys[k] = (function, ends)
         _, _, before, shift = wanted.get(keys[k], (function, ends, math.inf, 0.0))
         wanted[keys[k]] = (function, ends, min(before, goals[k]), max(shift, node.drift))
-    known: dict[object, NodeTable] = {}
+    known: dict[object, TableTokens] = {}
     for key, (_, _, goal, _) in wanted.items():
         if key in failed and not failed[key].goal < goal < failed[key].reached:
             known[key] = failed[key].table
@@ -177,10 +203,10 @@ def _with_room(function: Expr, ends: Interval, shift: float) -> Interval:
 
 def _fit(
     function: Expr, ends: Interval, goal: float, shift: float, dtype: str, most: Allowance
-) -> tuple[NodeTable, float]:
+) -> tuple[TableTokens, float]:
     """A table, and its error if that is above the goal."""
     if function == SQUARE:  # all have one range, margins included
-        return _node_table(ready_square(goal, dtype)), 0.0
+        return _tokens(ready_square(goal, dtype)), 0.0
     low, high = _with_room(function, ends, shift)
     if not low < high:
         raise NotProvenError(f"a table of {function} would serve one argument only, {low:.6g}", place=str(function))
@@ -191,17 +217,17 @@ def _fit(
             )
     except CannotFit as failure:
         if failure.best is not None:
-            return _node_table(failure.best), failure.best_error
+            return _tokens(failure.best), failure.best_error
         raise UnboundedError(  # not one of so few tokens, whatever they are to reach
             f"no table for {function} on u = {low:.4g}..{high:.4g} with up to {policy.MOST_WIRE_TOKENS} tokens "
             "was found; take a smaller box",
             place=str(function),
         ) from None
-    return _node_table(table), 0.0
+    return _tokens(table), 0.0
 
 
-def _node_table(table: FittedTable) -> NodeTable:
-    return NodeTable(table.slopes[0], table.offsets[0], table.values)
+def _tokens(table: FittedTable) -> TableTokens:
+    return TableTokens(table.slopes[0][:, None], table.offsets[0][:, None], table.values[:, None])
 
 
 _fit_once = remembered(64)(_fit)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from transformula.compiler import policy
 from transformula.errors import InputError, brief
 
 if TYPE_CHECKING:
@@ -141,10 +140,6 @@ class Construction:
     def exact(self) -> bool:
         """Whether it may have no approximation error at all."""
         return bool(self.identity)
-
-    def tolerance(self, eps: float | None) -> float | None:
-        """The tolerance that a model has to meet; None for an exact one, which may claim whatever it can prove."""
-        return policy.DEFAULT_EPS if eps is None and not self.exact else eps
 
     def program(self, weights: Weights, box: Box, read: Callable[[], Any] | None = None) -> Program:
         """The function of the weights, as steps on arrays; ``read`` gives the reading if there is one already."""

@@ -25,9 +25,10 @@ from transformula.compiler.constructions import COROLLARY
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.polynomial import construct_polynomial, weights_from_terms
 from transformula.compiler.prepare import is_polynomial
+from transformula.compiler.refusal import no_polynomial, undefined_on_box
 from transformula.compiler.ridge_directions import compositions
-from transformula.compiler.tables.minimax import least_squares
-from transformula.errors import InputError, NotProvenError
+from transformula.compiler.tables.softmax_table import least_squares, multiply_axes
+from transformula.errors import InputError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import Weights, to_rational
@@ -152,11 +153,7 @@ class _Degrees:
                 best = max(best[0], fit.error), degree
                 if counted() > self.end:
                     break
-        raise NotProvenError(
-            f"no polynomial of degree up to {best[1]} comes within {goal:.2g} of {self.expr}: the "
-            f"best has an error of about {best[0]:.2g}; use the lookup construction",
-            measured=best[0],
-        )
+        raise no_polynomial(self.expr, best[1], goal, best[0])
 
 
 def _chebyshev_coefficients(samples: _Samples) -> Floats:
@@ -166,9 +163,7 @@ def _chebyshev_coefficients(samples: _Samples) -> Floats:
     halved[[0, -1]] = 0.5
     cosines = np.cos(np.pi * np.outer(np.arange(count), np.arange(count)) / (count - 1))
     transform = 2 / (count - 1) * halved[:, None] * cosines * halved
-    for k in range(found.ndim):
-        found = np.moveaxis(np.tensordot(transform, found, axes=(1, k)), 0, k)
-    return found
+    return multiply_axes(found, [transform] * found.ndim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +179,7 @@ def _samples(expr: Expr, box: Box, count: int) -> _Samples:
     axes = [(low + high) / 2 + (high - low) / 2 * points for low, high in box.floats()]
     values = evaluate(expr, box.variables, np.meshgrid(*axes, indexing="ij"))
     if not np.all(np.isfinite(values)):
-        raise NotProvenError(f"{expr} is undefined or unbounded on the box: narrow the box")
+        raise undefined_on_box(expr)
     return _Samples(points, values)
 
 
@@ -227,7 +222,5 @@ def _values(points: Floats, exponents: Sequence[Exponents], coefficients: Floats
     highest = max(max(e) for e in exponents)
     found = np.zeros((highest + 1,) * dimension)
     found[tuple(np.array(exponents).T)] = coefficients
-    one_axis = np.polynomial.chebyshev.chebvander(points, highest)
-    for k in range(dimension):
-        found = np.moveaxis(np.tensordot(one_axis, found, axes=(1, k)), 0, k)
-    return found
+    one_axis = np.asarray(np.polynomial.chebyshev.chebvander(points, highest), dtype=np.float64)
+    return multiply_axes(found, [one_axis] * dimension)

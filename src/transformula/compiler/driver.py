@@ -29,11 +29,10 @@ from transformula.budget import (
     part_of_the_rest,
 )
 from transformula.compiler import policy
-from transformula.compiler.attempts import Attempt, BuildTask
+from transformula.compiler.attempts import Attempt, BuildTask, Round, attempts, rounds
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import at_positions, checked_options, known_shape, positive
-from transformula.compiler.plan import Round, attempts, rounds
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
     Ending,
@@ -45,7 +44,6 @@ from transformula.compiler.refusal import (
     when_refuted,
 )
 from transformula.errors import (
-    FormulaError,
     InputError,
     NotProvenError,
     Reason,
@@ -56,9 +54,7 @@ from transformula.errors import (
     closer,
     closest_bound,
 )
-from transformula.formula.given_box import box_of
-from transformula.formula.hints import ADVICE, hint
-from transformula.formula.notations import as_texts
+from transformula.formula.notations import given_formula
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
@@ -83,20 +79,13 @@ def compile_formula(
 
 def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
     """The formula as `compile` understands it; for a known mistake, the error says what to write instead."""
-    box = box_of(on)
-    try:
-        return at_positions(Formula.of(as_texts(given, box.variables), box), known_shape(shape))
-    except FormulaError as error:
-        if not (said := ADVICE.get(error.reason) or hint(given, box.variables)):
-            raise
-        raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
+    return at_positions(given_formula(given, on), known_shape(shape))
 
 
-def make(attempt: Attempt, task: BuildTask, loose: bool) -> Model:
-    """Build an attempt's weights, prove them, and store them; ``loose`` if any bound will do."""
+def make(attempt: Attempt, task: BuildTask) -> Model:
+    """Build an attempt's weights, prove them, and store them."""
     with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
         built = attempt.build()
-    built.evidence.loose = loose
     return package(attempt.construction, built, task.formula, task.options)
 
 
@@ -136,7 +125,7 @@ class Search:
     def run(self, plan: Sequence[Round], task: BuildTask) -> Model:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in plan for kind in some]
-        self.eps = kinds[-1].tolerance(task.options.eps)
+        self.eps = task.options.tolerance(kinds[-1].exact)
         in_time = None if self.time_limit is None else policy.IN_TIME * self.time_limit
         before = counted()
         try:
@@ -199,7 +188,7 @@ class Search:
         """The model if it is proven; otherwise None, and the failure is noted."""
         before = left()
         try:
-            return make(attempt, task, loose=self.limit is None)
+            return make(attempt, task)
         except NotProvenError as refused:
             error = refused
         except _LOST:
@@ -232,7 +221,7 @@ class Search:
         reach = spread(self.formula)
         while True:
             before, goal = self.bound, self.coarser(self.eps, reach)
-            if not self.eps < goal < min(before / policy.GAIN, math.inf):
+            if not self.eps < goal < min(before, math.inf):
                 return
             self.try_goal(goal, self.eps, kinds, task)
             if not self.bound < before:
@@ -243,8 +232,7 @@ class Search:
         found = policy.ROOM * self.fitted_error
         if self.closest is not None and self.bound < policy.WORTH_SAYING * reach:
             least = min(found, policy.ROOM * self.format_error)
-            halfway = max(math.sqrt(self.bound * eps), policy.LESS_ROUNDING * (self.closest.rounding or 0.0))
-            return max(halfway, least if least < math.inf else 0.0)
+            return max(math.sqrt(self.bound * eps), least if least < math.inf else 0.0)
         return found if found < policy.WORTH_SAYING * reach else policy.COARSE * reach
 
     def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: BuildTask) -> None:

@@ -18,8 +18,9 @@ from transformula.blas_threads import one_thread
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import LOOKUP
+from transformula.compiler.layout import TableTokens
 from transformula.compiler.lower.additive import Part
-from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
+from transformula.compiler.one_layer_parts import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.expression_fits import fit_all, fit_expression
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
@@ -27,6 +28,7 @@ from transformula.compiler.tables.grid_fit import fit_grid
 from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
+from transformula.kernel.enclosures.coverings import products
 from transformula.kernel.syntax.printing import short_text
 
 
@@ -52,20 +54,20 @@ class _Fitter:
     """Fits parts at a share of their tolerance, and remembers whether one fell short, and which by how much."""
 
     def __init__(
-        self, eps: float, share: float, dtype: str, most: float, missed: dict[object, tuple[FittedPart, float]]
+        self, eps: float, share: float, dtype: str, most: float, missed: dict[object, tuple[TableTokens, float]]
     ) -> None:
         self.eps, self.share = eps, share
         self.dtype, self.fell_short = dtype, False
         self.most_tokens, self.missed = int(min(policy.MAX_GRID_TOKENS, most)), missed
 
-    def __call__(self, parts: Sequence[Wanted]) -> Iterator[FittedPart]:
+    def __call__(self, parts: Sequence[Wanted]) -> Iterator[TableTokens]:
         tasks = {
             (part, ranges): (part, ranges, eps * self.share, self.dtype, self.most_tokens)
             for part, ranges, eps in parts
             if (part, ranges) not in self.missed
         }
         self.fell_short = len(tasks) < len(parts)
-        found: dict[object, FittedPart] = {}
+        found: dict[object, TableTokens] = {}
         try:
             fitted = fit_all(_fit, list(tasks.values()), lambda: self.fell_short)
             for key, (table, fell_short, error) in zip(tasks, fitted, strict=True):
@@ -81,14 +83,14 @@ class _Fitter:
         yield from (found.get((p, r)) or self.missed[p, r][0] for p, r, _ in parts)
 
 
-def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> FittedPart:
+def fit_part(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str = "float64") -> TableTokens:
     """A table for one part, as `lookup_attempts` takes it first."""
     return next(_Fitter(math.inf, 1.0, dtype, math.inf, {})([(part, tuple(ranges), eps)]))
 
 
 def _fit(
     part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str, most_tokens: int, most: Allowance
-) -> tuple[FittedPart, bool, float | None]:
+) -> tuple[TableTokens, bool, float | None]:
     """A table for a part, whether it fell short, and its error where a smaller one was to be had."""
     names = [f"u{k + 1}" for k in range(len(ranges))]
     finest = _finest(part, names, ranges, dtype)
@@ -132,8 +134,6 @@ def _fit_grid(
     return fit_grid(values, lowers, uppers, eps, dtype, max_tokens=most)
 
 
-def _tokens(table: FittedTable) -> FittedPart:
+def _tokens(table: FittedTable) -> TableTokens:
     """The tokens of a table, one row for each combination of the tokens of its axes."""
-    slopes = np.stack([m.ravel() for m in np.meshgrid(*table.slopes, indexing="ij")], axis=1)
-    offsets = np.stack([m.ravel() for m in np.meshgrid(*table.offsets, indexing="ij")], axis=1)
-    return FittedPart(slopes, offsets, table.values.ravel(), table.linear)
+    return TableTokens(products(table.slopes).T, products(table.offsets).T, table.values.reshape(-1, 1), table.linear)

@@ -1,25 +1,23 @@
-"""Formula to one-layer specification: affine parts and kinks exactly, a table for every other part."""
+"""Formula to one-layer specification: affine parts and absolute values exactly, a table for every other part."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from flint import arb, fmpq
 
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.layout import HeadSpec, OneLayerSpec, ReluSpec, TableTokens, assemble, power_of_two
 from transformula.compiler.lower.additive import AffineForm, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
 from transformula.compiler.prepare import Prepared, proven_signs
-from transformula.compiler.softmax_layout import OneLayerSpec, ReluSpec, TableSpec, assemble, power_of_two
 from transformula.errors import InputError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
-from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 
@@ -27,20 +25,10 @@ from transformula.kernel.syntax.expression import Expr
 CONSTANT_BITS = 320
 
 
-@dataclass(frozen=True, eq=False)
-class FittedPart:
-    """A table for a part, and the slope of the linear function the residual stream carries beside it."""
-
-    slopes: FloatArray
-    offsets: FloatArray
-    values: FloatArray
-    linear: float = 0.0
-
-
 #: A part, the ranges of its forms, and its share of the tolerance.
 Wanted = tuple[Part, tuple[tuple[float, float], ...], float]
 #: Tables for parts, in their order.
-FitParts = Callable[[Sequence[Wanted]], Iterable[FittedPart]]
+FitParts = Callable[[Sequence[Wanted]], Iterable[TableTokens]]
 
 
 def one_layer_spec(
@@ -48,7 +36,8 @@ def one_layer_spec(
 ) -> OneLayerSpec:
     """Fit every part with its share of the tolerance, and collect what the layer has to do."""
     formula, splits = ground.extended, ground.splits
-    tables, relus, affine = [], [], []
+    tables: list[TableTokens] = []
+    heads, relus, affine = [], [], []
     linears: list[list[float]] = [[] for _ in splits]
     reach = 0.0
     wanted = [[_wanted(part, formula, eps / len(split.parts)) for part in split.parts] for split in splits]
@@ -57,16 +46,17 @@ def one_layer_spec(
     for output, split in enumerate(splits):
         form, constant = _rational(split.affine)
         size = 1.0
-        for kink in split.kinks:
-            c = midpoint(kink.coefficient)
-            inside, shift = _rational(kink.inside)
+        for absolute in split.abs_terms:
+            c = midpoint(absolute.coefficient)
+            inside, shift = _rational(absolute.inside)
             relus.append(ReluSpec(output, 2 * c, inside, shift, _reach(inside, shift, formula.box)))
             form = tuple(a - c * b for a, b in zip(form, inside, strict=True))
             constant -= c * shift
         for part, ranges, share in wanted[output]:
             table = fitted[part, ranges, share]
             linears[output].append(table.linear)
-            tables.append(_table(part, table, ranges, output))
+            heads.append(_head(part, len(tables), ranges, output, formula.box))
+            tables.append(table)
             size += _table_reach(part, table, ranges)
             form = tuple(
                 a + fmpq(*table.linear.as_integer_ratio()) * to_fmpq(b)
@@ -74,7 +64,7 @@ def one_layer_spec(
             )
         affine.append((form, constant))
         reach = max(reach, size + _reach(form, constant, formula.box))
-    return OneLayerSpec(formula.box.variables, len(splits), tables, relus, affine, linears, shape, reach, dtype)
+    return OneLayerSpec(formula.box.variables, affine, tables, heads, relus, linears, shape, reach, dtype)
 
 
 def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, target: float | None = None) -> Built:
@@ -107,9 +97,9 @@ def check_forms(part: Part, formula: Formula) -> None:
         )
 
 
-def _table(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]], output: int) -> TableSpec:
-    values = table.values[:, None]
-    return TableSpec(part.forms, table.slopes, table.offsets, values, (output,), tuple(ranges))
+def _head(part: Part, table: int, ranges: Sequence[tuple[float, float]], output: int, box: Box) -> HeadSpec:
+    reads = [{f"x.{name}": to_fmpq(v) for name, v in zip(box.variables, form, strict=True)} for form in part.forms]
+    return HeadSpec(0, table, tuple(reads), tuple(max(map(abs, ends)) for ends in ranges), (f"y{output + 1}",))
 
 
 def _rational(affine: AffineForm) -> tuple[tuple[fmpq, ...], fmpq]:
@@ -144,7 +134,7 @@ def form_range(form: Form, box: Box) -> tuple[float, float]:
     return low, high
 
 
-def _table_reach(part: Part, table: FittedPart, ranges: Sequence[tuple[float, float]]) -> float:
+def _table_reach(part: Part, table: TableTokens, ranges: Sequence[tuple[float, float]]) -> float:
     """A generous bound of |T|, for the row selector of sequences; the proof checks that it is one.
 
     T is a mean of its values, and it stays near part − linear·u: whichever says less, doubled.

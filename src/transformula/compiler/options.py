@@ -9,6 +9,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any
 
+from transformula.compiler import policy
 from transformula.compiler.constructions import Construction, chosen
 from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, Option, brief
@@ -22,12 +23,17 @@ from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
 class Options:
     """Options of a model beside formula and box."""
 
-    eps: float | None = None
+    eps: float | None = None  # None: none was asked for
     construction: Construction | None = None
     dtype: str = "float64"
     multi_head: bool = False
     layers: int | None = None
     shape: tuple[int, int] | None = None
+    usual: float = policy.DEFAULT_EPS  # tolerance of an approximation where none was asked for
+
+    def tolerance(self, exact: bool) -> float | None:
+        """The tolerance that a model has to meet; None for an exact one, which may claim whatever it can prove."""
+        return self.usual if self.eps is None and not exact else self.eps
 
 
 def checked_options(
@@ -48,7 +54,18 @@ def checked_options(
         raise InputError("layers must be left out or set to 1")
     if shape is not None:
         _check_shape(shape, ground.formula)
-    return Options(tolerance, wanted, form, multi_head, layers, shape)
+    usual = policy.DEFAULT_EPS if tolerance or ground.is_polynomial else _fitting(ground)
+    return Options(tolerance, wanted, form, multi_head, layers, shape, usual)
+
+
+def _fitting(ground: Prepared) -> float:
+    """The usual tolerance, or that share of the formula's largest value where that is beyond 1000 or below 1/1000."""
+    formula = ground.defined
+    size = max(peak(expr, formula.box) for expr in formula.outputs)
+    if size < policy.FAINT or policy.PLAIN_SIZE[0] <= size <= policy.PLAIN_SIZE[1]:
+        return policy.DEFAULT_EPS
+    fitting = 10.0 ** math.floor(math.log10(policy.DEFAULT_EPS * size))
+    return fitting if 0 < fitting < math.inf else policy.DEFAULT_EPS
 
 
 def absolute(rel: Any, eps: float | None, ground: Prepared) -> float:

@@ -23,10 +23,12 @@ from transformula.budget import checkpoint
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import PARTITION
+from transformula.compiler.layout import TableTokens
 from transformula.compiler.lower.additive import Part
-from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
-from transformula.errors import NotProvenError
+from transformula.compiler.one_layer_parts import Wanted, one_layer_built, one_layer_spec
+from transformula.compiler.refusal import too_many_cells, too_steep, undefined_on_box
 from transformula.formula.evaluation import evaluate
+from transformula.kernel.enclosures.coverings import products
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +39,7 @@ def partition_attempts(task: BuildTask) -> Iterator[Attempt]:
     for finer in policy.FINER_CELLS:
 
         def build(finer: float = finer) -> Built:
-            def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
+            def fit(parts: Sequence[Wanted]) -> list[TableTokens]:
                 return [fit_partition(part, ranges, share / finer, dtype) for part, ranges, share in parts]
 
             spec = one_layer_spec(task.ground, task.eps, fit, dtype, task.options.shape)
@@ -46,7 +48,7 @@ def partition_attempts(task: BuildTask) -> Iterator[Attempt]:
         yield Attempt(PARTITION, build)
 
 
-def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str) -> FittedPart:
+def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float, dtype: str) -> TableTokens:
     """Cells and sampled values for one part."""
     dimension = len(ranges)
     names = [f"u{k + 1}" for k in range(dimension)]
@@ -55,19 +57,14 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
     tokens = math.prod(len(middles) for _, middles in cuts)
     _check_count(tokens)
     scores = [sharp_scores(thresholds, ends, dtype, tokens) for (thresholds, _), ends in zip(cuts, ranges, strict=True)]
-    slopes = np.stack([m.ravel() for m in np.meshgrid(*(s for s, _ in scores), indexing="ij")], axis=1)
-    offsets = np.stack([m.ravel() for m in np.meshgrid(*(o for _, o in scores), indexing="ij")], axis=1)
-    centres = np.meshgrid(*(middles for _, middles in cuts), indexing="ij")
-    sampled = evaluate(part.expr, names, centres).ravel()
-    return FittedPart(slopes, offsets, sampled.astype(dtype).astype(float))
+    slopes, offsets = (products(side).T for side in zip(*scores, strict=True))
+    sampled = evaluate(part.expr, names, list(products([middles for _, middles in cuts])))
+    return TableTokens(slopes, offsets, sampled.astype(dtype).astype(float)[:, None])
 
 
 def _check_count(tokens: float) -> None:
     if tokens > policy.MAX_PARTITION_TOKENS:
-        raise NotProvenError(
-            f"the partition would need about {tokens:.2g} tokens, more than {policy.MAX_PARTITION_TOKENS:.0g}: "
-            "ask for a larger eps, or use the lookup construction"
-        )
+        raise too_many_cells(tokens)
 
 
 def _sampled(
@@ -79,7 +76,7 @@ def _sampled(
         checkpoint()
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):
-            raise NotProvenError(f"{part.original} is undefined or unbounded on the box: narrow the box")
+            raise undefined_on_box(part.original)
         steps = [_steps(values, k) for k in range(len(ranges))]
         _check_count(math.prod(max(1.0, float(s.sum()) * len(ranges) / (2 * eps)) for s in steps))
         steep = [s > 0.2 * eps / len(ranges) for s in steps]
@@ -114,10 +111,7 @@ def sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, toke
     edges = np.concatenate([[ends[0]], thresholds, [ends[1]]])
     widths = np.diff(edges)
     if not np.all(widths > 0):
-        raise NotProvenError(
-            f"the function is so steep near {edges[np.argmin(widths)]:.6g} that a cell would be narrower "
-            "than two floats: ask for a larger eps, or narrow the box"
-        )
+        raise too_steep(edges[np.argmin(widths)])
     far = math.log(max(tokens, 2)) + policy.FAR_BITS[dtype] * math.log(2)
     widening = min(0.1, policy.WIDENING[dtype] * max(1.0, len(widths) / policy.BLUNTER_BEYOND))
     gaps = far / (widening * np.minimum(widths[:-1], widths[1:]))

@@ -2,114 +2,77 @@
 
 None of them can make a wrong model pass: the kernel proves what comes out. Modules read them as ``policy.NAME`` where
 they use them, so that ``benchmarks/ablation.py`` can change one at a time and report what it buys in tokens, bound,
-work and refusals. Seconds are seconds of counted work (`transformula.budget`), the same on every machine; work on
-tables is in floating-point operations.
+work and refusals. Seconds and microseconds are of counted work (`transformula.budget`), the same on every machine.
 """
 
 from __future__ import annotations
 
 # --- search: budgets
-#: Tolerance of the approximating constructions where none is given.
-DEFAULT_EPS = 1e-6
-#: Seconds for a search in all, as long as no attempt has failed with a known error.
-ALL = 22.0
-#: Seconds for a search in all, once an attempt has failed.
-AFTER_FAILURE = 6.0
-#: Seconds for a refusal in all; what is left of them goes into a bound to report.
-REFUSED = 8.0
-#: Most and fewest seconds for that bound.
-KEPT, LEAST_KEPT = 4.0, 1.0
-#: Number of variables or outputs up to which these budgets hold; larger formulas get proportionally more.
-SMALL = 6
-#: Largest factor by which a large formula may take more.
-MOST_TIMES = 4.0
-#: Fraction of a time limit after which the search for a bound to report begins.
-IN_TIME = 0.8
-#: Fraction of the remaining work that one construction may use, so that others can still be tried.
-EACH = 0.9
-#: Seconds after which an attempt that has proven nothing rules out the other attempts of its group.
-LONG = 3.0
+DEFAULT_EPS = 1e-6  # tolerance of the approximating constructions where none is given
+FAINT = 1e-30  # largest |formula| below this: the tolerance stays absolute, as for a formula that is 0
+PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is absolute; beyond, a share of it
+ALL = 22.0  # seconds for a search in all, as long as no attempt has failed with a known error
+AFTER_FAILURE = 6.0  # seconds for a search in all, once an attempt has failed
+REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
+KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound
+SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
+MOST_TIMES = 4.0  # largest factor by which a large formula may take more
+IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
+EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
+LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 
 # --- search: coarser models for a refusal
-#: Fraction of the formula's own range below which a bound is worth reporting.
-WORTH_SAYING = 0.25
-#: Tolerance of the first coarse model, as a fraction of the formula's own range.
-COARSE = 1 / 16
-#: Least factor between a proven bound and the next coarser tolerance.
-GAIN = 1.25
-#: Rounding that a coarser model may have, as a fraction of the rounding of the closest attempt.
-LESS_ROUNDING = 0.25
-#: Factor between a measured error and a tolerance that can be proven for it.
-ROOM = 1.5
+WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
+COARSE = 1 / 16  # tolerance of the first coarse model, as a fraction of the formula's own range
+ROOM = 1.5  # factor between a measured error and a tolerance that can be proven for it
 
 # --- plan
 #: Most linear forms of a summand for which a grid competes with a circuit: sin(x)*y at 1e-3 is smaller as one.
 MAX_GRID_FORMS = 2
-#: Fewest numbers of the format that an interval must contain for a table to make sense.
-FEWEST_FLOATS = 8
-#: Factor by which a single layer may have more parameters than several layers and still be preferred.
-ONE_LAYER = 1.5
-#: Expected error of fitted tables, in tolerances, above which a proof is not tried.
-STRAINED = 4.0
+FEWEST_FLOATS = 8  # fewest numbers of the format that an interval must contain for a table to make sense
+ONE_LAYER = 1.5  # factor by which a single layer may have more parameters than several layers and still be preferred
+STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a proof is not tried
 
 # --- prepare
-#: Parts of the box that the search for one sign may look at.
-MAX_SIGN_PARTS = 200
-#: Most terms of a sum that are written over one denominator to find its limit.
-MOST_TERMS = 4
+MAX_SIGN_PARTS = 200  # parts of the box that the search for one sign may look at
 
 # --- one layer
-#: Most linear forms of one table: a larger grid has too many tokens for any tolerance worth having.
-MAX_FORMS = 4
-#: Largest whole number in a linear form: beyond it the form would leave float32's range.
-MAX_COEFFICIENT = 10**30
+MAX_FORMS = 4  # most linear forms of one table: a larger grid has too many tokens for any tolerance worth having
+MAX_COEFFICIENT = 10**30  # largest whole number in a linear form: beyond it the form would leave float32's range
 LOOKUP_SHARES = (1.0, 0.6, 0.3)  # fractions of the tolerance given to the solver, until a proof closes
 EASY_MULTIPLE = 200.0  # tolerance over the rounding of the values, for tolerances that rounding rules out
 
 # --- partition
-#: Most tokens of a partition.
-MAX_PARTITION_TOKENS = 2_000_000
+MAX_PARTITION_TOKENS = 2_000_000  # most tokens of a partition
 #: Weight outside the widened cells, in bits; a little more than the proof asks for.
 FAR_BITS = {"float64": 41, "float32": 17}
 #: Widening of a cell, as a fraction of the narrower neighbour: sharper cells have larger scores, hence more rounding.
 WIDENING = {"float64": 1e-3, "float32": 1e-1}
-#: Number of cells on an axis from which they are made proportionally blunter.
-BLUNTER_BEYOND = 1_000
+BLUNTER_BEYOND = 1_000  # number of cells on an axis from which they are made proportionally blunter
 #: Mesh points on an axis where the variation is measured, by number of axes.
 PARTITION_MESH = {1: 20_001, 2: 801, 3: 101, 4: 33}
-#: Most mesh points in all, and most refinements of the mesh.
-MAX_MESH, REFINEMENTS = 1_500_000, 40
+MAX_MESH, REFINEMENTS = 1_500_000, 40  # most mesh points in all, and most refinements of the mesh
 #: Factors by which cells are made finer, tried in turn: the first aims at the covering number.
 FINER_CELLS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
 # --- polynomial
-#: Terms the proof may expand: some ten seconds of work.
-MAX_PROOF_TERMS = 30_000_000
-#: Largest rational linear system (rows × columns) that is worth solving to save a token.
-MAX_SYSTEM = 40_000
-#: Most terms of a polarization; beyond it only the lattice is tried.
-MAX_POLARIZATION = 20_000
-#: Most directions of the lattice: more would make a model nobody can run.
+MAX_PROOF_TERMS = 30_000_000  # terms the proof may expand: some ten seconds of work
+MAX_SYSTEM = 40_000  # largest rational linear system (rows × columns) that is worth solving to save a token
+#: Most directions of the lattice and terms of a polarization: more would make a model nobody can run.
 MAX_DIRECTIONS = 20_000
 
 # --- corollary
-#: Most variables of an approximating polynomial.
-MAX_VARIABLES = 4
+MAX_VARIABLES = 4  # most variables of an approximating polynomial
 #: Highest degree tried, by number of variables: beyond it the tokens are too many or the terms too large.
 MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
 #: Shares of the tolerance for the measured error, tried in turn; the rest is for proof and rounding.
 DEGREE_SHARES = (0.97, 0.8, 0.5, 0.2)
-#: Chebyshev points on an axis, by number of variables.
-CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}
-#: Most steps of Lawson's reweighting.
-LAWSON_STEPS = 40
-#: Factor between error and goal above which reweighting is not continued.
-LAWSON_GAIN = 4.0
-#: Seconds for one degree, and for all degrees.
-EACH_DEGREE, ALL_DEGREES = 2.0, 4.0
+CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}  # Chebyshev points on an axis, by number of variables
+LAWSON_STEPS = 40  # most steps of Lawson's reweighting
+LAWSON_GAIN = 4.0  # factor between error and goal above which reweighting is not continued
+EACH_DEGREE, ALL_DEGREES = 2.0, 4.0  # seconds for one degree, and for all degrees
 
 # --- tables: samples
-LEAF_BLOCK = 64  # leaves whose samples are evaluated in one call of the function
 MAX_LEAVES = 1500  # leaves of an interval; a function that needs more oscillates too often for any table
 FIRST_CUTS = (0.37, 0.71)  # first cuts of an interval, as fractions; unequal, so that no periodic function aliases
 FINE_LEAF = 1e-3  # width of a leaf over that of its interval below which samples are centred on it
@@ -126,7 +89,6 @@ MAX_SPOILED = 6  # sizes in a row that rounding alone spoils before the search g
 
 # --- tables: descent
 OPERATIONS_PER_MICROSECOND = 4e3  # floating-point operations of one core in a microsecond of the budget
-STEP_OVERHEAD = 2e5  # floating-point operations charged for a step of one table, however small
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 LEAST_WEIGHT = 1e-6  # least weight for which a token's value is priced, which bounds the values
 STALL = 10  # steps over which the cost must fall
@@ -148,10 +110,10 @@ LONG_STEPS = 80  # descent steps of a refinement
 LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
-SIZE_WORK = 1.5e9  # work on one size
-GROWING_WORK = 9e9  # work on growing sizes until one is accepted
-SHRINKING_WORK = 1.1e10  # work on removing tokens from an accepted table
-LAST_WORK = 8e9  # work on the last refinement of a table
+SIZE_WORK = 600_000.0  # microseconds on one size
+GROWING_WORK = 3.5e6  # microseconds on growing sizes until one is accepted
+SHRINKING_WORK = 4.2e6  # microseconds on removing tokens from an accepted table
+LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again
 MAX_ALL_STARTS = 34  # size above which a shrinking table is only pruned
@@ -174,222 +136,133 @@ NEIGHBOURS = 6  # stored scores tried for a size
 FIRST_EXPONENTIALS = 3  # terms of the first sum
 RATE_SPREADS = (4.0, 7.0, 12.0, 20.0, 35.0)  # ranges of the logarithms of the rates that the first sums start from
 MANY_EXPONENTIALS = 40  # terms above which no other table comes closer
-MAX_NOISY_SUMS = 4  # sums within the tolerance that rounding spoils before the search gives up
 RARE_SHARE = 0.02  # error that the weights of rare tokens may add, as a fraction of the tolerance
 STEEP_ROUNDING = 7.0  # rounding of the steepest score, rounded twice, over the squared unit, slope and values
 
 # --- tables: grids
 GRID_SECTIONS = {2: 41, 3: 13, 4: 8}  # points of each other axis through which sections pass, by dimension
+GRID_NEGLIGIBLE = 1e-6  # share of the tolerance below which the error of a grid needs no sharper bound
 GRID_RANKS = {2: 12, 3: 20, 4: 24}  # singular vectors of the sections that are fitted, by dimension
 GRID_POINTS = {2: 160, 3: 44, 4: 20}  # points of each axis on which values are solved, by dimension
-MAX_AXIS_TOKENS = 64  # tokens of one axis
 MAX_GRID_TOKENS = 20_000  # tokens of a grid
 GRID_CAUTIONS = (1.0, 30.0, 1000.0)  # factors on the price of large values while scores are chosen
 GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)  # factors on the price of large values while rounding is the larger error
-AXIS_WORK = 2e10  # work on one axis
 
 # --- circuit
-#: Folds of a length with which its effect on the outputs is found.
-ROUGH_FOLDS = 8
-#: Fraction of the tolerance that the lengths made of folds may use.
-FOLDS_SHARE = 1 / 6
+ROUGH_FOLDS = 8  # folds of a length with which its effect on the outputs is found
+FOLDS_SHARE = 1 / 6  # fraction of the tolerance that the lengths made of folds may use
 #: Most folds of a length by format: a relative error of 8.7e-15 and of 1.5e-7.
 MOST_FOLDS = {"float64": 26, "float32": 14}
 #: Fraction of its largest square below which a length is measured by folds, not by a table of the root.
 SHORT_LENGTH = 1e-4
-#: Least fraction of its size that a factor of a product is taken to vary by.
-LEAST_VARIATION = 2.0**-10
-#: Distance of values from zero, in spreads, beyond which a table holds them around zero.
-FAR_FROM_ZERO = 1.0
-#: Fraction of its range within which an argument counts as close to the end of a function's domain.
-CLAMP_SLACK = 0.01
-#: Largest ratio of the sizes of exchanged factors to those of the factors as written.
-EXCHANGE_GAIN = 0.5
-#: Fewest factors of a product of which a function is read at a sum of logarithms.
-PLAIN_LOGS = 3
-#: Fewest positive factors that a careful circuit multiplies by adding logarithms.
-CAREFUL_LOGS = 2
-#: Largest ratio r/p for which a careful circuit writes p/(p + r) as 1 - r/(p + r).
-SMALL_COMPLEMENT = 0.5
-#: Fraction of its range within which an argument may move without meeting other slopes.
-NEAR = 0.1
-#: Most rounds of halving, of loops that usually end after a few.
-MOST_ROUNDS = 80
+LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
+FAR_FROM_ZERO = 1.0  # distance of values from zero, in spreads, beyond which a table holds them around zero
+CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
+EXCHANGE_GAIN = 0.5  # largest ratio of the sizes of exchanged factors to those of the factors as written
+PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
+CAREFUL_LOGS = 2  # fewest positive factors that a careful circuit multiplies by adding logarithms
+SMALL_COMPLEMENT = 0.5  # largest ratio r/p for which a careful circuit writes p/(p + r) as 1 - r/(p + r)
+NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
+MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of removable singularities
 #: Largest power of two by which the argument of a square is scaled up, by format.
 MOST_SQUARE_SCALE = {"float64": 480, "float32": 56}
-#: Ratio of rounding to tolerance above which the tolerance is out of reach.
-OUT_OF_REACH = 10.0
-#: Ratio of the tolerance planned for instead to the rounding.
-ABOVE_ROUNDING = 2.0
-#: Share of a table whose function has an unbounded slope, in shares of other tables.
-SINGULAR_SHARE = 2.5
-#: Most tokens of a table of a wire.
-MOST_WIRE_TOKENS = 120
+OUT_OF_REACH = 10.0  # ratio of rounding to tolerance above which the tolerance is out of reach
+ABOVE_ROUNDING = 2.0  # ratio of the tolerance planned for instead to the rounding
+SINGULAR_SHARE = 2.5  # share of a table whose function has an unbounded slope, in shares of other tables
+MOST_WIRE_TOKENS = 120  # most tokens of a table of a wire
 #: Least error of a table relative to its size, by format: rounding hides anything smaller.
 TABLE_FLOOR = {"float64": 120 * 2.0**-53, "float32": 100 * 2.0**-24}
 
 # --- lowering
-#: Ratio A²/|B| above which the root √(A² + B) and A nearly cancel.
-SERIOUS_CANCELLATION = 4
-#: Points of the box at which the sign of a candidate is looked at before a proof is tried.
-SIGN_POINTS = 40
-#: Most nodes of an expression whose sign is a candidate.
-SIGN_NODES = 300
-#: Most variables and functions of a polynomial that is written as a sum of squares.
-SQUARES_GENERATORS = 12
-#: Largest degree of such a polynomial.
+SERIOUS_CANCELLATION = 4  # ratio A²/|B| above which the root √(A² + B) and A nearly cancel
+SIGN_POINTS = 40  # points of the box at which the sign of a candidate is looked at before a proof is tried
+#: Largest degree of a polynomial that is written as a sum of squares, and most variables and functions in it.
 SQUARES_DEGREE = 12
-#: Most terms of such a polynomial.
-SQUARES_TERMS = 400
-#: Most removable singularities that are removed from a formula.
-MOST_STEPS = 1_000
-#: Largest whole number that is looked at as the place of a zero.
-LAST_ZERO = 2
-#: Highest order of a zero.
+SQUARES_TERMS = 400  # most terms of such a polynomial
+LAST_ZERO = 2  # largest whole number that is looked at as the place of a zero
+#: Highest order of a zero, and most terms of a sum that are written over one denominator to find its limit.
 MOST_ORDER = 4
-#: Most terms of a sum that is looked at for zeros.
-ZERO_TERMS = 8
+ZERO_TERMS = 8  # most terms of a sum that is looked at for zeros
 
 # --- evidence: cells of a function
-#: Largest spread of the slopes on a cell, as a fraction of the steepest slope.
-CELL_SLOPES = 0.1
-#: Most cells of a function.
-MOST_CELLS = 500
-#: Most cells where any bound will do.
-FEW_CELLS = 200
-#: Cells of equal width to begin with.
-FIRST_CELLS = 48
+CELL_SLOPES = 0.1  # largest spread of the slopes on a cell, as a fraction of the steepest slope
+MOST_CELLS = 500  # most cells of a function
+FIRST_CELLS = 48  # cells of equal width to begin with
 
 # --- evidence: definedness
-#: Most parts of a smaller box that a refusal might suggest.
-SUGGESTION_PARTS = 400
-#: Most parts of the box in the search for one on which the formula is defined.
-DEFINED_PARTS = 20_000
-#: Least width of a part, as a fraction of the box.
-SMALLEST_PART = 2.0**-36
-#: Most variables at fault for which a refusal suggests a box.
-SUGGESTION_VARIABLES = 3
-#: Most variables whose ends are combined into corners to look at.
-CORNER_VARIABLES = 6
+SUGGESTION_PARTS = 400  # most parts of a smaller box that a refusal might suggest
+DEFINED_PARTS = 20_000  # most parts of the box in the search for one on which the formula is defined
+SMALLEST_PART = 2.0**-36  # least width of a part, as a fraction of the box
+SUGGESTION_VARIABLES = 3  # most variables at fault for which a refusal suggests a box
 
 # --- evidence: finder
-#: Fraction by which an argument may be further off than was found.
-ERROR_ROOM = 0.1
-#: Microseconds of work for the evidence of one proof.
-USUAL_SEARCH = 3e6
-#: Fraction of the remaining work for the evidence of one proof, if that is more.
-SEARCH_PART = 0.2
+ERROR_ROOM = 0.1  # fraction by which an argument may be further off than was found
+USUAL_SEARCH = 3e6  # microseconds of work for the evidence of one proof
+SEARCH_PART = 0.2  # fraction of the remaining work for the evidence of one proof, if that is more
 
 # --- evidence: parts for the flow of errors
-#: Most parts of the box.
-FLOW_PARTS = 1500
-#: Fraction of the worst bound above which a part is cut.
-FLOW_WORST = 0.85
-#: Most rounds of cuts.
-FLOW_ROUNDS = 40
-#: Most rounds times the square of the number of inputs.
-FLOW_LOOKS = 4000
-#: Parts that are bounded at once.
-FLOW_TOGETHER = 2000
-#: Fraction that the worst bound must fall to within a few rounds.
-FLOW_GAIN = 0.98
+FLOW_PARTS = 1500  # most parts of the box
+FLOW_WORST = 0.85  # fraction of the worst bound above which a part is cut
+FLOW_LOOKS = 4000  # most rounds times the square of the number of inputs
+FLOW_GAIN = 0.98  # fraction that the worst bound must fall to within a few rounds
 
 # --- evidence: pieces of grids
-#: Ratio of the bound of an error to an error that occurs, without a target.
-GRID_TIGHTNESS = 1.5
-#: Ratio of an error that occurs to the target above which any bound will do.
-GRID_HOPELESS = 2.0
-#: Ratio of the bound to an error that occurs, where any bound will do.
-GRID_LOOSE = 4.0
-#: Divisor of the number of boxes where any bound will do.
-GRID_SHARE = 4
-#: Fraction of the target below which a bound is not tightened.
-GRID_NEGLIGIBLE = 1e-6
-#: Largest part of a weight that its series may leave out.
-SOFTMAX_LOSS = 0.01
-#: Boxes without a bound before they may be given up.
-MANY_UNBOUNDED = 100
-#: Levels at which boxes without a bound did not become fewer before they are given up.
-PATIENT_LEVELS = 4
+GRID_TIGHTNESS = 1.5  # ratio of the bound of an error to an error that occurs, without a target
+GRID_HOPELESS = 2.0  # ratio of an error that occurs to the target above which any bound will do
+GRID_LOOSE = 4.0  # ratio of the bound to an error that occurs, where any bound will do
+SOFTMAX_LOSS = 0.01  # largest part of a weight that its series may leave out
 
 # --- evidence: cells of a partition
-#: Most rounds of cuts.
-PARTITION_ROUNDS = 8
-#: Most cells cut in a round.
-PARTITION_CUTS = 200_000
-#: Fraction of the bound that an error that occurs reaches where cuts are not worth it.
-PARTITION_CLOSE = 0.98
+PARTITION_ROUNDS = 8  # most rounds of cuts
+PARTITION_CUTS = 200_000  # most cells cut in a round
+PARTITION_CLOSE = 0.98  # fraction of the bound that an error that occurs reaches where cuts are not worth it
 
 # --- evidence: trees of ranges
-#: Most variables for which all corners of a region are looked at, else 2 to this power at random.
+#: Most variables whose ends are combined into corners to look at; of more, 2 to this power corners at random.
 RANGE_CORNERS = 8
 
 # --- evidence: pieces of tables
-#: Ratio of the bound of an error to an error that occurs.
-PIECE_TIGHTNESS = 1.08
-#: Fraction of |f| below which an error is not refined.
-PIECE_NOISE = 2.0**-60
-#: Fraction that the worst bound must fall to for halving to go on.
-PIECE_GAIN = 0.9
-#: Halvings without such a gain before giving up.
-PIECE_PATIENCE = 100
-#: Most pieces that bound a slope.
-SLOPE_PIECES = 600
-#: Most pieces that bound a slope where any bound will do.
-FEW_SLOPE_PIECES = 40
-#: Ratio of the bound of a slope to a slope that occurs.
-SLOPE_TIGHTNESS = 1.2
-#: Fraction of an interval by which its pieces may reach beyond it.
-PIECE_OVERHANG = 1e-3
+PIECE_TIGHTNESS = 1.08  # ratio of the bound of an error to an error that occurs
+PIECE_NOISE = 2.0**-60  # fraction of |f| below which an error is not refined
+PIECE_GAIN = 0.9  # fraction that the worst bound must fall to for halving to go on
+PIECE_PATIENCE = 100  # halvings without such a gain before giving up
+SLOPE_PIECES = 600  # most pieces that bound a slope
+SLOPE_TIGHTNESS = 1.2  # ratio of the bound of a slope to a slope that occurs
+PIECE_OVERHANG = 1e-3  # fraction of an interval by which its pieces may reach beyond it
 
 # --- evidence: claims about wires
-#: Most independent parts of an expression that are varied together.
-CLAIM_PARTS = 4
-#: Least part of its width by which a stored claim tightens a range.
-CLAIM_GAIN = 1e-4
-#: Most quantities that are nested.
-CLAIM_DEPTH = 40
-#: Most nodes of an expression that is searched for repeated parts.
-CLAIM_NODES = 150
+CLAIM_PARTS = 4  # most independent parts of an expression that are varied together
+CLAIM_GAIN = 1e-4  # least part of its width by which a stored claim tightens a range
+CLAIM_DEPTH = 40  # most quantities that are nested
+CLAIM_NODES = 150  # most nodes of an expression that is searched for repeated parts, or whose sign is a candidate
 
 # --- gallery: yun
-#: Most contexts (cells of the box), and most variables.
-MAX_CONTEXTS, MAX_TOKENS = 1024, 6
+MAX_CONTEXTS, MAX_TOKENS = 1024, 6  # most contexts (cells of the box), and most variables
 #: Shares of eps for the cells, tried in turn; the rest is for seams, rounding and enclosures that are not tight.
 YUN_SHARES = (0.93, 0.85, 0.7, 0.5)
-#: Share of eps for the seams.
-YUN_SEAMS = 1 / 32
+YUN_SEAMS = 1 / 32  # share of eps for the seams
 #: Mesh points on an axis where the variation is measured, by number of variables.
 YUN_MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
 #: Pieces of a cell along an axis, and of all cells together: the mean on a cell is proven piece by piece.
 YUN_PIECES, MAX_YUN_PIECES = 8, 40_000
 
 # --- gallery: local polynomials
-#: Degrees in the order they are tried; a degree that takes more numbers than another is given up.
-DEGREES = (2, 3, 1)
+DEGREES = (2, 3, 1)  # degrees in the order they are tried; a degree that takes more numbers than another is given up
 #: Share of the tolerance for the cells, and for the circuit, whose error counts three times.
 CELL_SHARE, CIRCUIT_SHARE = 0.9, 0.025
-#: Noise of the format, in tolerances, that is no reason to look for another degree.
-NOISE = 0.05
+NOISE = 0.05  # noise of the format, in tolerances, that is no reason to look for another degree
 #: Factors by which cells are made finer, tried in turn, and circuits tried for each.
 FINER_LOCAL_CELLS, CIRCUITS_EACH = (1.0, 1.5, 3.0), 3
-#: Most cells, and most sample points of all cells together.
-MAX_CELLS, MAX_CELL_POINTS = 20_000, 5_000_000
-#: Factor by which an axis is cut finer.
-MORE_CELLS = 1.25
-#: Chebyshev points of a cell beyond those that determine a polynomial.
-EXTRA_POINTS = 2
+MAX_CELLS, MAX_CELL_POINTS = 20_000, 5_000_000  # most cells, and most sample points of all cells together
+MORE_CELLS = 1.25  # factor by which an axis is cut finer
+EXTRA_POINTS = 2  # Chebyshev points of a cell beyond those that determine a polynomial
 
 # --- gallery: attention only
 #: Error of the first layer, as a fraction of the narrowest cell, and the least error that is asked for.
 LINE_ERROR, LEAST_LINE_ERROR = 1e-3, {"float64": 1e-12, "float32": 1e-6}
 
 # --- gallery: memories
-#: Most samples of one memory.
-MAX_SAMPLES = 100_000
-#: Directions tried for a compact memory.
-DIRECTIONS = 6
-#: Offsets of a run that are tried.
-OFFSETS = 1024
-#: Widths of a bucket that are tried, in mean distances of samples.
-BUCKET_WIDTHS = (0.3, 0.4, 0.55, 0.75, 1.0, 1.4)
+MAX_SAMPLES = 100_000  # most samples of one memory
+DIRECTIONS = 6  # directions tried for a compact memory
+OFFSETS = 1024  # offsets of a run that are tried
+BUCKET_WIDTHS = (0.3, 0.4, 0.55, 0.75, 1.0, 1.4)  # widths of a bucket that are tried, in mean distances of samples

@@ -12,9 +12,9 @@ from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_defined
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
-from transformula.compiler.lower.conjugates import conjugated
-from transformula.compiler.lower.derivation_hints import Sign, extended_formula, signs_of
+from transformula.compiler.lower.derivation_hints import extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
+from transformula.compiler.lower.rewrites import conjugated
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, parsed, split_quotient
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
@@ -96,7 +96,7 @@ class Prepared:
 
     @cached_property
     def splits(self) -> tuple[Decomposition, ...]:
-        """The outputs as sums: affine parts, kinks, and parts that need tables."""
+        """The outputs as sums: affine parts, absolute values, and parts that need tables."""
         return tuple(decompose(expr, self.formula.box.variables) for expr in self.extended.outputs)
 
     @property
@@ -155,10 +155,10 @@ def is_polynomial(formula: Formula) -> bool:
 def _proven_facts(extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
     """Signs that can be proven, and a proof that every output is defined on the box."""
     search = SignSearch(extended, {})
-    for sign in signs_of(written, extended.box, facts=needed):
-        search.try_sign(sign.expr)
-    for sign in signs_of(extended.outputs, extended.box) if written != extended.outputs else ():
-        search.try_sign(sign.expr)
+    candidates = signs_of(written, extended.box, facts=needed)
+    candidates += signs_of(extended.outputs, extended.box) if written != extended.outputs else []
+    for expr in candidates:
+        search.try_sign(expr)
     for expr in extended.outputs:
         try:
             find_defined(expr, search.region, search.seen(expr))
@@ -175,7 +175,7 @@ def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError
         quotients = [split_quotient(term) for term in node.args] if node.op == "add" else []
         numbers = {b for _, b in quotients if not b.names}
         below = list(dict.fromkeys(b for _, b in quotients if b.names))
-        if len(below) < 2 or len(quotients) > policy.MOST_TERMS:
+        if len(below) < 2 or len(quotients) > policy.MOST_ORDER:
             continue
         above = [ex.mul(ex.div(a, b) if b in numbers else a, *(c for c in below if c != b)) for a, b in quotients]
         whole = ex.div(ex.add(*above), ex.mul(*below))
@@ -207,9 +207,9 @@ def check_length(ground: Prepared) -> None:
             raise NotProvenError(said, reason=error.reason) from None
 
 
-def proven_signs(candidates: Iterable[Sign], ground: Prepared) -> dict[str, list[int]]:
+def proven_signs(candidates: Iterable[Expr], ground: Prepared) -> dict[str, list[int]]:
     """Trees of the signs that can be proven, by text, those of the formula itself first."""
     search = _known(ground)
-    for sign in candidates:
-        search.try_sign(sign.expr)
+    for expr in candidates:
+        search.try_sign(expr)
     return search.found

@@ -75,6 +75,47 @@ def check_strain(expected: float, eps: float, said: str, rounding: float | None 
         raise Coarse(f"{said} an error of about {expected:.2g}", expected, rounding).error()
 
 
+def undefined_on_box(what: object) -> NotProvenError:
+    """The refusal of a function whose samples are not finite."""
+    return NotProvenError(f"{what} is undefined or unbounded on the box: narrow the box")
+
+
+def unusable_interval(name: str, interval: str, dtype: str, beyond: bool) -> NotProvenError:
+    """The refusal of an interval ``beyond`` the format's range, or of one with hardly any numbers in it."""
+    if beyond:
+        said = f"the interval {interval} is beyond {dtype}'s range: rescale {name}"
+    else:
+        said = f"{dtype} has hardly any numbers in the interval {interval}: replace {name} by its distance from one end"
+    return NotProvenError(said, place=interval)
+
+
+def too_many_cells(tokens: float) -> NotProvenError:
+    """The refusal of a partition."""
+    most = policy.MAX_PARTITION_TOKENS
+    said = f"the partition would need about {tokens:.2g} tokens, more than {most:.0g}"
+    return NotProvenError(f"{said}: ask for a larger eps, or use the lookup construction")
+
+
+def too_steep(place: float) -> NotProvenError:
+    """The refusal of cells that have no width in floats."""
+    said = f"the function is so steep near {place:.6g} that a cell would be narrower than two floats"
+    return NotProvenError(f"{said}: ask for a larger eps, or narrow the box")
+
+
+def no_polynomial(expr: object, degree: int, goal: float, error: float) -> NotProvenError:
+    """The refusal of an approximation by polynomials."""
+    said = f"no polynomial of degree up to {degree} comes within {goal:.2g} of {expr}"
+    advice = f"the best has an error of about {error:.2g}; use the lookup construction"
+    return NotProvenError(f"{said}: {advice}", measured=error)
+
+
+def no_table(ends: tuple[float, float], eps: float, dtype: str, reached: float, resolved: bool) -> str:
+    """Why a table was not found; circuits and lookups say so in their own refusals."""
+    hint = "" if resolved else "; f looks discontinuous or noisy"
+    said = f"no table on [{ends[0]}, {ends[1]}] met eps = {eps:g} in {dtype}: best total error {reached:.3g}{hint}"
+    return f"{said}; raise eps, narrow the interval or raise the effort"
+
+
 def beyond_floats() -> NotProvenError:
     """The refusal of an attempt whose arithmetic failed."""
     return NotProvenError("the computation left the range of floats: rescale the variables or the formula")

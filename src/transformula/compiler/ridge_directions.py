@@ -61,7 +61,7 @@ class RidgeSum:
             self.powers[direction] = {s: list(row) for s, row in by_power.items()}
 
     def pruned(self) -> RidgeSum:
-        """Without powers and directions whose coefficients cancelled."""
+        """The sum without powers and directions whose coefficients cancelled."""
         kept = RidgeSum(self.outputs)
         for direction, by_power in self.powers.items():
             rows = {s: row for s, row in by_power.items() if any(v != 0 for v in row)}
@@ -214,7 +214,7 @@ def _support(exponents: Sequence[int]) -> set[int]:
 
 def _greedy(polynomials: Sequence[Terms], hints: list[Direction]) -> RidgeSum | None:
     """Top degree first; each part reuses known directions if it can."""
-    if sum(_polarization_size(p) for p in polynomials) > policy.MAX_POLARIZATION:
+    if sum(_polarization_size(p) for p in polynomials) > policy.MAX_DIRECTIONS:
         return None
     result = RidgeSum(len(polynomials))
     parts = [homogeneous_parts(p) for p in polynomials]

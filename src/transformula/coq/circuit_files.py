@@ -13,7 +13,7 @@ from transformula.errors import NotProvenError
 
 HEADER = """Require Import Reals Lra Lia Psatz List NArith ZArith QArith Qreals Coquelicot.Coquelicot Interval.Tactic.
 Require Import Transformula.Transformer Transformula.Attention Transformula.Reading Transformula.Analysis.
-Require Import Transformula.Model{tables}.
+Require Import Transformula.Folds Transformula.Model Transformula.Statement{tables}.
 Import ListNotations.
 Open Scope R_scope.
 """
@@ -125,6 +125,7 @@ def _final(proof: CircuitTheorem, o: int) -> list[str]:
     variables = " ".join(proof.variables)
     last = len(proof.circuit.wires) - 1
     cut = f"interval with ({', '.join(f'i_bisect {name}' for name in proof.variables)}, i_depth 30)"
+    squares = "".join(f" | squares_of {term(e, proof.environment)}" for e in proof.source.signs)
     signs = f"apply Rgt_not_eq, Rlt_gt; {cut} | apply Rlt_not_eq; {cut}"
     return [
         f"Definition out_form_{o} : form := Eval vm_compute in nth {o} (snd net) [].",
@@ -133,7 +134,7 @@ def _final(proof: CircuitTheorem, o: int) -> list[str]:
         f"Lemma means_{o} : meant_{o} = formula_{o} {variables}.",
         f"Proof. unfold formula_{o}; {proof.unfolded_meanings(f'meant_{o}', last)}; meaning. Qed.",
         f"Lemma is_defined_{o} : defined_{o} {variables}.",
-        f"Proof. unfold defined_{o}; conditions; first [condition | {cut} | {signs}]. Qed.",
+        f"Proof. unfold defined_{o}; conditions; first [condition{squares} | {cut} | {signs}]. Qed.",
         f"Lemma final_{o} : {_fact(proof, o)}.",
         f"Proof. split; [exact is_defined_{o}|]. rewrite O_{o}, <- means_{o}.",
         f"  eapply Rle_trans; [exact E_out_{o}|lra]. Qed.",

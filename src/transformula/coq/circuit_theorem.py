@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from transformula.coq.circuit_wires import CircuitWires
+from transformula.coq.circuit_folds import CircuitFolds, Side
 from transformula.coq.coq_source import SQUARE, Wire
 from transformula.coq.coq_terms import above, below, literal
 from transformula.coq.table_lemmas import SAMPLES, TableLemma
@@ -25,7 +25,7 @@ def _sides(bound: Fraction, what: str) -> str:
     return f"- {literal(bound)} <= {what} <= {literal(bound)}"
 
 
-class CircuitTheorem(CircuitWires):
+class CircuitTheorem(CircuitFolds):
     """The proof's lines, wire by wire."""
 
     def run(self) -> None:
@@ -33,9 +33,15 @@ class CircuitTheorem(CircuitWires):
         for _ in range(6):
             before = [(t.low, t.high, t.error, t.slope) for t in self.tables]
             self.restart()
+            units = self.fold_units
             for k, wire in enumerate(self.circuit.wires):
-                if wire.total is not None:
+                if wire.is_norm:
+                    self.norm(k, wire, self._sides_of(k, wire))
+                elif wire.total is not None:
                     self._product(k, wire)
+                elif k in units:
+                    self.say(f"Definition A_{k} : R := {self.stored(self.found[k].arguments[0])}.")
+                    self._definition(k)
                 elif wire.function is not None:
                     self._table(k, wire)
                 elif wire.arguments:
@@ -169,10 +175,11 @@ class CircuitTheorem(CircuitWires):
             f"E_{k}", _sides(shift, f"W_{k} - M_{k}"), f"rewrite D_{k}; unfold M_{k}; apply relu_moved; exact S_{k}"
         )
 
-    def _product(self, k: int, wire: Wire) -> None:
+    def _sides_of(self, k: int, wire: Wire) -> list[Side]:
+        """A virtual wire as held, and its factors with their lemmas P and F."""
         assert wire.total is not None
         self.say(f"Definition W_{k} : R := {self.form(wire.total, self.held)}.")
-        sides: list[tuple[Fraction, Fraction, Fraction]] = []
+        sides: list[Side] = []
         for name, linear in zip("ab", wire.arguments, strict=True):
             held, meant = f"{name}h_{k}", f"{name}_{k}"
             self.say(f"Definition {held} : R := {self.form(linear, self.held)}.")
@@ -184,6 +191,10 @@ class CircuitTheorem(CircuitWires):
                 f"P{name}_{k}", f"{literal(low)} <= {meant} <= {literal(high)}", f"{known}unfold {meant}; {_LINEAR}"
             )
             self.lemma(f"F{name}_{k}", _sides(error, f"{held} - {meant}"), f"{known}{self.moved(linear, held, meant)}")
+        return sides
+
+    def _product(self, k: int, wire: Wire) -> None:
+        sides = self._sides_of(k, wire)
         self.say(f"Definition M_{k} : R := a_{k} * b_{k}.")
         same = wire.arguments[0] == wire.arguments[1]
         low, high = _corners(sides[0], sides[1], same)
@@ -198,7 +209,7 @@ class CircuitTheorem(CircuitWires):
         )
         self._product_error(k, wire, sides)
 
-    def _product_error(self, k: int, wire: Wire, sides: list[tuple[Fraction, Fraction, Fraction]]) -> None:
+    def _product_error(self, k: int, wire: Wire, sides: list[Side]) -> None:
         """Lemma E of a product: the identity of squares, each square's own error, and the factors' errors."""
         largest = [max(abs(low), abs(high)) for low, high, _ in sides]
         off = [error for _, _, error in sides]
@@ -240,9 +251,7 @@ class CircuitTheorem(CircuitWires):
         return error
 
 
-def _corners(
-    left: tuple[Fraction, Fraction, Fraction], right: tuple[Fraction, Fraction, Fraction], same: bool
-) -> tuple[Fraction, Fraction]:
+def _corners(left: Side, right: Side, same: bool) -> tuple[Fraction, Fraction]:
     """The range of a product from those of its factors, or of a square."""
     products = [a * b for a in left[:2] for b in right[:2]]
     low = min(products)

@@ -40,6 +40,11 @@ class CircuitWires:
         """How many inputs there are."""
         return len(self.variables)
 
+    @property
+    def fold_units(self) -> set[int]:
+        """The ReLUs that lengths are made of."""
+        return {k for wire in self.circuit.wires if wire.is_norm for k, _ in wire.parts}
+
     def restart(self) -> None:
         """Forget the wires' bounds and lines, not the tables' ranges."""
         self.lines: list[str] = []
@@ -168,7 +173,7 @@ class CircuitWires:
     def unfolded_meanings(self, start: str, last: int) -> str:
         """Unfold what is meant, from wire ``last`` down to the inputs."""
         names = [start]
-        for j in range(last, self.inputs - 1, -1):
+        for j in (j for j in range(last, self.inputs - 1, -1) if j not in self.fold_units):
             names += [f"M_{j}"] + ([f"a_{j}", f"b_{j}"] if self.circuit.wires[j].total is not None else [f"Q_{j}"])
         functions = [f"f_{lemma.number}" for lemma in self.tables]
         return f"unfold {', '.join(dict.fromkeys(names))}" + (f"; unfold {', '.join(functions)}" if functions else "")

@@ -1,4 +1,4 @@
-"""A theorem checked: transcription compared, every file compiled by `coqc` under limits, the axioms read and judged.
+"""A theorem checked: Model.v compared with the folder, every file compiled by `coqc`, the axioms read and judged.
 
 Files come from the generator, never from a folder: compiling a stranger's Coq file may run a stranger's code. An export
 in the folder is compared with them instead.
@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import os
 import re
-import resource
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
-from transformula.coq.coq_files import LIBRARY, MODEL, PAGE, PROOF, VERDICT, coq_files, library_file
-from transformula.coq.transcription import check as check_transcription
-from transformula.errors import InputError
-from transformula.progress import report
+from transformula.coq.coq_compiler import Compiled, Workshop, find_coqc
+from transformula.coq.coq_files import (
+    CHECKED,
+    LIBRARY,
+    MODEL,
+    PAGE,
+    PROOF,
+    STATEMENT,
+    VERDICT,
+    VERDICT_TEXT,
+    coq_files,
+    library_file,
+    without_native_floats,
+)
+from transformula.coq.transcription import expected
 
-#: Seconds of processor time and bytes of memory that one file may take.
-MAX_SECONDS, MAX_MEMORY = 600, 6 << 30
 #: Axioms of the reals; and the modules whose axioms describe native integers and floats.
 REALS = (
     "ClassicalDedekindReals.sig_not_dec",
@@ -33,20 +36,18 @@ REALS = (
     "FunctionalExtensionality.functional_extensionality_dep",
     "Classical_Prop.classic",
 )
-NATIVE = ("PrimInt63", "Uint63", "PrimFloat", "FloatAxioms")
+NATIVE = ("PrimInt63", "Uint63", "Uint63Axioms", "PrimFloat", "FloatAxioms")
+#: Names that generated files may have: none of them can stand before a module of the libraries.
+_NAMES = re.compile(r"(Table|Part)_\d+(_\d+)?\.v")
+#: Commands that assume something, switch a check off, or reach outside of the file.
 _FORBIDDEN = re.compile(
-    r"\b(Admitted|admit|Axioms?|Parameters?|Conjecture|Module|Declare|Load|Redirect|Unset|bypass_check|give_up|Primitive)\b"
+    r"\b(Admitted|admit|Axioms?|Parameters?|Conjectures?|Context|Module|Declare|Load|Redirect|Extraction|Register|"
+    r"Set|Unset|Global|Export|bypass_check|give_up|Primitive|Drop|Cd|Abort|Fail)\b|#\[|\(\*"
 )
-INSTALL = "install Debian's packages coq and libcoq-interval (apt-get install coq libcoq-interval)"
-
-
-class Compiled(NamedTuple):
-    """A file that `coqc` has read: what it printed (None if it was refused), its processor time and its peak memory."""
-
-    name: str
-    printed: str | None
-    seconds: float
-    memory: int
+#: Files that decide what is claimed; Verdict.v, which asks whether that is proven, is fixed.
+SAID = ("Transformer.v", "Typed.v", MODEL)
+#: Files at once: each takes up to 1.1 GB.
+JOBS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -69,125 +70,91 @@ class CoqVerdict:
         return max((file.memory for file in self.files), default=0)
 
 
-def find_coqc() -> str:
-    """The compiler's path; without it or the Interval library, one sentence on what to install."""
-    found = shutil.which("coqc")
-    if found is None:
-        raise InputError(f"coqc is not installed: {INSTALL}")
-    where = subprocess.run([found, "-where"], capture_output=True, text=True, check=False).stdout.strip()
-    if not (Path(where) / "user-contrib" / "Interval").is_dir():
-        raise InputError(f"Coq's Interval library is not installed: {INSTALL}")
-    return found
+def prove_folder(folder: Path, exported: Path | None = None, jobs: int = JOBS, floats: bool = True) -> CoqVerdict:
+    """Write a model's theorem to a temporary place and check it; an ``exported`` theorem must be the same.
 
-
-def prove_folder(folder: Path, exported: Path | None = None, jobs: int = 2) -> CoqVerdict:
-    """Write a model's theorem to a temporary place and check it; an ``exported`` theorem must be the same."""
+    The folder is read once, and must still be the same at the end. Without ``floats`` no proof computes in native ones.
+    """
     find_coqc()
-    files = coq_files(folder)
-    if exported is not None and (changed := differing(files, exported)):
-        return CoqVerdict(False, (f"{exported / changed} is not what the model calls for: export it again",))
-    return prove_files(folder, files, jobs)
+    with tempfile.TemporaryDirectory() as place:
+        copy, contents = Path(place), {name: (folder / name).read_bytes() for name in CHECKED}
+        for name, content in contents.items():
+            (copy / name).write_bytes(content)
+        files = coq_files(copy)
+        if exported is not None and (changed := differing(files, exported)):
+            return CoqVerdict(False, (f"{exported / changed} is not what the model calls for: export it again",))
+        verdict = prove_files(copy, files if floats else without_native_floats(files), jobs)
+    if any((folder / name).read_bytes() != content for name, content in contents.items()):
+        return CoqVerdict(False, (f"{folder} was changed while it was checked",), (), verdict.files)
+    return verdict
 
 
 def differing(files: Mapping[str, str], exported: Path) -> str:
-    """The first exported file that differs from what is generated; empty if none does."""
+    """The first exported file that differs from what is generated, or is not generated; empty if there is none."""
     for name, text in files.items():
         path = exported / name
         if not path.is_file() or path.read_bytes() != text.encode():
             return name
-    return ""
+    return next((path.name for path in sorted(exported.glob("*.v")) if path.name not in files), "")
 
 
 def objection(folder: Path, files: Mapping[str, str]) -> str:
     """Why files are not a theorem about a folder, before Coq is asked; empty if nothing is found."""
     for name in LIBRARY:
-        if files.get(name) != library_file(name):
+        if files.get(name) not in (library_file(name), without_native_floats({name: library_file(name)})[name]):
             return f"{name} is not the library's file"
+    if files.get(VERDICT) != VERDICT_TEXT:
+        return f"{VERDICT} is not the one that asks for the claim of {MODEL}"
     for name, text in files.items():
-        if name not in (*LIBRARY, PAGE) and (word := _FORBIDDEN.search(text)):
+        if name not in (*LIBRARY, MODEL, STATEMENT, PROOF, VERDICT, PAGE) and not _NAMES.fullmatch(name):
+            return f"{name} is no file of a theorem"
+        if name not in (*LIBRARY, VERDICT, PAGE) and (word := _FORBIDDEN.search(text)):
             return f"{name} contains the command {word[0]}"
     try:
-        return check_transcription(folder, files[MODEL])
-    except (AssertionError, LookupError, SyntaxError, TypeError, ValueError, OSError) as error:
-        return f"the folder's files cannot be transcribed: {type(error).__name__}"
+        wanted = expected(*((folder / name).read_bytes() for name in CHECKED[:3])).split("\n")
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RecursionError, SyntaxError,
+            TypeError, ValueError) as error:  # fmt: skip
+        return f"the folder's files cannot be transcribed: {error or type(error).__name__}"
+    found = files.get(MODEL, "").split("\n")
+    pairs = zip([*wanted, ""], [*found, ""], strict=False)
+    line = next((n for n, (left, right) in enumerate(pairs, 1) if left != right), 0)
+    return f"line {line} of {MODEL} is not what the folder holds" if wanted != found else ""
 
 
-def prove_files(folder: Path, files: Mapping[str, str], jobs: int = 2) -> CoqVerdict:
-    """Check given files against a folder and compile them."""
+def prove_files(folder: Path, files: Mapping[str, str], jobs: int = JOBS) -> CoqVerdict:
+    """Check given files against a folder and compile them.
+
+    What the theorem says (`SAID`) is never taken from the cache. It is compiled first, and put back before Verdict.v is
+    compiled, so that no other file can have replaced it.
+    """
     if reason := objection(folder, files):
         return CoqVerdict(False, (reason,))
-    compiled = list(library().files)
-    total = len(files) - 1
-    if refusal := _refusal(compiled):
-        return refusal
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(max(1, jobs)) as pool:
-        for name, text in files.items():
-            Path(place, name).write_text(text, encoding="utf-8")
-        for path in Path(library().place.name).glob("*.vo"):
-            shutil.copy(path, place)
-        for stage in stages(files):
-            report("coqc " + " ".join(stage), len(compiled), total - len(compiled))
-            compiled += pool.map(partial(_compiled, place), stage)
-            if refusal := _refusal(compiled):
-                return refusal
-    axioms = assumptions(compiled[-1].printed or "")
-    unknown = [name for name in axioms if not is_accepted(name)]
+    sources = {name: text for name, text in files.items() if name != PAGE}
+    workshop = Workshop(sources, frozenset(sources) - {*SAID, STATEMENT, PROOF, VERDICT}, jobs)
+    with tempfile.TemporaryDirectory() as folder_name:
+        place = Path(folder_name)
+        workshop.compile(place, SAID)
+        said = {path: path.read_bytes() for path in place.glob("*.vo")}
+        workshop.compile(place, [name for name in sources if name != VERDICT])
+        for path, content in said.items():
+            path.write_bytes(content)
+        compiled = tuple(workshop.compile(place, [VERDICT]))
+    refused = [f"coqc does not accept {file.name}, {file.why}" for file in compiled if file.printed is None]
+    if refused or VERDICT not in workshop.done:
+        return CoqVerdict(False, tuple(refused) or ("files require each other",), (), compiled)
+    axioms = assumptions(workshop.done[VERDICT].printed or "")
     reasons = tuple(
-        f"the proof rests on {name}, which is no axiom of the reals or of native numbers" for name in unknown
+        f"the proof rests on {name}, which is no axiom of the reals or of native numbers"
+        for name in axioms
+        if not is_accepted(name)
     )
-    return CoqVerdict(not unknown, reasons, tuple(axioms), tuple(compiled))
-
-
-def stages(files: Mapping[str, str]) -> list[list[str]]:
-    """The files in groups that can be compiled at the same time, each after those before it."""
-    tables = sorted((name for name in files if name.startswith("Table_")), key=lambda name: (len(name), name))
-    return [[MODEL, *tables], [PROOF], [VERDICT]]
-
-
-def _refusal(compiled: list[Compiled]) -> CoqVerdict | None:
-    """The verdict if a file was refused."""
-    refused = [f"coqc does not accept {file.name}" for file in compiled if file.printed is None]
-    return CoqVerdict(False, tuple(refused), (), tuple(compiled)) if refused else None
-
-
-class CompiledLibrary(NamedTuple):
-    """The library, compiled in a temporary folder."""
-
-    place: tempfile.TemporaryDirectory[str]
-    files: tuple[Compiled, ...]
-
-
-@lru_cache(maxsize=1)
-def library() -> CompiledLibrary:
-    """Compile the library, once a process."""
-    place = tempfile.TemporaryDirectory()
-    for name in LIBRARY:
-        Path(place.name, name).write_text(library_file(name), encoding="utf-8")
-    report("coqc " + " ".join(LIBRARY), 0, None)
-    return CompiledLibrary(place, tuple(_compiled(place.name, name) for name in LIBRARY))
-
-
-def _compiled(place: str, name: str) -> Compiled:
-    """Compile one file under the limits."""
-
-    def limits() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
-
-    command = [find_coqc(), "-q", "-Q", ".", "Transformula", "-w", "none", name]
-    with tempfile.TemporaryFile("w+") as printed:
-        running = subprocess.Popen(command, cwd=place, stdout=printed, stderr=subprocess.DEVNULL, preexec_fn=limits)
-        _, status, used = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
-        printed.seek(0)
-        text = printed.read() if running.returncode == 0 else None
-    return Compiled(name, text, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return CoqVerdict(not reasons, reasons, tuple(axioms), compiled)
 
 
 def assumptions(output: str) -> list[str]:
     """The names under which Print Assumptions lists what a proof rests on; any other line counts as one."""
     lines = [line for line in output.splitlines() if line and not line[0].isspace()]
-    if lines[:1] == ["Closed under the global context"]:
+    if lines == ["Closed under the global context"]:
         return []
     if lines[:1] != ["Axioms:"]:
         return ["something unknown"]

@@ -28,6 +28,8 @@ from transformula.kernel.structures.ridge_blocks import Ridge, read_ridge
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.parsing import parse
 
 __all__ = [
     "ONE",
@@ -101,8 +103,6 @@ class Source:
         circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
         if any(wire.function is not None and len(wire.arguments) > 1 for wire in circuit.wires):
             raise ExportError("no Coq theorem can be written for tables of several axes: Interval's models have one")
-        if any(wire.is_norm for wire in circuit.wires):
-            raise ExportError("no Coq theorem can be written for lengths made of ReLUs yet")
         wires = [replace(w, arguments=tuple(map(_folded, w.arguments)), total=_folded(w.total)) for w in circuit.wires]
         return replace(circuit, wires=tuple(wires), outputs=tuple(map(_folded, circuit.outputs)))
 
@@ -120,6 +120,11 @@ class Source:
         """Expressions that the evidence gives for a wire's argument (u) or value (w)."""
         found = parse_json(self.packed.evidence, EVIDENCE_FILE).get("ranges", {}).get(str(wire), [])
         return [(str(what), str(text)) for what, text, _ in found]
+
+    @property
+    def signs(self) -> list[Expr]:
+        """Expressions whose signs the kernel's derivation uses: sums of squares, mostly."""
+        return [parse(text, self.formula.box.variables) for text in (self.description.circuit or {}).get("signs", [])]
 
     @property
     def allowance(self) -> Fraction:

@@ -1,21 +1,31 @@
-"""Model.v: the stored numbers as a model of Transformer.v, and the claim about it. No proof is in this file.
-
-Its layout is fixed, line by line, so that `transcription` can read it back without knowing this module.
-"""
+"""Statement.v: the claim of Model.v in plain terms of real numbers, which Proof.v proves, and that it suffices."""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
-from transformula.coq.coq_source import Matrix, Source, fraction
-from transformula.coq.coq_terms import TypedFormula, below, literal, term
+from transformula.coq.coq_source import Source
+from transformula.coq.coq_terms import FUNCTIONS, literal, term
+from transformula.errors import ExportError
 
-HEADER = """Require Import Reals List NArith ZArith.
-Require Import Transformula.Transformer.
+HEADER = """Require Import Reals Lra List NArith ZArith Transformula.Transformer Transformula.Analysis.
+Require Transformula.Typed Transformula.Model.
 Import ListNotations.
 Open Scope R_scope.
 """
-_KINDS = {"softmax": "Softmax", "hardmax": "Hardmax"}
+#: Operations that stay as they are when a typed formula is written in plain terms; everything else is computed.
+KEPT = (
+    "Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI "
+    "Rle Rlt not"
+)
+#: Words that Typed.v knows beside functions of one argument.
+_WORDS = {"ln", "min", "max", "pi", "e", "E"}
+#: Functions that Typed.v defines by others, as the kernel does.
+SHORT = [
+    "log2", "log10", "log1p", "exp2", "expm1", "pow", "hypot", "sec", "csc", "cot", "sech", "csch", "coth", "sigmoid",
+    "logit", "softplus", "relu", "silu", "softsign", "clip", "radians", "degrees",
+]  # fmt: skip
 
 
 def names_of(source: Source) -> list[str]:
@@ -23,72 +33,46 @@ def names_of(source: Source) -> list[str]:
     return [f"v_{name}" for name in source.formula.box.variables]
 
 
-def model_file(source: Source, bound: Fraction) -> str:
-    """The text of Model.v."""
-    lines = [HEADER.rstrip()]
-    weights = source.weights
-    blocks = [_block(lines, source, b) for b in range(len(weights.blocks))]
-    for name in ("embedding", "memory", "readout", "bias"):
-        lines.append(f"Definition {name}_ : matrix := {_matrix(getattr(weights, name))}.")
-    lines.append(
-        f"Definition model_ : model := Model {weights.tokens} {weights.width} embedding_ memory_ "
-        f"[{'; '.join(blocks)}] readout_ bias_."
-    )
-    lines += _claim(source, bound)
-    return "\n".join(lines) + "\n"
-
-
-def _matrix(matrix: Matrix) -> str:
-    entries = ((row, column, fraction(value)) for row, column, value in matrix.entries())
-    written = [f"Entry {r} {c} ({v.numerator}) {v.denominator}" for r, c, v in entries]
-    return "[" + "; ".join(written) + "]"
-
-
-def _block(lines: list[str], source: Source, b: int) -> str:
-    """A block's definitions, once for a block that stands at several places; its name."""
-    first = source.weights.first_places[b]
-    name, block = f"block_{first}", source.weights.blocks[b]
-    if first < b:
-        return name
-    heads = []
-    for h, head in enumerate(block.attention.heads):
-        heads.append(f"head_{b}_{h}")
-        parts = [_matrix(m) for m in (head.query, head.key, head.value)]
-        projection = "None" if head.output is None else f"(Some {_matrix(head.output)})"
-        size = head.query.shape[0]
-        lines.append(f"Definition {heads[-1]} : head := Head {size} {' '.join(parts)} {projection}.")
-    layer = "None"
-    if block.feed_forward is not None:
-        layer = f"(Some layer_{b})"
-        f = block.feed_forward
-        parts = [_matrix(m) for m in (f.hidden, f.hidden_bias, f.output, f.output_bias)]
-        lines.append(f"Definition layer_{b} : layer := Layer {' '.join(parts)}.")
-    kind = _KINDS[block.attention.kind]
-    lines.append(f"Definition {name} : block := Block {kind} [{'; '.join(heads)}] {layer}.")
-    return name
-
-
-def _claim(source: Source, bound: Fraction) -> list[str]:
-    variables = names_of(source)
-    all_of_them = " ".join(variables)
-    lines, goals = [], []
-    for o, text in enumerate(source.typed):
-        typed = TypedFormula(text, source.formula.box.variables)
-        conditions = "".join(f"\n  {c} /\\" for c in dict.fromkeys(typed.conditions))
-        lines.append(f"Definition formula_{o} ({all_of_them} : R) : R :=\n  {typed.term}.")
-        lines.append(f"Definition defined_{o} ({all_of_them} : R) : Prop :={conditions}\n  True.")
-        distance = f"output model_ (inputs [{'; '.join(variables)}]) {o} - formula_{o} {all_of_them}"
-        goals.append(f"  defined_{o} {all_of_them} /\\ Rabs ({distance}) <= bound /\\")
-    lines.append(f"Definition bound : R := {literal(bound)}.")
-    box = source.formula.box
-    ends = [
-        (term(low, {}), name, term(high, {})) for low, name, high in zip(box.lower, variables, box.upper, strict=True)
-    ]
-    hypotheses = "".join(f"\n  {low} <= {name} <= {high} ->" for low, name, high in ends)
-    lines.append(f"Definition claim : Prop := forall {all_of_them} : R,{hypotheses}\n" + "\n".join(goals) + "\n  True.")
-    return lines
-
-
 def allowed_bound(source: Source) -> Fraction:
-    """The bound to claim: what the tolerance leaves beside the rounding, in few digits."""
-    return below(source.allowance, 4)
+    """The bound to claim: what the tolerance leaves beside the rounding."""
+    return source.allowance
+
+
+def refuse_unknown_words(source: Source) -> None:
+    """Refuse functions that Typed.v does not have, by name."""
+    for text in source.typed:
+        for word in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text):
+            if word not in {*source.formula.box.variables, *FUNCTIONS, *SHORT, *_WORDS}:
+                raise ExportError(f"Coq's Interval library cannot bound {word}: no theorem can be written")
+
+
+def statement_file(source: Source) -> str:
+    """The text of Statement.v."""
+    variables, box = names_of(source), source.formula.box
+    names, count = " ".join(variables), len(source.typed)
+    applied = " ".join(f"(Typed.variable {name})" for name in variables)
+    lines, goals = [HEADER.rstrip()], ""
+    for o in range(count):
+        formula = f"(Model.formula_{o} {applied})"
+        lines.append(f"Definition formula_{o} ({names} : R) : R := Eval cbv -[{KEPT}] in Typed.result {formula}.")
+        lines.append(f"Definition defined_{o} ({names} : R) : Prop := Eval cbv -[{KEPT}] in Typed.domain {formula}.")
+        distance = f"output Model.model_ (inputs [{'; '.join(variables)}]) {o} - formula_{o} {names}"
+        goals += f"  defined_{o} {names} /\\ Rabs ({distance}) <= bound /\\\n"
+    lines.append(f"Definition bound : R := {literal(allowed_bound(source))}.")
+    inside = [
+        f"{term(low, {})} <= {v} <= {term(high, {})}"
+        for low, v, high in zip(box.lower, variables, box.upper, strict=True)
+    ]
+    given = "".join(f"\n  {fact} ->" for fact in inside)
+    lines.append(f"Definition claim : Prop := forall {names} : R,{given}\n{goals}  True.")
+    hypotheses = [f"J_{i}" for i in range(len(variables))]
+    known = " ".join(f"(D_{o} & R_{o} &" for o in range(count)) + " _" + ")" * count
+    proof = "".join(f"(conj (conj D_{o} R_{o}) " for o in range(count)) + "I" + ")" * count
+    lines += [
+        "Lemma restated : claim -> Model.claim.",
+        f"Proof. intros proven {names} {' '.join(hypotheses)}.",
+        *(f"  assert ({h}_ : {fact}) by (open_box {h}; lra)." for h, fact in zip(hypotheses, inside, strict=True)),
+        f"  destruct (proven {names} {' '.join(f'{h}_' for h in hypotheses)}) as {known}.",
+        f"  exact {proof}. Qed.",
+    ]
+    return "\n".join(lines) + "\n"

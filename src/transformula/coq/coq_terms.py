@@ -1,13 +1,10 @@
-"""Coq terms: rational literals, the kernel's expressions, typed formulas and the conditions that total functions hide.
+"""Coq terms: rational literals, and the kernel's expressions.
 
-The theorem's formula is made from the typed text by Python's own parser, node by node, so that it reads like what was
-typed; `transcription` reads it back. Expressions inside the proof come from the kernel's tree.
+The theorem's formula is written by `transcription`; expressions inside the proof come from the kernel's tree.
 """
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -21,9 +18,6 @@ FUNCTIONS = {
     "sin": "sin", "cos": "cos", "tan": "tan", "atan": "atan", "exp": "exp", "log": "ln", "sqrt": "sqrt",
     "abs": "Rabs", "tanh": "tanh", "sinh": "sinh", "cosh": "cosh",
 }  # fmt: skip
-_ALIASES = {"ln": "log"}
-_SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_WORD = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
 HALF = Fraction(1, 2)
 
 
@@ -83,7 +77,7 @@ def _kernel_power(base: str, exponent: str, by: Fraction | None) -> str:
     if by is None or by.denominator > 2:
         return f"(exp ({exponent} * ln ({base})))"
     whole, half = divmod(abs(by), 1)
-    product = f"({base} ^ {whole})" if whole > 1 or not half else base
+    product = base if whole == 1 else f"({base} ^ {whole})"
     if half:
         product = f"({product} * sqrt ({base}))" if whole else f"(sqrt ({base}))"
     return f"(/ {product})" if by < 0 else product
@@ -101,84 +95,3 @@ def _applied(name: str, inside: str) -> str:
     if name in ("sinh", "cosh"):
         return f"((exp ({inside}) {'-' if name == 'sinh' else '+'} exp (- ({inside}))) / 2)"
     return f"({FUNCTIONS[name]} ({inside}))"
-
-
-class TypedFormula:
-    """A formula as typed: its Coq term, and the conditions under which it is defined."""
-
-    def __init__(self, text: str, variables: Sequence[str]) -> None:
-        self.variables = frozenset(variables)
-        self.conditions: list[str] = []
-        marked = _WORD.sub(self._marked, text.replace("^", "**"))
-        try:
-            tree = ast.parse(marked.strip(), mode="eval").body
-        except (SyntaxError, RecursionError, ValueError):
-            raise ExportError(f"the formula {text[:60]!r} cannot be written for Coq") from None
-        self.source = marked.strip()
-        self.term = self._term(tree)
-
-    def _marked(self, found: re.Match[str]) -> str:
-        return f"v_{found[0]}" if found[0] in self.variables else found[0]
-
-    def _number(self, node: ast.expr) -> Fraction | None:
-        """The value of a number, of minus a number and of a quotient of numbers."""
-        if isinstance(node, ast.Constant):
-            return Fraction(str(ast.get_source_segment(self.source, node)))
-        if isinstance(node, ast.UnaryOp) and (inner := self._number(node.operand)) is not None:
-            return -inner if isinstance(node.op, ast.USub) else inner
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            top, bottom = self._number(node.left), self._number(node.right)
-            return top / bottom if top is not None and bottom else None
-        return None
-
-    def _term(self, node: ast.expr) -> str:
-        if (number := self._number(node)) is not None:
-            return literal(number)
-        if isinstance(node, ast.Name):
-            return node.id if node.id.startswith("v_") else {"pi": "PI"}.get(node.id, "(exp (1))")
-        if isinstance(node, ast.UnaryOp):
-            inside = self._term(node.operand)
-            return f"(- {inside})" if isinstance(node.op, ast.USub) else inside
-        if isinstance(node, ast.BinOp):
-            return self._binary(node)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return self._call(_ALIASES.get(node.func.id, node.func.id), [self._term(a) for a in node.args])
-        raise ExportError("a formula with cases or comparisons cannot be written for Coq yet")
-
-    def _binary(self, node: ast.BinOp) -> str:
-        left = self._term(node.left)
-        if isinstance(node.op, ast.Pow):
-            return self._power(left, node.right)
-        right = self._term(node.right)
-        if isinstance(node.op, ast.Div) and self._number(node.right) is None:
-            self.conditions.append(f"{right} <> 0")
-        return f"({left} {_SYMBOLS[type(node.op)]} {right})"
-
-    def _power(self, base: str, exponent: ast.expr) -> str:
-        by = self._number(exponent)
-        if by is None or by.denominator > 2:
-            raised = self._term(exponent)
-            self.conditions.append(f"0 < {base}")
-            return f"(Rpower ({base}) ({raised}))"
-        whole, half = divmod(abs(by), 1)
-        product = f"({base} ^ {whole})"
-        if half:
-            self.conditions.append(f"0 <= {base}")
-            product = f"({product} * (sqrt ({base})))" if whole else f"(sqrt ({base}))"
-        if by < 0:
-            self.conditions.append(f"{product} <> 0")
-            return f"(1 / {product})"
-        return product
-
-    def _call(self, name: str, parts: list[str]) -> str:
-        if name in ("min", "max"):
-            return _nested("Rmin" if name == "min" else "Rmax", parts)
-        if name not in FUNCTIONS or len(parts) != 1:
-            raise ExportError(f"Coq's Interval library cannot bound {name}: no theorem can be written")
-        if name == "log":
-            self.conditions.append(f"0 < {parts[0]}")
-        if name == "sqrt":
-            self.conditions.append(f"0 <= {parts[0]}")
-        if name == "tan":
-            self.conditions.append(f"(cos ({parts[0]})) <> 0")
-        return f"({FUNCTIONS[name]} ({parts[0]}))"

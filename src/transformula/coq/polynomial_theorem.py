@@ -17,7 +17,7 @@ from transformula.kernel.syntax.expression import walk
 
 HEADER = """Require Import Reals Lra Lia Psatz List NArith ZArith QArith Qreals Interval.Tactic.
 Require Import Transformula.Transformer Transformula.Attention Transformula.Reading Transformula.Analysis.
-Require Import Transformula.Powers Transformula.Model.
+Require Import Transformula.Powers Transformula.Model Transformula.Statement.
 Import ListNotations.
 Open Scope R_scope.
 """

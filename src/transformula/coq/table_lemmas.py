@@ -1,17 +1,18 @@
 """One file for each distinct table: |table − function| wherever it is read, and the function's slope.
 
-Interval proves both by bisection with univariate Taylor models. Low degrees and native floats are fast; values that
-cancel need more bits.
+Interval proves both by bisection with univariate Taylor models; tables of many tokens are given to it in pieces
+(`centred_pieces`). Low degrees and native floats are fast; values that cancel need more bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from flint import arb
 
+from transformula.coq.centred_pieces import CentredPiece, TableSample, pieces
 from transformula.coq.coq_source import SQUARE, NetworkWire, Wire
 from transformula.coq.coq_terms import above, exact, literal, quotient, term
 from transformula.errors import NotProvenError
@@ -29,10 +30,12 @@ SAMPLES = 240
 SQUARE_RANGE = Fraction(1001, 1000)
 #: Margin of a table's lemma over its sampled error.
 MARGIN = Fraction(6, 5)
-#: Degree of Interval's Taylor models, for tables of many tokens, and the bits that values need if they cancel.
-DEGREE, HIGH_DEGREE, MANY_TOKENS, BITS = 7, 10, 12, 90
-#: A lemma whose error is this many units of rounding of its values is proven in native floats.
-NATIVE = 20_000
+#: Degree of Interval's Taylor models, the most tokens without pieces, and the bits that values need if they cancel.
+DEGREE, FEW_TOKENS, BITS = 7, 12, 90
+#: A lemma whose error is this many units of rounding of its values, or of what cancels, is proven in native floats.
+NATIVE, NATIVE_PIECE = 20_000, 2_000
+#: A root at 0 is bounded by plain intervals up to this part of the range.
+EDGE = Fraction(1, 2**23)
 
 Key = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 
@@ -48,6 +51,7 @@ class TableLemma:
     high: Fraction
     error: Fraction = Fraction(0)
     slope: Fraction = Fraction(0)
+    samples: list[TableSample] = field(default_factory=list)
 
     def widen(self, low: Fraction, high: Fraction, slack: Fraction, moved: bool) -> None:
         """Cover one more reader's range."""
@@ -55,7 +59,8 @@ class TableLemma:
             low, high = min(low, -SQUARE_RANGE), max(high, SQUARE_RANGE)
         self.low, self.high = min(self.low, low), max(self.high, high)
         points = [self.low + (self.high - self.low) * k / SAMPLES for k in range(SAMPLES + 1)]
-        sampled = max(abs(self.table(u) - self.meant(u)) for u in points)
+        self.samples = [TableSample(float(u), float(m := self.meant(u)), float(self.table(u) - m)) for u in points]
+        sampled = Fraction(max(abs(sample.error) for sample in self.samples))
         self.error = max(self.error, above(sampled * MARGIN * slack + Fraction(1, 10**16), 2))
         if moved:
             step = (self.high - self.low) / 10**12
@@ -88,14 +93,12 @@ class TableLemma:
         tokens = "; ".join(
             f"({', '.join(quotient(Fraction(v)) for v in token)})" for token in zip(*self.tokens, strict=True)
         )
-        unfolded = f"attend num den tab_{n} map sum score_at slope offset held fst snd f_{n} Q2R Qnum Qden"
         lines = [
             HEADER.rstrip(),
             f"Definition f_{n} (u : R) : R := {term(self.function, {'u': 'u'})}.",
             f"Definition tab_{n} : list token := [{tokens}].",
-            f"Lemma T_{n} u : {self.where} -> Rabs (attend tab_{n} u - f_{n} u) <= {literal(self.error)}.",
-            f"Proof. intros H. cbv [{unfolded}]. {self._tactic()} Qed.",
         ]
+        lines += self._whole() if len(self.tokens[0]) <= FEW_TOKENS else self._in_pieces()
         if self.slope:
             inside = f"{literal(self.low)} <= {{}} <= {literal(self.high)}"
             lines += [
@@ -106,18 +109,49 @@ class TableLemma:
             ]
         return "\n".join(lines) + "\n"
 
-    def _tactic(self) -> str:
-        largest = max(abs(y) for y in self.tokens[2])
+    @property
+    def _bounded(self) -> str:
+        return f"Rabs (attend tab_{self.number} u - f_{self.number} u) <= {literal(self.error)}"
+
+    def _whole(self) -> list[str]:
+        """Lemma T by one bisection."""
+        n, largest = self.number, max(abs(y) for y in self.tokens[2])
         bits = 53 if self.error > Fraction(NATIVE * largest * 2.0**-52) else BITS
-        degree = DEGREE if len(self.tokens[0]) <= MANY_TOKENS else HIGH_DEGREE
-        taylor = f"interval with (i_bisect u, i_taylor u, i_degree {degree}, i_prec {bits}, i_depth 40)"
-        if "sqrt" not in str(self.function) or self.low != 0:
-            return f"{taylor}."
-        edge = literal(self.high / 2**23)  # plain intervals where the derivative is infinite
-        return (
-            f"destruct (Rle_lt_dec u {edge}); [interval with (i_bisect u, i_depth 20) "
-            f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]."
-        )
+        taylor = _bisected(DEGREE, bits)
+        if "sqrt" in str(self.function) and self.low == 0:
+            edge = literal(self.high * EDGE)
+            taylor = (
+                f"destruct (Rle_lt_dec u {edge}); [interval with (i_bisect u, i_depth 20) "
+                f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]"
+            )
+        opened = f"intros H. unfold attend, num. sums tab_{n} f_{n}"
+        return [f"Lemma T_{n} u : {self.where} -> {self._bounded}.", f"Proof. {opened}. {taylor}. Qed."]
+
+    def _in_pieces(self) -> list[str]:
+        """Lemma T from one lemma a piece."""
+        n, parts = self.number, pieces(self.tokens, self.samples, self.low, self.high, float(self.error))
+        cases = [f"destruct (Rle_lt_dec u {literal(p.high)}); [apply P_{n}_{j}; lra|]." for j, p in enumerate(parts)]
+        return [
+            *(line for j, piece in enumerate(parts) for line in self._piece_lemma(j, piece)),
+            f"Lemma T_{n} u : {self.where} -> {self._bounded}.",
+            f"Proof. intros H. {' '.join(cases[:-1])} apply P_{n}_{len(parts) - 1}; lra. Qed.",
+        ]
+
+    def _piece_lemma(self, j: int, piece: CentredPiece) -> list[str]:
+        n, line = self.number, f"{quotient(piece.slope)} {quotient(piece.offset)} tab_{self.number}"
+        bits = 53 if self.error > Fraction(NATIVE_PIECE * piece.cancels * 2.0**-52) else BITS
+        first, second = _bisected(piece.mass_degree, 53), _bisected(piece.degree, bits)
+        numbers = f"{literal(self.error)} {literal(piece.mass)}"
+        return [
+            f"Definition tab_{n}_{j} : list token := Eval vm_compute in shifted {line}.",
+            f"Lemma P_{n}_{j} u : {literal(piece.low)} <= u <= {literal(piece.high)} -> {self._bounded}.",
+            f"Proof. intros H. apply (centred {line} (f_{n} u) u {numbers}); change (shifted {line}) with tab_{n}_{j};",
+            f"  [lra | sums tab_{n}_{j} f_{n}; {first} | sums tab_{n}_{j} f_{n}; {second}]. Qed.",
+        ]
+
+
+def _bisected(degree: int, bits: int) -> str:
+    return f"interval with (i_bisect u, i_taylor u, i_degree {degree}, i_prec {bits}, i_depth 40)"
 
 
 class TableLemmas:

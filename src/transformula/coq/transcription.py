@@ -1,99 +1,99 @@
-"""Whether Model.v says what a model folder holds: every number, every index and the formula, node by node.
+"""Model.v, written from a folder's files: every stored number and index, the formula node by node, the box, the bound.
 
-Trusted beside Coq and Transformer.v: the standard library alone, nothing of the generator. Model.v must be what this
-program makes of the folder's files, line by line; its bound is read, and compared with eps - rounding.
+Trusted beside Coq, Transformer.v and Typed.v; standard library alone, nothing of the generator. The Model.v that Coq
+reads must equal it byte for byte: no comment, notation or option fits in. Whatever is unexpected raises.
 """
 
+import ast
 import json
 import re
 import struct
-import sys
-from collections.abc import Iterator
 from fractions import Fraction
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
-from transformula.coq.transcribed_terms import TranscribedTerm, shown, transcribed_box
-
-HEADER = "Require Import Reals List NArith ZArith.\nRequire Import Transformula.Transformer."
-LAYER = ("hidden", "hidden_bias", "output", "output_bias")
-FORMATS, BITS = {"I32": "i", "F32": "f", "F64": "d"}, {"float32": 23, "float64": 52}
-
-
-def matrices(folder: Path, exact: dict[str, list[str]], bits: int) -> dict[str, str]:
-    """Every stored matrix in Coq, by name: rationals where model.json has them (near the floats), else the floats."""
-    data = (folder / "model.safetensors").read_bytes()
-    start, arrays = 8 + int.from_bytes(data[:8], "little"), {}
-    for name, entry in json.loads(data[8:start]).items():
-        low, high = (start + at for at in entry["data_offsets"])
-        arrays[name] = struct.unpack(f"<{entry['shape'][0]}{FORMATS[entry['dtype']]}", data[low:high])
-    found = {}
-    for name in {array.rpartition(".")[0] for array in arrays}:
-        floats = [Fraction(v) for v in arrays[f"{name}.values"]]
-        values = [Fraction(v) for v in exact.get(name, floats)]
-        assert all(abs(v - f) <= abs(v) / 2**bits for v, f in zip(values, floats, strict=True))
-        entries = zip(arrays[f"{name}.rows"], arrays[f"{name}.cols"], values, strict=True)
-        found[name] = f"[{'; '.join(f'Entry {r} {c} ({v.numerator}) {v.denominator}' for r, c, v in entries)}]"
-    return found
+HEADER = ["Require Import Transformula.Typed.", "Import ListNotations.", "Open Scope R_scope."]
+DTYPES = {"float32": ("F32", "f", 23), "float64": ("F64", "d", 52)}
+KINDS = {("softmax", 1): "Softmax", ("hardmax", 1): "Hardmax"}
+NAMES = re.compile(r"\A\s*([A-Za-z_]\w*?)(\d*)\s*(?:\.\.\s*\1(\d+)\s*)?\Z", re.ASCII)  # x, or x1..x9
+WORD = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|[A-Za-z_]\w*", re.ASCII)
+SIGNS: dict[Any, str] = {ast.Add: "+", ast.Sub: "-", ast.USub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^"}
 
 
-def block_lines(model: dict[str, Any], stored: dict[str, str]) -> Iterator[str]:
-    """The definitions of heads, layers, blocks and the model."""
-    blocks: list[str] = []
+def transcribed(text: str) -> str:
+    """A typed formula in the notation of Typed.v. Python's parser sees words by number, hence none of its keywords."""
+    words = list[str]()
+
+    def numbered(found: re.Match[str]) -> str:
+        words.append("(literal {} {})".format(*Fraction(found[1]).as_integer_ratio()) if found[1] else f"v_{found[0]}")
+        return f"_{len(words) - 1}"
+
+    def written(node: Any) -> str:
+        if isinstance(node, ast.Name):
+            return words[int(node.id[1:])]
+        parts = [written(n) for n in ast.iter_child_nodes(node) if not isinstance(n, ast.operator | ast.unaryop)]
+        sign = [] if isinstance(node, ast.Call) else [SIGNS[type(node.op)]]
+        return f"({' '.join(parts[:-1] + sign + parts[-1:])})"
+
+    marked = WORD.sub(numbered, text.replace("^", "**")).strip()
+    assert re.fullmatch(r"[\d_\s+\-*/(),]*", marked), "a formula has characters that cannot be transcribed"
+    return written(ast.parse(marked, mode="eval").body)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, whose keys must not be repeated."""
+    assert len(dict(pairs)) == len(pairs), "a key stands twice in a JSON object"
+    return dict(pairs)
+
+
+def matrices(data: bytes, model: dict[str, Any]) -> list[str]:
+    """The definitions of all stored matrices: the floats, or the rationals of model.json that are near them."""
+    start, at, arrays, lines = 8 + int.from_bytes(data[:8], "little"), 0, {}, []
+    header, (dtype, code, bits) = json.loads(data[8:start], object_pairs_hook=unique), DTYPES[model["dtype"]]
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        kind, of = (dtype, code) if name.endswith(".values") else ("I32", "i")
+        arrays[name] = struct.unpack_from(f"<{entry['shape'][0]:d}{of}", data, start + at)
+        place = [at, at := at + struct.calcsize(of) * len(arrays[name])]
+        assert entry == {"dtype": kind, "shape": [len(arrays[name])], "data_offsets": place}, "an array is malformed"
+    for name, (rows, columns) in model["shapes"].items():
+        places = list(zip(arrays.pop(f"{name}.rows"), arrays.pop(f"{name}.cols"), strict=True))
+        assert all(0 <= r < rows and 0 <= c < columns for r, c in places) and len(set(places)) == len(places)
+        floats = [Fraction(v) for v in arrays.pop(f"{name}.values")]
+        values = [Fraction(v) for v in model["exact"].get(name, floats)]
+        assert all(abs(v - f) * 2**bits <= abs(v) for v, f in zip(values, floats, strict=True)), "a rational is far off"
+        entries = (f"Entry {r} {c} ({v.numerator}) {v.denominator}" for (r, c), v in zip(places, values, strict=True))
+        lines.append(f"Definition {re.sub('[^a-z_0-9]', '_', name)}_ : matrix := [{'; '.join(entries)}].")
+    assert start + at == len(data) and not arrays and set(model["exact"]) <= set(model["shapes"]), "an array too many"
+    return lines
+
+
+def expected(weights: bytes, *texts: bytes) -> str:
+    """The whole of Model.v, from the contents of model.safetensors, model.json and certificate.json."""
+    model, claim = (json.loads(text, object_pairs_hook=unique) for text in texts)
+    lines, claimed, names = HEADER + matrices(weights, model), "", list[str]()
     for b, block in enumerate(model["blocks"]):
-        blocks.append(blocks[block] if type(block) is int else f"block_{b}")
-        if type(block) is int:
+        if type(block) is int:  # an earlier block once more
+            lines.append(f"Definition block_{b} : block := block_{block}.")
             continue
+        heads, at = [], f"blocks_{b}_feed_forward_"
+        layer = f"(Some (Layer {at}hidden_ {at}hidden_bias_ {at}output_ {at}output_bias_))"
         for h, head in enumerate(block["heads"]):
-            at = f"blocks.{b}.heads.{h}."
-            matrix = " ".join(stored[at + part] for part in ("query", "key", "value"))
-            output = f"(Some {stored[at + 'output']})" if head["output"] else "None"
-            yield f"Definition head_{b}_{h} : head := Head {model['shapes'][at + 'query'][0]} {matrix} {output}."
-        if block["feed_forward"]:
-            parts = (stored[f"blocks.{b}.feed_forward.{part}"] for part in LAYER)
-            yield f"Definition layer_{b} : layer := Layer {' '.join(parts)}."
-        heads = "; ".join(f"head_{b}_{h}" for h in range(len(block["heads"])))
-        layer = f"(Some layer_{b})" if block["feed_forward"] else "None"
-        kind = {("softmax", 1): "Softmax", ("hardmax", 1): "Hardmax"}[block["kind"], block["scale"]]
-        yield f"Definition block_{b} : block := Block {kind} [{heads}] {layer}."
-    yield from (f"Definition {m}_ : matrix := {stored[m]}." for m in ("embedding", "memory", "readout", "bias"))
-    size = f"{model['tokens']} {len(model['slots'])} embedding_ memory_ [{'; '.join(blocks)}]"
-    yield f"Definition model_ : model := Model {size} readout_ bias_."
-
-
-def expected(folder: Path, bound: Fraction) -> str:
-    """The whole of Model.v."""
-    model = json.loads((folder / "model.json").read_text())
-    lines = [HEADER, "Import ListNotations.", "Open Scope R_scope."]
-    lines += block_lines(model, matrices(folder, model["exact"], BITS[model["dtype"]]))
-    ends = list(transcribed_box(model["box"]))
-    assert model["inputs"] == [name for name, _, _ in ends], "the inputs are not the box's variables"
-    names, goals = " ".join(f"v_{name}" for name in model["inputs"]), []
+            size, at = model["shapes"][f"blocks.{b}.heads.{h}.query"][0], f"blocks_{b}_heads_{h}_"
+            output = f"(Some {at}output_)" if head["output"] else None
+            heads.append(f"Head {size:d} {at}query_ {at}key_ {at}value_ {output}")
+        parts = f"[{'; '.join(heads)}] {layer if block['feed_forward'] else None}"
+        lines.append(f"Definition block_{b} : block := Block {KINDS[block['kind'], block['scale']]} {parts}.")
+    parts = f"embedding_ memory_ [{'; '.join(f'block_{b}' for b in range(len(model['blocks'])))}] readout_ bias_"
+    lines.append(f"Definition model_ : model := Model {model['tokens']:d} {len(model['slots'])} {parts}.")
+    for part in re.split(r",(?![^()]*\))", model["box"]):
+        said, ends = part.split("=")
+        [(stem, first, last)], (low, high) = NAMES.findall(said), map(transcribed, ends.split(".."))
+        for k in range(int(first or 0), int(last or first or 0) + 1):
+            names.append(f"v_{stem}{f'{k:0{len(first)}d}' if first else ''}")
+            claimed += f"\n  inside {low} {names[-1]} {high} ->"
+    assert [n[2:] for n in names] == model["inputs"] and len(set(names)) == len(names) and "shape" not in model
+    joined, applied = " ".join(names), " ".join(f"(variable {name})" for name in names)
     for o, text in enumerate(model["formulas"]):
-        term = TranscribedTerm(text, model["inputs"])
-        conditions = "".join(f"\n  {condition} /\\" for condition in term.conditions)
-        lines.append(f"Definition formula_{o} ({names} : R) : R :=\n  {term.coq}.")
-        lines.append(f"Definition defined_{o} ({names} : R) : Prop :={conditions}\n  True.")
-        distance = f"output model_ (inputs [{names.replace(' ', '; ')}]) {o} - formula_{o} {names}"
-        goals.append(f"  defined_{o} {names} /\\ Rabs ({distance}) <= bound /\\\n")
-    given = "".join(f"\n  {low} <= v_{name} <= {high} ->" for name, low, high in ends)
-    claim = f"Definition claim : Prop := forall {names} : R,{given}\n{''.join(goals)}  True."
-    return "\n".join([*lines, f"Definition bound : R := {shown(bound)}.", claim, ""])
-
-
-def check(folder: Path, text: str) -> str:
-    """Why Model.v is not a transcription of the folder; empty if it is one."""
-    claim = json.loads((folder / "certificate.json").read_text())
-    said = re.search(r"^Definition bound : R := \(?(\d+)(?: / (\d+)\))?\.$", text, re.MULTILINE)
-    assert said, "Model.v states no bound"
-    bound = Fraction(int(said[1]), int(said[2] or 1))
-    if bound > Fraction(claim["eps"]) - Fraction(claim["rounding"]):
-        return "the bound in Model.v is above eps - rounding"
-    pairs = zip_longest(expected(folder, bound).split("\n"), text.split("\n"))
-    wrong = next((n for n, (wanted, found) in enumerate(pairs, 1) if wanted != found), 0)
-    return f"line {wrong} of Model.v is not what the folder holds" if wrong else ""
-
-
-if __name__ == "__main__":
-    sys.exit(check(Path(sys.argv[1]), Path(sys.argv[2]).read_text()) or None)
+        lines.append(f"Definition formula_{o} ({joined} : typed) : typed :=\n  {transcribed(text)}%typed.")
+        claimed += f"\n  matches (output model_ (inputs [{'; '.join(names)}]) {o}) (formula_{o} {applied}) bound /\\"
+    lines.append(f"Definition bound : R := {Fraction(claim['eps']) - abs(Fraction(claim['rounding']))}.")
+    return "\n".join([*lines, f"Definition claim : Prop := forall {joined} : R,{claimed}\n  True.\n"])

@@ -69,6 +69,7 @@ class CompileRequest(ConstructionsRequest):
     """A compilation."""
 
     construction: Choice = "auto"
+    seconds: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] | None = None
 
 
 class CompareRequest(FormulaRequest):
@@ -106,6 +107,8 @@ def first_complaint(errors: Sequence[Any]) -> dict[str, str]:
         return {"field": where, "message": f"too long: at most {limits.get('max_length')} characters"}
     if kind == "missing":
         return {"field": where, "message": "something is missing here"}
+    if where == "seconds":
+        return {"field": where, "message": "a time limit is a number of seconds above 0, at most 3600"}
     if where == "eps":
         return {"field": where, "message": "a tolerance is a number above 0, such as 1e-6"}
     return {"field": where, "message": str(error.get("msg", "cannot be used")).lower()}

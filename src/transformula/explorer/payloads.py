@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from transformula.compiler.constructions import TABLE_FAMILY
+from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY, TABLE_FAMILY
 from transformula.formula.evaluation import evaluate_accurately
+from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.runtime.table_reading import TableHead
-from transformula.show.slices import Slice, attention_at, point_in_box, slice_through
+from transformula.show.circuit_view import circuit_items, linear_text
+from transformula.show.page_parts import cut as cut_text
+from transformula.show.slices import HeadAttention, Slice, attention_at, point_in_box, slice_through
 
 Segment = tuple[float, float, float, float]
 
@@ -23,6 +26,10 @@ MAX_LINES = 400
 MAX_CENTRES = 2_500
 MAX_BARS = 64
 MAX_HEADS = 16
+#: Largest number of bars of a sum; the smallest parts share the last one.
+MAX_ADDENDS = 14
+#: Share of the largest part below which a part of a sum has no bar of its own.
+_FAINT = 1e-4
 #: Tokens × grid points beyond which a grid becomes coarser, and the fewest points along an axis.
 MAX_COST = 4e8
 _MIN_POINTS = 11
@@ -142,6 +149,62 @@ def _centres(head: TableHead, model: Model, cut: Slice, ends: list[tuple[float, 
     return [[*place, value] for place, value in zip(places, values.tolist(), strict=True)]
 
 
+def _addends(
+    model: Model, row: FloatArray, heads: Sequence[HeadAttention], answer: float, output: int
+) -> list[dict[str, Any]]:
+    """Parts that add up to the answer: of tokens, of powers of directions or of wires; none for the gallery."""
+    parts: list[tuple[str, str, float]] = []
+    if model.family is TABLE_FAMILY:
+        for head in heads:
+            where = f"head {head.head + 1}, " if len(heads) > 1 else ""
+            numbered = enumerate(zip(head.weights.tolist(), head.values.tolist(), strict=True), start=1)
+            parts += [(f"{where}token {k}", f"{w:.4g} × {v:.6g}", w * v) for k, (w, v) in numbered]
+    elif model.family is RIDGE_FAMILY:
+        ridge, names = model.reading, model.weights.inputs
+        for token, powers in ridge.by_output[output].items():
+            form = ridge.directions[token]
+            t = sum(int(c.p) / int(c.q) * row[0, k] for k, c in form.items())
+            terms = {s: int(c.p) / int(c.q) for s, c in sorted(powers.items())}
+            note = " + ".join(f"{c:.4g}·t^{s}" for s, c in terms.items())
+            parts.append(
+                (f"t = {cut_text(linear_text(form, names), 24)}", f"t = {t:.6g}: {note}", _power_sum(terms, t))
+            )
+    elif model.family is CIRCUIT_FAMILY:
+        parts = _readout_parts(model, row, output)
+    else:
+        return []
+    rest = answer - sum(value for *_, value in parts)
+    if abs(rest) > 1e-9 * max(abs(value) for value in [answer, *(value for *_, value in parts)]):
+        parts.append(("straight line" if model.family is TABLE_FAMILY else "constant", "", rest))
+    order = sorted(range(len(parts)), key=lambda k: -abs(parts[k][2]))
+    faint = _FAINT * max((abs(value) for *_, value in parts), default=0.0)
+    kept = [k for k in order[:MAX_ADDENDS] if abs(parts[k][2]) > faint] or order[:1]
+    kept = sorted(kept if len(kept) + 1 < len(parts) else order)
+    left = [parts[k][2] for k in order if k not in kept]
+    shown = [parts[k] for k in kept] + ([(f"{len(left)} others", "", sum(left))] if left else [])
+    finite = all(math.isfinite(value) for *_, value in shown)
+    return [{"label": label, "note": note, "value": value} for label, note, value in shown] if finite else []
+
+
+def _power_sum(terms: Mapping[int, float], t: float) -> float:
+    return sum(c * t**s for s, c in terms.items())
+
+
+def _readout_parts(model: Model, row: FloatArray, output: int) -> list[tuple[str, str, float]]:
+    """The readout of a circuit: coefficient times what each wire holds after the last block."""
+    weights, stream = model.weights, model.trace(row).residuals[-1][0]
+    meanings = {item.name: item.meaning for item in circuit_items(model)}
+    parts = []
+    for out, column, c in zip(weights.readout.rows, weights.readout.cols, weights.readout.values, strict=True):
+        if out == output:
+            token, slot = divmod(int(column), weights.width)
+            name = weights.slots[slot].removeprefix("x.")
+            held = float(stream[token, slot])
+            meaning = cut_text(meanings.get(name, name), 60)
+            parts.append((name if name != "one" else "constant", f"{c:.4g} × {held:.6g}, {meaning}", float(c) * held))
+    return parts
+
+
 def attention_payload(model: Model, point: Mapping[str, float], output: int, query: int) -> dict[str, Any]:
     """Every head's largest weights at a point, in the order of the tokens, and the model's output."""
     place = point_in_box(model, point)
@@ -173,6 +236,7 @@ def attention_payload(model: Model, point: Mapping[str, float], output: int, que
         )
     return {
         "point": place,
+        "sum": {"kind": model.family.name, "terms": _addends(model, row, heads, answer, output)},
         "model": answer if math.isfinite(answer) else None,
         "formula": float(exact) if math.isfinite(exact) else None,
         "bound": model.pointwise[0],

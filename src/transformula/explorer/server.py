@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
+from importlib.resources import files as resources
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,12 +32,26 @@ from transformula.explorer.page_requests import (
     SliceRequest,
     first_complaint,
 )
-from transformula.explorer.pages import add_pages, gallery
 from transformula.explorer.worker import Frame
 from transformula.explorer.worker_pool import BusyError, Pool
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.model import Model
+from transformula.show.figure_style import page_css
 
+#: Scripts of the page.
+_MODULES = (
+    "explorer", "session", "state", "api", "fields", "claim", "views", "charts", "comparing", "constructions", "job",
+    "sums", "terms", "tour",
+)  # fmt: skip
+_PAGES = {
+    "index.html": "text/html; charset=utf-8",
+    "explorer.css": "text/css; charset=utf-8",
+    **{f"{name}.js": "text/javascript; charset=utf-8" for name in _MODULES},
+    "examples.json": "application/json",
+    "icon.svg": "image/svg+xml",
+}
+#: Files that the report has too.
+_SHARED = {"drawing.css": "text/css; charset=utf-8", "panzoom.js": "text/javascript; charset=utf-8"}
 _FILES = (WEIGHTS_FILE, MODEL_FILE, EVIDENCE_FILE, CERTIFICATE_FILE)
 _STATUS = {"fault": 500}
 _RETRY = {"retry-after": "2"}
@@ -95,7 +110,7 @@ def create_app(limits: Limits | None = None) -> FastAPI:
     app = FastAPI(title="transformula", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.explorer = explorer
     app.add_middleware(Guard, limits=explorer.limits)
-    add_pages(app)
+    _add_pages(app)
     _add_errors(app)
     _add_work(app, explorer)
     _add_models(app, explorer)
@@ -228,6 +243,35 @@ def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body, allow_nan=False)}\n\n"
 
 
+def _add_pages(app: FastAPI) -> None:
+    """Serve the page and its files."""
+    folder = resources("transformula.explorer") / "static"
+    shared = resources("transformula.show") / "static"
+    contents = {name: ((folder / name).read_bytes(), kind) for name, kind in _PAGES.items()}
+    contents |= {name: ((shared / name).read_bytes(), kind) for name, kind in _SHARED.items()}
+    contents["colours.css"] = page_css().encode(), "text/css; charset=utf-8"
+    plotly = (resources("plotly") / "package_data" / "plotly.min.js").read_bytes()
+
+    @app.get("/")
+    async def page() -> Response:
+        return Response(contents["index.html"][0], media_type=contents["index.html"][1])
+
+    @app.get("/static/plotly.min.js")
+    async def plots() -> Response:
+        return Response(
+            plotly,
+            media_type="text/javascript; charset=utf-8",
+            headers={"cache-control": "private, max-age=3600"},
+        )
+
+    @app.get("/static/{name}")
+    async def static(name: str) -> Response:
+        if name not in contents:  # a name of the fixed list, never a path
+            raise HTTPException(404)
+        content, kind = contents[name]
+        return Response(content, media_type=kind)
+
+
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -252,7 +296,6 @@ def _add_work(app: FastAPI, explorer: Explorer) -> None:
     async def start() -> dict[str, Any]:
         return {
             "version": __version__,
-            "gallery": gallery(),
             "limits": asdict(explorer.limits),
             "onnx": _writes_onnx(),
         }

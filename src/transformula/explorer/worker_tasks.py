@@ -138,7 +138,8 @@ def compile_task(task: Frame, send: Send) -> None:
     start = time.perf_counter()
     formula = read_problem(body["formula"], body["box"])
     with listening(_reporter(send)):
-        model = compile(formula.texts, formula.box, body["eps"], body["construction"], body["dtype"])
+        options = {"time_limit": body["seconds"]}
+        model = compile(formula.texts, formula.box, body["eps"], body["construction"], body["dtype"], **options)
     texts = (model.packed.description, model.packed.evidence, model.certificate.to_json())
     blobs = (model.packed.arrays, *(text.encode() for text in texts))
     size = sum(map(len, blobs))

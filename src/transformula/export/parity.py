@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula import proven
+from transformula.errors import NotProvenError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.syntax.boxes import Formula
 from transformula.runtime import reference
 from transformula.runtime.matrices import leading_tokens
+
+if TYPE_CHECKING:
+    from transformula.model import Model
 
 #: Numbers of random points (most and fewest) and of corners.
 _MOST_POINTS = 2000
@@ -60,3 +65,24 @@ def largest_difference(
         found = np.asarray(run(rows), dtype=np.float64).reshape(wanted.shape)
         largest = float(np.maximum(largest, np.abs(found - wanted).max()))  # np.maximum keeps NaN
     return largest
+
+
+def measured_parity(
+    model: Model, run: Callable[[NDArray[Any]], Any], runtime: str, rounding: float, asking: int | None = None
+) -> dict[str, Any]:
+    """The measured difference beside the proven bound; refused if two correct executors cannot differ by it."""
+    x = sample_points(model.formula, model.weights)
+    parity = largest_difference(model.weights, x, run, asking)
+    most = rounding + model.certificate.rounding
+    if not parity <= most:
+        raise NotProvenError(
+            f"{runtime} differs from the reference by {parity:.3g}, where two correct executors differ by "
+            f"at most {most:.3g}: nothing was written"
+        )
+    return {
+        "runtime": runtime,
+        "points": len(x),
+        "parity": parity,
+        proven.named(model.certificate, "rounding"): rounding,
+        "within_rounding": parity <= rounding,
+    }

@@ -7,11 +7,9 @@ rarely 256): then √D and also D^¼, by which torch's plain kernel scales queri
 of two, and nothing is rounded. A head that writes more than D slots becomes several heads with the same
 query and key.
 
-*With LayerNorm.* A pre-norm layer reads LN(z) instead of z. Let the stream hold z, its mirror image −z, and
-constants ±K in a quarter of its E slots. Its mean is 0, and its variance K²/4 + 2‖z‖²/E; with the gain K/2,
-LN(z) = z / √(1 + (8‖z‖²/E + 4ε)/K²): for large K the identity, up to a factor near 1. Whatever reads
-slot i reads (slot i − mirror i)/2, so that an error of the computed mean, the same in all slots,
-cancels. `export.layer_norm` chooses K and proves what remains.
+*With LayerNorm.* A pre-norm layer reads LN(z) instead of z. Its ε and its gain switch off the division, and two more
+slots the subtraction of the mean: balance, minus the sum of all other slots, and zero. Whatever reads the stream reads
+differences to zero. `export.norm_rounding` chooses the gain and proves what remains.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transformula.errors import ExportError
+from transformula.export.norm_rounding import CENTRE_SLOTS, gate_slots
 from transformula.kernel.folder.description import WEIGHTS_FILE
 from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.model_folder import LOADER_FILE
@@ -46,16 +45,21 @@ Piece = tuple[Head, FloatArray, FloatArray]  # a head, rows of its value (D' × 
 
 
 def pack_stock(
-    weights: Weights, sequence: tuple[int, int] | None = None, pad: float | None = None
+    weights: Weights,
+    sequence: tuple[int, int] | None = None,
+    gain: float | None = None,
+    extra: int = 0,
+    loops: bool = True,
 ) -> tuple[dict[str, Any], State]:
     """The configuration and the state_dict of `stock_torch.Transformer` for some weights.
 
-    ``pad`` is the K of a layer with LayerNorm; None leaves LayerNorm out.
+    ``gain`` is that of layers with LayerNorm (`norm_rounding.norm_gain`); None leaves LayerNorm out.
+    ``extra`` empty slots follow the others. Without ``loops`` all blocks of a loop are written out.
     """
     pieces = [_pieces(weights, block.attention) for block in weights.blocks]
     dim, heads = _head_shape(weights, pieces)
-    if pad is not None:
-        heads = normed_width(weights) // dim
+    if gain is not None or extra:
+        heads = normed_width(weights, extra) // dim
     width = dim * heads if heads else weights.width
     lead, read = leading_tokens(weights), read_tokens(weights).tolist() or [0]
     numbers = width * (lead * len(weights.inputs) + weights.tokens + 4 * width * len(weights.blocks))
@@ -64,7 +68,7 @@ def pack_stock(
     state: State = {}
     outlines: list[Any] = []
     for b, (block, parts, first) in enumerate(zip(weights.blocks, pieces, weights.first_places, strict=True)):
-        if first < b:
+        if first < b and loops:
             outlines.append(first)
             continue
         if block.attention.kind != "softmax":
@@ -76,8 +80,8 @@ def pack_stock(
         state |= {f"blocks.{b}.self_attn.{name}": array for name, array in arrays.items()}
         state |= {f"blocks.{b}.{name}": array for name, array in layer.items()}
     state |= _ends(weights, width, lead, read)
-    if pad is not None:
-        _add_norms(state, outlines, weights.width, pad)
+    if gain is not None:
+        _add_norms(state, outlines, weights, gain)
     config = {
         "inputs": len(weights.inputs),
         "outputs": weights.outputs,
@@ -94,20 +98,20 @@ def pack_stock(
 def stock_files(
     weights: Weights,
     sequence: tuple[int, int] | None = None,
-    pad: float | None = None,
+    gain: float | None = None,
     claim: Mapping[str, str] | None = None,
 ) -> dict[str, bytes | str]:
     """The two files of the export: a plain state_dict with its claim, and the code that loads it."""
     from safetensors.numpy import save
 
-    config, state = pack_stock(weights, sequence, pad)
+    config, state = pack_stock(weights, sequence, gain)
     config["claim"] = dict(claim or {})
     loader = Path(__file__).with_name("stock_torch.py").read_text(encoding="utf-8")
     return {WEIGHTS_FILE: save(state, {"config": json.dumps(config)}), LOADER_FILE: loader}
 
 
 def stock_module(
-    weights: Weights, sequence: tuple[int, int] | None = None, pad: float | None = None
+    weights: Weights, sequence: tuple[int, int] | None = None, gain: float | None = None
 ) -> stock_torch.Transformer:
     """The module that the exported code would load."""
     require("an export to torch", "torch")
@@ -115,7 +119,7 @@ def stock_module(
 
     from transformula.export import stock_torch
 
-    config, state = pack_stock(weights, sequence, pad)
+    config, state = pack_stock(weights, sequence, gain)
     tensors: dict[str, torch.Tensor] = {name: torch.from_numpy(array) for name, array in state.items()}
     return stock_torch.build(config, tensors)
 
@@ -204,35 +208,57 @@ def _feed_forward(block: Block, width: int) -> tuple[int, State]:
     return units, state
 
 
-def normed_width(weights: Weights) -> int:
-    """The width of a layer with LayerNorm: room for the stream, its mirror image and a quarter of ±K."""
+def normed_width(weights: Weights, extra: int = 0) -> int:
+    """The width of a layer with LayerNorm: room for the stream, zero, balance, gates and further slots."""
     dim, heads = _head_shape(weights, [_pieces(weights, block.attention) for block in weights.blocks])
-    return dim * max(heads, math.ceil(8 * weights.width / (3 * dim)))
+    slots = weights.width + CENTRE_SLOTS + len(gate_slots(weights)) + extra
+    return dim * max(heads, math.ceil(slots / dim))
 
 
-def _add_norms(state: State, outlines: list[dict[str, Any]], slots: int, pad: float) -> None:
-    """Turn packed blocks into stock pre-norm layers, in place: mirror, constants, gains and biases."""
-    width = state["memory"].shape[1]
-    mirror, quarter = slice(slots, 2 * slots), width // 4
-    for tokens in (state["embedding.bias"].reshape(-1, width), state["memory"]):
-        tokens[:, mirror] = -tokens[:, :slots]
-        tokens[:, width - quarter : width - quarter // 2] = pad
-        tokens[:, width - quarter // 2 :] = -pad
+def _add_norms(state: State, outlines: list[dict[str, Any]], weights: Weights, gain: float) -> None:
+    """Turn packed blocks into stock pre-norm layers, in place: zero, balance, gains and biases."""
+    width, one = state["memory"].shape[1], weights.slot("one")
+    zero, balance = weights.width, weights.width + 1
+    gates = np.array(gate_slots(weights)).reshape(-1, weights.tokens)
+    first, lead = weights.width + CENTRE_SLOTS, len(state["embedding.bias"]) // width
+    for tokens, own in (
+        (state["embedding.bias"].reshape(-1, width), gates[:, :lead]),
+        (state["memory"], gates[:, lead:]),
+    ):
+        tokens[:, first : first + len(gates)] = own.T
+        tokens[:, balance] = negated_sums(tokens)
+    places = {gate.tobytes(): first + k for k, gate in enumerate(gates)}
+    constants = weights.memory.dense(np.float64)
     embedding = state["embedding.weight"].reshape(-1, width, state["embedding.weight"].shape[1])
-    embedding[:, mirror] = -embedding[:, :slots]
+    embedding[:, balance] = -embedding.sum(axis=1)  # of a single 1 for each input
     for b, outline in enumerate(outlines):
+        if isinstance(outline, int):
+            continue
         name = f"blocks.{b}"
-        for reads in (state[f"{name}.self_attn.in_proj_weight"], state[f"{name}.linear1.weight"]):
-            reads[:, :slots] /= 2
-            reads[:, mirror] = -reads[:, :slots]
-        writes = state[f"{name}.self_attn.out_proj.weight"]
-        writes[mirror] = -writes[:slots]
-        state[f"{name}.self_attn.in_proj_bias"] = np.zeros(3 * width)
+        projection = state[f"{name}.self_attn.in_proj_weight"]
+        keys = projection[width : 2 * width]
+        for row in keys[(keys != 0).sum(axis=1) > 1]:
+            place = places[(row[: weights.width] @ constants.T + 0.0).tobytes()]
+            keys[(keys == row).all(axis=1)] = np.eye(1, width, place)
+        bias = np.zeros(3 * width)
+        bias[:width] = projection[:width, one]  # a query that reads 1 reads it exactly
+        projection[:width, one] = 0.0
+        state[f"{name}.self_attn.in_proj_bias"] = bias
         state[f"{name}.self_attn.out_proj.bias"] = np.zeros(width)
+        for reads in (projection, state[f"{name}.linear1.weight"]):
+            reads[:, zero] = negated_sums(reads)
+        for writes in ("self_attn.out_proj.weight", "linear2.weight", "linear2.bias"):
+            columns = state[f"{name}.{writes}"].reshape(width, -1)
+            columns[balance] = negated_sums(columns.T)
         for norm in ("norm1", "norm2"):
-            state[f"{name}.{norm}.weight"] = np.full(width, pad / 2)
+            state[f"{name}.{norm}.weight"] = np.full(width, gain)
             state[f"{name}.{norm}.bias"] = np.zeros(width)
-        outline["kind"] = "layer norm"
+        outline |= {"kind": "layer norm", "eps": gain**2}
+
+
+def negated_sums(rows: FloatArray) -> FloatArray:
+    """Minus the sum of each row, correctly rounded."""
+    return np.array([-math.fsum(row[row != 0].tolist()) for row in rows])
 
 
 def _ends(weights: Weights, width: int, lead: int, read: list[int]) -> State:

@@ -116,7 +116,8 @@ def _block(width: int, outline: dict[str, Any]) -> nn.Module:
         hard = outline["kind"] == "hardmax"
         return EncoderBlock(width, units, Scored(width, heads, outline["keys"], outline["values"], hard))
     if outline["kind"] == "layer norm":
-        return nn.TransformerEncoderLayer(width, heads, units, dropout=0, batch_first=True, norm_first=True)
+        eps = outline["eps"]  # so large that nothing is divided: see transformula's docs/export.md
+        return nn.TransformerEncoderLayer(width, heads, units, 0, layer_norm_eps=eps, batch_first=True, norm_first=True)
     return EncoderBlock(width, units, nn.MultiheadAttention(width, heads, bias=False, batch_first=True))
 
 

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformula.errors import FormulaError
+from transformula.formula.as_written import formulas_of, names_defined
 from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy, is_sympy
+from transformula.formula.given_box import box_and_constants
+from transformula.formula.hints import advice_on
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, substitute
@@ -45,6 +48,27 @@ def as_texts(given: Any, variables: Sequence[str], symbols: dict[str, Any] | Non
     if any(isinstance(one, Sequence) and not isinstance(one, str) for one in given):
         raise FormulaError(f"formulas are listed one by one: each is {_KINDS.partition(', or')[0]}")
     return [text for one in given for text in as_texts(one, variables, symbols)]
+
+
+def given_formula(given: Any, on: Any) -> Formula:
+    """The formula that was given, in the kernel's notation; for a known mistake, the error says what to write instead.
+
+    Examples
+    --------
+    >>> given_formula("d = c*x; d² + 1", "x in [0, 1], c=0.1").typed
+    ('(0.1*x)**2 + 1',)
+    """
+    box, constants = box_and_constants(on)
+    texts = as_texts(given, (*box.variables, *constants))
+    if clash := set(names_defined(texts)) & set(box.variables):
+        raise FormulaError(f"{min(clash)} is a variable of the box: give the intermediate value another name")
+    formulas = formulas_of(texts, constants)
+    try:
+        return Formula.of(formulas, box)
+    except FormulaError as error:
+        if not (said := advice_on(error.reason, formulas, box)):
+            raise
+        raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
 
 
 def at_every_position(formula: Formula, positions: int) -> Formula:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,13 +19,8 @@ from transformula.kernel.gallery.prompt_tasks import PromptTask
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
-from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS, JUMPING, JUMPS, PIECEWISE, POLYNOMIALS
 
 Floats = NDArray[np.float64]
-
-#: Functions that the parser writes out.
-_NAMES = (*DEFINITIONS, *ALIASES, *POLYNOMIALS, *PIECEWISE, *JUMPS, *JUMPING)
-_WRITTEN_OUT = re.compile(rf"\b({'|'.join(_NAMES)})\s*\(", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,17 +94,16 @@ def stored_target(description: Description) -> Formula | Samples | Prompts:
 
 
 def shown(formula: Formula | Samples | Prompts) -> list[str]:
-    """One text for each output: as typed where the parser wrote functions out, else our own.
+    """One text for each output, as typed where it was.
 
     Examples
     --------
-    >>> shown(Formula.of(["sigmoid(x)", "0.5 *x"], "x=0..1"))
-    ['sigmoid(x)', '1/2*x']
+    >>> shown(Formula.of(["sigmoid(x)", "243.04*x"], "x=0..1"))
+    ['sigmoid(x)', '243.04*x']
     """
-    if not isinstance(formula, Formula):
-        return list(formula.texts)
-    typed = formula.typed if len(formula.typed) == len(formula.outputs) else formula.texts
-    return [own if _WRITTEN_OUT.search(own) else text for own, text in zip(typed, formula.texts, strict=True)]
+    if isinstance(formula, Formula) and len(formula.typed) == len(formula.outputs):
+        return list(formula.typed)
+    return list(formula.texts)
 
 
 def _table(values: Any, name: str) -> Floats:

@@ -1,4 +1,4 @@
-"""The checker: re-derives a certificate's claim from the files alone, and trusts nobody.
+"""The checker: re-derives a certificate's claim from the files alone.
 
 It reads the folder, takes formula, box and weights from it, proves what the stored weights achieve with one
 rule for each construction, and only then looks at the claim. It imports no construction and searches

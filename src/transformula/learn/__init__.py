@@ -9,15 +9,19 @@ from transformula.optional import require
 
 if TYPE_CHECKING:
     from transformula.learn.classifier import PolynomialTransformerClassifier
+    from transformula.learn.fitted_table import TableModel
     from transformula.learn.linear_attention_regressor import LinearAttentionRegressor
     from transformula.learn.one_layer_regressor import OneLayerTransformerRegressor
     from transformula.learn.regressor import PolynomialTransformerRegressor
+    from transformula.learn.table_fit import fit_table
 
-_HOME = {  # module, and the packages it needs
+_HOME = {  # name → module, and the packages it needs
+    "TableModel": ("fitted_table", ("sklearn",)),
     "LinearAttentionRegressor": ("linear_attention_regressor", ("sklearn",)),
     "OneLayerTransformerRegressor": ("one_layer_regressor", ("sklearn", "torch")),
     "PolynomialTransformerClassifier": ("classifier", ("sklearn",)),
     "PolynomialTransformerRegressor": ("regressor", ("sklearn",)),
+    "fit_table": ("table_fit", ("sklearn",)),
 }
 
 __all__ = [
@@ -25,6 +29,8 @@ __all__ = [
     "OneLayerTransformerRegressor",
     "PolynomialTransformerClassifier",
     "PolynomialTransformerRegressor",
+    "TableModel",
+    "fit_table",
 ]
 
 

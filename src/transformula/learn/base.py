@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -24,7 +25,7 @@ from transformula.learn.columns import variable_names
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learn.solver_choice import SOLVERS, Fitted, Settings
 from transformula.learn.solvers.exact_fit import ExactFit
-from transformula.learn.writing import Writer, Written, range_box, transformer_of, write
+from transformula.learn.writing import STYLES, Writer, Written, evaluate_written, range_box, transformer_of, write
 from transformula.model import Model
 from transformula.optional import require
 
@@ -85,8 +86,18 @@ def seed_of(random_state: Any) -> int:
     return int(random_state)
 
 
+def dense(X: Any) -> Floats:
+    """Rows as an array; those of a sparse matrix (as of OneHotEncoder) are filled with zeros."""
+    return np.asarray(X.toarray() if issparse(X) else X)
+
+
 class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
     """Rows in, predictions out: validation of both, and the training range."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     range_: Range
     _single: bool
@@ -96,13 +107,15 @@ class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
         refuse_dask(X, "choose a solver in closed form, or give it X.compute() and y.compute()")
         X, y, weight = self._validated(X, y, sample_weight, y_numeric=True, multi_output=True)
         self._single = np.ndim(y) == 1
-        rows = merge_rows(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), weight)
+        Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        rows = merge_rows(X, Y, weight, self._indicators(X.shape[1]))
         self.range_ = Range.of(rows.X)
         return rows
 
     def _validated(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Floats, Any, Floats | None]:
         """Inputs, targets and weights, checked by scikit-learn."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **options)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, accept_sparse="csr", **options)
+        X = dense(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         return X, y, sample_weight
@@ -111,7 +124,7 @@ class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
         """Checked rows to predict, with a warning if some are far outside the training range."""
         check_is_fitted(self)
         refuse_dask(X, "use X.map_partitions(model.predict)")
-        checked: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        checked = dense(validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr"))
         far = self.range_.far_outside(checked)
         if far is not None:
             rows, column = far
@@ -127,6 +140,21 @@ class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
     def _shaped(self, values: Floats) -> Floats:
         """Predictions (rows, outputs), or (rows,) if y was given so."""
         return values[:, 0] if self._single else values
+
+    def _indicators(self, width: int) -> tuple[int, ...]:
+        """The number of each column's list in the parameter ``indicators``, 0 for none; () without any lists."""
+        lists = getattr(self, "indicators", None)
+        if not lists:
+            return ()
+        known = {name: k for k, name in enumerate(getattr(self, "feature_names_in_", ()))}
+        found = [0] * width
+        for number, columns in enumerate(lists, 1):
+            for column in columns:
+                place = known.get(column, column)
+                if not isinstance(place, Integral) or not 0 <= int(place) < width or found[int(place)]:
+                    raise InputError(f"indicators names {brief(column)}, which is no column of X, or one named twice")
+                found[int(place)] = number
+        return tuple(found)
 
     def _names(self) -> list[str]:
         return variable_names(getattr(self, "feature_names_in_", None), int(self.n_features_in_))
@@ -215,14 +243,21 @@ class PolynomialEstimator(TransformerEstimator):
         unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
         self._set_spread(mean, unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight)))
 
-    def _written(self, tolerance: float, box: Box) -> tuple[list[str], Written]:
+    def _writer(self, tolerance: float, box: Box, style: str = "text") -> Writer:
         check_number("tolerance", tolerance)
+        check_choice("style", style, STYLES)
         reach = [max(abs(low), abs(high)) for low, high in box.floats()]
         budget = (tolerance * self.target_spread_).tolist()
-        return write(self.fitted_.exact(), Writer(self._names(), reach, budget))
+        columns = getattr(self, "feature_names_in_", None)
+        names = self._names() if style != "sql" or columns is None else [str(name) for name in columns]
+        names = list(map(STYLES[style].name, names))
+        return Writer(names, reach, budget, self._indicators(len(reach)), STYLES[style])
 
-    def to_formula(self, tolerance: float = 1e-9, box: Any = None) -> str | list[str]:
-        """The polynomial as text that `transformula.compile` reads back.
+    def _written(self, tolerance: float, box: Box, style: str = "text") -> tuple[list[str], Written]:
+        return write(self.fitted_.exact(), self._writer(tolerance, box, style))
+
+    def to_formula(self, tolerance: float = 1e-9, box: Any = None, style: str = "text") -> str | list[str]:
+        """The polynomial as text, which `transformula.compile` reads back, or in another language.
 
         Parameters
         ----------
@@ -231,15 +266,29 @@ class PolynomialEstimator(TransformerEstimator):
             one gives fewer digits.
         box : str, mapping or Box, optional
             The training range by default, as for `to_transformer`.
+        style : {"text", "python", "latex", "excel", "sql"}
+            The language. Excel's names are the variables, SQL's the columns the model was fitted on.
 
         Returns
         -------
-        str, or list of str for several outputs (for a classifier, the scores of its classes).
+        str, or list of str for several outputs (for a classifier of three or more classes, their scores).
             Variables are called x1, x2, ... or as the columns the model was fitted on, with characters
             the parser does not know replaced by ``_``.
         """
-        texts = self._written(tolerance, self._box(box))[0]
+        texts = self._written(tolerance, self._box(box), style)[0]
         return texts[0] if len(texts) == 1 else texts
+
+    def written(self, tolerance: float, box: Any = None) -> Written:
+        """The rational polynomials that `to_formula` writes."""
+        return self._written(tolerance, self._box(box))[1]
+
+    def term_texts(self, exponents: Sequence[tuple[int, ...]]) -> list[str]:
+        """Monomials of the inputs as text."""
+        return list(map(self._writer(1.0, self._box(None)).monomial, exponents))
+
+    def written_values(self, X: Floats, tolerance: float, box: Any = None) -> Floats:
+        """The written polynomials at checked rows: (rows, outputs)."""
+        return evaluate_written(self.written(tolerance, box), X)
 
     def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
         """Fang's Transformer for the formula: it saves, verifies and exports as compiled ones do.
@@ -288,6 +337,7 @@ class SolverEstimator(PolynomialEstimator, TrainedEstimator):
     max_terms: int | None = None
     rank: int | None = None
     n_directions: int | None = None
+    indicators: Any = None
     standardize: bool = True
 
     def _check_options(self) -> None:
@@ -311,6 +361,7 @@ class SolverEstimator(PolynomialEstimator, TrainedEstimator):
             self.rank,
             seed_of(self.random_state),
             getattr(self, "n_jobs", None),
+            self._indicators(int(self.n_features_in_)),
         )
 
     def _fit_polynomial(self, rows: Rows, constant: Floats, classes: int = 0) -> None:

@@ -1,31 +1,33 @@
 r"""Classification with Fang's model: the scores of the classes are polynomials, fitted by cross-entropy.
 
-In closed form, L-BFGS minimises over coefficients C (p × classes) in an orthonormal basis
+In closed form, scikit-learn's LogisticRegression minimises over coefficients C (p × classes) in an orthonormal basis
 
     (1/W) Σ_r w_r [log Σ_c exp(φ_r·C_c) − φ_r·C_{y_r}] + (penalty/2) |C without its constant|²,
 
-which is convex. The features come from the same bases as the regression solvers: all monomials
-(`exact`), those a sparse fit to the class indicators selects (`sparse`), or all products of the
-directions a low-rank fit to the indicators finds (`lowrank`).
+which is convex; two classes have one score, the log odds of the second. The features come from the same bases as the
+regression solvers: all monomials (`exact`), those a sparse fit to the class indicators selects (`sparse`), or all
+products of the directions a low-rank fit to the indicators finds (`lowrank`).
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 
+from transformula.blas_threads import one_thread
 from transformula.learn.base import SolverEstimator
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learn.solver_choice import Settings, Solution
 from transformula.learn.solvers.directions import evaluate_hermite
-from transformula.learn.solvers.exact_fit import ExactFit
+from transformula.learn.solvers.exact_fit import ExactFit, beyond_noise
 from transformula.learn.solvers.features import (
     all_terms,
     count_terms,
@@ -35,6 +37,7 @@ from transformula.learn.solvers.features import (
     power_basis,
 )
 from transformula.learn.solvers.lowrank_fit import fit_lowrank
+from transformula.learn.solvers.ridge_forms import RidgeForm
 from transformula.learn.solvers.sparse_fit import SparseFit, fit_sparse
 
 #: Numbers in the stored feature matrix: 1.6 GB.
@@ -43,13 +46,21 @@ _MOST_FEATURES = 200_000_000
 _MOST_MONOMIALS = 3_000
 #: Candidate penalties on squared coefficients.
 _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
+#: In place of no penalty at all, for which separable classes have no least cross-entropy.
+_LEAST_PENALTY = 1e-12
+#: Fewest rows of which a fifth can judge a solver.
+_FEWEST_JUDGED = 100
+#: Most coefficients for Newton's method, the side of a square matrix.
+_MOST_NEWTON = 1_500
 
 
 @dataclass(repr=False, eq=False)
 class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type: ignore[misc]
     r"""Multinomial logistic regression whose scores are polynomials, hence Transformers.
 
-    P(class c | x) = softmax_c(f_1(x), ..., f_C(x)), each f_c a polynomial of degree q.
+    P(class c | x) = softmax_c(f_1(x), ..., f_C(x)), each f_c a polynomial of degree q. Two classes have one
+    polynomial, the log odds of the second: P = 1/(1 + exp(-f(x))). All parameters that are not listed here are
+    those of `PolynomialTransformerRegressor`.
 
     Parameters
     ----------
@@ -57,14 +68,10 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         Degree of the scores.
     solver : {"auto", "exact", "sparse", "lowrank", "sgd", "adam"}
         Which features the convex problem has: all monomials (``exact``), selected ones (``sparse``), products
-        of learned directions (``lowrank``); or Fang's gradient training. ``auto`` takes ``exact`` up to 3000
-        monomials and ``lowrank`` above.
+        of learned directions (``lowrank``); or Fang's gradient training. ``auto`` takes ``sparse`` or, where
+        that is better on held-out rows by a standard error, ``exact``; with more than 3000 monomials ``lowrank``.
     ridge : float, optional
         Penalty on squared coefficients; by default chosen on held-out rows.
-    criterion, max_terms, rank, n_directions, epochs, batch_size, learning_rate, start_rate, clip,
-    weight_decay, early_stopping, validation_fraction, n_iter_no_change, standardize, checkpoint, checkpoint_every,
-    device, random_state, verbose
-        As for `PolynomialTransformerRegressor`.
 
     Attributes
     ----------
@@ -78,7 +85,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
     >>> inside = (X**2).sum(axis=1) < 1
-    >>> PolynomialTransformerClassifier().fit(X, inside).score(X, inside) > 0.97
+    >>> PolynomialTransformerClassifier().fit(X, inside).score(X, inside) > 0.95
     True
     """
 
@@ -107,27 +114,34 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         count = len(self.classes_)
         if count < 2:
             raise ValueError(f"y has only one class, {self.classes_.tolist()}: a classifier needs at least two")
-        rows = merge_rows(X, labels[:, None].astype(float), weight)
+        rows = merge_rows(X, labels[:, None].astype(float), weight, self._indicators(X.shape[1]))
         self.range_ = Range.of(rows.X)
-        self.target_spread_ = np.ones(count)
+        self.target_spread_ = np.ones(1 if count == 2 else count)
         share = np.bincount(rows.Y[:, 0].astype(int), weights=rows.weight)
-        self._fit_polynomial(rows, np.log(share / share.sum()), classes=count)
+        constant = np.log(share / share.sum())
+        self._fit_polynomial(rows, constant if count > 2 else constant[1:] - constant[:1], classes=count)
+        found = self.fitted_.solution
+        if isinstance(found, RidgeForm) and count == 2:  # gradient training has a score for each class
+            powers, bias = np.diff(found.powers, axis=2), np.diff(found.bias)
+            self.fitted_ = replace(self.fitted_, solution=replace(found, powers=powers, bias=bias))
         return self
 
     def _solve(self, rows: Rows) -> tuple[str, Solution]:
-        solver = self.solver
-        if solver == "auto":
-            solver = "exact" if count_terms(rows.X.shape[1], self.degree) <= _MOST_MONOMIALS else "lowrank"
-        return solver, _fit_logistic(solver, rows, len(self.classes_), self._settings())
+        solver, classes, settings = self.solver, len(self.classes_), self._settings()
+        with one_thread():  # the products are thin, and threads of BLAS would wait for each other
+            if solver == "auto":
+                many = count_terms(rows.X.shape[1], self.degree, rows.indicators) > _MOST_MONOMIALS
+                solver = "lowrank" if many else _sparse_or_exact(rows, classes, settings)
+            return solver, _fit_logistic(solver, rows, classes, settings)
 
     def decision_function(self, X: Any) -> Floats:
-        """Scores (rows, classes); for two classes the difference of the two, (rows,)."""
+        """Scores (rows, classes); for two classes the log odds of the second, (rows,)."""
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (rows, classes)."""
-        return np.asarray(softmax(self._scores(X), axis=1))
+        return probabilities(self._scores(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the probabilities (rows, classes)."""
@@ -135,74 +149,81 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
 
     def predict(self, X: Any) -> Any:
         """The most probable class of every row."""
-        scores = self._scores(X)
-        return self.classes_[scores.argmax(axis=1)]
+        chosen = probabilities(self._scores(X)).argmax(axis=1)
+        return self.classes_[chosen]
 
 
-@dataclass(frozen=True)
-class _Regression:
-    """Features (rows, p), constant first, with labels 0..classes−1 and weights of the rows."""
+def _minimised(phi: Floats, rows: Rows, classes: int, penalty: float) -> Floats:
+    """Coefficients (p, outputs) of the least penalised cross-entropy; the first feature is the constant."""
+    small = (phi.shape[1] - 1) * classes <= _MOST_NEWTON
+    model = LogisticRegression(
+        # two classes: half of the log odds for each, so twice as much for both
+        C=(2.0 if classes == 2 else 1.0) / (max(penalty, _LEAST_PENALTY) * float(rows.weight.sum())),
+        solver="newton-cholesky" if small else "lbfgs",
+        max_iter=500,
+        tol=1e-6,
+    )
+    with warnings.catch_warnings():  # what has not quite converged is still judged on held-out rows
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(phi[:, 1:], rows.Y[:, 0].astype(int), rows.weight)
+    return np.vstack([model.intercept_, model.coef_.T])
 
-    phi: Floats
-    labels: NDArray[np.intp]
-    weight: Floats
-    classes: int
 
-    def take(self, rows: NDArray[np.bool_]) -> _Regression:
-        """Some of the rows."""
-        return replace(self, phi=self.phi[rows], labels=self.labels[rows], weight=self.weight[rows])
+def _sparse_or_exact(rows: Rows, classes: int, settings: Settings) -> str:
+    """The solver for a fit of all monomials or of few: few, unless they are a standard error worse on held-out rows."""
+    fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
+    inside, outside = rows.take(np.flatnonzero(fold != 0)), rows.take(np.flatnonzero(fold == 0))
+    if len(rows) < _FEWEST_JUDGED or len(np.unique(inside.Y)) < classes:
+        return "exact"
+    losses = []
+    for solver in ("exact", "sparse"):
+        scores = _fit_logistic(solver, inside, classes, settings).predict(outside.X)
+        shares = probabilities(scores)[np.arange(len(outside)), outside.Y[:, 0].astype(int)]
+        losses.append(-outside.weight * np.log(np.maximum(shares, 1e-300)))
+    return "exact" if beyond_noise(losses[1] - losses[0], errors=1) else "sparse"
 
-    def loss(self, C: Floats) -> float:
-        """Total cross-entropy of coefficients (p, classes)."""
-        scores = self.phi @ C
-        return float(self.weight @ (logsumexp(scores, axis=1) - scores[np.arange(len(scores)), self.labels]))
 
-    def minimise(self, penalty: float) -> Floats:
-        """The coefficients (p, classes) of the least penalised cross-entropy."""
-        share = self.weight / self.weight.sum()
-        wanted = np.eye(self.classes)[self.labels]
+def _choose_penalty(phi: Floats, rows: Rows, classes: int, seed: int) -> float:
+    """The penalty with the least held-out cross-entropy on a fifth of the rows."""
+    largest = _PENALTIES[-1]
+    fold = np.random.default_rng(seed).permutation(len(phi)) % 5
+    inside, outside = np.flatnonzero(fold != 0), np.flatnonzero(fold == 0)
+    if len(phi) < 10 or len(np.unique(rows.Y[inside])) < classes:
+        return largest
+    judges = rows.take(outside)
+    best, chosen = np.inf, largest
+    for penalty in reversed(_PENALTIES):
+        scores = phi[outside] @ _minimised(phi[inside], rows.take(inside), classes, penalty)
+        shares = probabilities(scores)[np.arange(len(outside)), judges.Y[:, 0].astype(int)]
+        loss = -float(judges.weight @ np.log(np.maximum(shares, 1e-300)))
+        if loss >= best:
+            break
+        best, chosen = loss, penalty
+    return chosen
 
-        def value(flat: Floats) -> tuple[float, Floats]:
-            C = flat.reshape(-1, self.classes)
-            scores = self.phi @ C
-            norm = logsumexp(scores, axis=1, keepdims=True)
-            loss = float(share @ np.sum((norm - scores) * wanted, axis=1)) + 0.5 * penalty * float(np.sum(C[1:] ** 2))
-            gradient = self.phi.T @ ((np.exp(scores - norm) - wanted) * share[:, None])
-            gradient[1:] += penalty * C[1:]
-            return loss, gradient.ravel()
 
-        start = np.zeros((self.phi.shape[1], self.classes))
-        start[0] = np.log(share @ wanted + 1e-12)
-        start[0] -= start[0].mean()
-        options = {"maxiter": 500, "gtol": 1e-7, "ftol": 1e-13}
-        found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", options=options)
-        return np.asarray(found.x.reshape(start.shape))
-
-    def choose_penalty(self, seed: int) -> float:
-        """The penalty with the least held-out cross-entropy on a fifth of the rows."""
-        largest = _PENALTIES[-1]
-        if len(self.phi) < 10:
-            return largest
-        fold = np.random.default_rng(seed).permutation(len(self.phi)) % 5
-        inside, outside = self.take(fold != 0), self.take(fold == 0)
-        best, chosen = np.inf, largest
-        for penalty in reversed(_PENALTIES):
-            loss = outside.loss(inside.minimise(penalty))
-            if loss >= best:
-                break
-            best, chosen = loss, penalty
-        return chosen
+def probabilities(scores: Floats) -> Floats:
+    """Probabilities (rows, classes) from scores (rows, classes), or from the log odds (rows, 1) of two classes."""
+    if scores.shape[1] == 1:
+        return np.hstack([expit(-scores), expit(scores)])
+    return np.asarray(softmax(scores, axis=1))
 
 
 def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> Solution:
     """Fit the scores of the classes; the one column of Y holds labels 0..classes−1."""
     labels = rows.Y[:, 0].astype(int)
-    phi, template = _features(solver, rows, np.eye(classes)[labels], settings)
-    problem = _Regression(np.ascontiguousarray(phi), labels, rows.weight, classes)
-    penalty = problem.choose_penalty(settings.seed) if settings.ridge is None else settings.ridge
-    found = problem.minimise(penalty)
+    wanted = np.eye(classes)[labels][:, 1:] if classes == 2 else np.eye(classes)[labels]
+    phi, template = _features(solver, rows, wanted, settings)
+    phi = np.ascontiguousarray(phi)
+    if phi.shape[1] == 1:  # nothing but the constant
+        share = rows.weight @ np.eye(classes)[labels] / rows.weight.sum()
+        found = np.log(share)[None] if classes > 2 else np.log(share[1:] / share[:1])[None]
+    else:
+        penalty = _choose_penalty(phi, rows, classes, settings.seed) if settings.ridge is None else settings.ridge
+        found = _minimised(phi, rows, classes, penalty)
     if isinstance(template, SparseFit):
-        return SparseFit(template.basis * classes, template.exponents * classes, tuple(found.T.copy()))
+        outputs = found.shape[1]
+        return SparseFit(template.basis * outputs, template.exponents * outputs, tuple(found.T.copy()))
     fitted: Solution = replace(template, coefficients=found)
     return fitted
 
@@ -212,7 +233,8 @@ def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -
     X, w = rows.X, rows.weight
     degree = settings.degree
     if solver == "exact":
-        terms, count = all_terms(X.shape[1], degree), count_terms(X.shape[1], degree)
+        terms = all_terms(X.shape[1], degree, rows.indicators)
+        count = len(terms)
         if count * len(X) > _MOST_FEATURES:
             raise ValueError(
                 f"{len(X)} rows of {count} monomials are too many for solver='exact': use solver='lowrank'"

@@ -19,7 +19,7 @@ from transformula.files import write_file
 from transformula.kernel.syntax import expression as ex
 from transformula.model_folder import FIT_FILE
 
-_MOST_BYTES = 1 << 22
+_MOST_BYTES = 1 << 26
 
 
 def variable_names(given: Sequence[str] | None, count: int) -> list[str]:
@@ -67,23 +67,32 @@ def is_same_fit(folder: Path, columns: Sequence[str], target: str) -> bool:
         notes = json.loads((folder / FIT_FILE).read_bytes()[:_MOST_BYTES])
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(notes, dict) and (notes.get("columns"), notes.get("target")) == (list(columns), target)
+    return isinstance(notes, dict) and (notes.get("table_columns"), notes.get("target")) == (list(columns), target)
 
 
-def read_columns(folder: Path, variables: Iterable[str]) -> dict[str, str]:
-    """Variable → column of a table; a model that was not fitted has columns named as its variables."""
-    path, variables = folder / FIT_FILE, tuple(variables)
+def read_notes(folder: Path) -> dict[str, Any]:
+    """The contents of fit.json; {} if there is none."""
+    path = folder / FIT_FILE
     if not path.is_file():
-        return {name: name for name in variables}
+        return {}
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("it is too large")
-        columns = json.loads(path.read_text(encoding="utf-8"))["columns"]
+        notes = json.loads(path.read_text(encoding="utf-8"))
+        columns = notes["columns"]
         if not (isinstance(columns, list) and all(isinstance(c, str) for c in columns)):
             raise ValueError("its columns are not a list of names")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{path} cannot be read: {error}") from None
-    known = columns_of(columns)
+    return dict(notes)
+
+
+def read_columns(folder: Path, variables: Iterable[str]) -> dict[str, str]:
+    """Variable → column of a table; a model that was not fitted has columns named as its variables."""
+    notes, variables = read_notes(folder), tuple(variables)
+    if not notes:
+        return {name: name for name in variables}
+    known = columns_of(notes["columns"])
     if missing := [name for name in variables if name not in known]:
-        raise ModelFileError(f"{path} does not belong to this model: it names no column for {missing[0]}")
+        raise ModelFileError(f"{folder / FIT_FILE} does not belong to this model: it names no column for {missing[0]}")
     return {name: known[name] for name in variables}

@@ -7,7 +7,7 @@ and sorting them makes the two the same problem for every solver, bit by bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,15 @@ _FAR = 0.5
 
 @dataclass(frozen=True)
 class Rows:
-    """Distinct rows with positive weights: X (rows, d), Y (rows, outputs), weight (rows,)."""
+    """Distinct rows with positive weights: X (rows, d), Y (rows, outputs), weight (rows,).
+
+    ``indicators`` says which columns of X are indicators, and of what: see `solvers.features.all_terms`.
+    """
 
     X: Floats
     Y: Floats
     weight: Floats
+    indicators: tuple[int, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -37,11 +41,12 @@ class Rows:
 
     def take(self, index: NDArray[Any]) -> Rows:
         """Some of the rows."""
-        return Rows(self.X[index], self.Y[index], self.weight[index])
+        return Rows(self.X[index], self.Y[index], self.weight[index], indicators=self.indicators)
 
     def of_columns(self, columns: NDArray[np.bool_]) -> Rows:
         """The rows with some of the inputs."""
-        return replace(self, X=np.ascontiguousarray(self.X[:, columns]))
+        kept = tuple(group for group, keep in zip(self.indicators, columns, strict=bool(self.indicators)) if keep)
+        return replace(self, X=np.ascontiguousarray(self.X[:, columns]), indicators=kept)
 
     def with_targets(self, Y: Floats) -> Rows:
         """The rows with other targets."""
@@ -58,7 +63,7 @@ class Rows:
         return np.asarray(self.weight @ self.Y / self.weight.sum())
 
 
-def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
+def merge_rows(X: Floats, Y: Floats, weight: Floats | None, indicators: tuple[int, ...] = ()) -> Rows:
     """Drop rows of weight zero, merge identical ones, sort the rest.
 
     Examples
@@ -78,7 +83,9 @@ def merge_rows(X: Floats, Y: Floats, weight: Floats | None) -> Rows:
     table = table[order]
     starts, total = runs_of_equals(table, w[keep][order])
     table = table[starts]
-    return Rows(np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total)
+    return Rows(
+        np.ascontiguousarray(table[:, : X.shape[1]]), table[:, X.shape[1] :].copy(), total, indicators=indicators
+    )
 
 
 def runs_of_equals(table: Floats, weight: Floats) -> tuple[NDArray[np.intp], Floats]:

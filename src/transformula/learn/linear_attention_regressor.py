@@ -26,7 +26,7 @@ from transformula.model import Model
 class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstimator):  # type: ignore[misc]
     r"""Learn multi-head linear attention from data by convex regression (Yau et al., 2410.10101).
 
-    The model is :math:`y = \sum_h V_h Z Z^\top Q_h z_n` for tokens :math:`Z = (z_1 \ldots z_n)`.
+    The model is y = Σ_h V_h Z Zᵀ Q_h z_n for tokens Z = (z_1 … z_n).
 
     Parameters
     ----------

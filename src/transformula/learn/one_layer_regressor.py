@@ -37,21 +37,26 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEsti
 
     Data tokens embed the inputs and attend to each other and to trained memory tokens; the feed-forward layer
     and a linear readout follow. Theorem 1 of Gumaan says that some such layer is as close as wanted;
-    training need not find it (``transformula reproduce existence-vs-training``).
+    training need not find it (``transformula reproduce existence-vs-training``). Parameters that are not listed here
+    are those of `PolynomialTransformerRegressor` with ``solver="adam"``, but 100 epochs.
 
     Parameters
     ----------
-    heads, width, key_width, memory_tokens, hidden : int
-        Attention heads, width of the residual stream, of queries and keys, number of trained memory tokens,
-        and units of the feed-forward layer.
+    heads : int
+        Attention heads.
+    width : int
+        Width of the residual stream.
+    key_width : int
+        Width of queries and keys.
+    memory_tokens : int
+        Trained memory tokens.
+    hidden : int
+        ReLUs of the feed-forward layer.
     tokens : {"one", "each"}
         All inputs in one data token, or one input in each.
     positions : {"learned", "sinusoidal", "none"}
         Encoding added to the data tokens so that attention can tell them apart; trained in every case, from
         random numbers ("learned"), from Vaswani's encoding ("sinusoidal") or from zero ("none").
-    epochs, batch_size, learning_rate, start_rate, clip, weight_decay, early_stopping, validation_fraction,
-    n_iter_no_change, init, checkpoint, checkpoint_every, device, random_state, verbose
-        As for `PolynomialTransformerRegressor` with ``solver="adam"``, but 100 epochs.
     warm_start_from : Model or Weights, optional
         Compiled one-layer weights to start from, instead of random ones; sizes and scaling are then theirs.
 

@@ -30,7 +30,7 @@ def _streams(estimator: Any) -> bool:
 class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEstimator):  # type: ignore[misc]
     r"""Learn a polynomial, which is a Transformer (Fang et al. 2022, Theorem 3.5), from data.
 
-    The model is :math:`b + \sum_k \sum_{s \le q} \beta_{k,s} (F_k\cdot x)^s`, any polynomial of degree q.
+    The model is b + Σ_k Σ_s β_ks (F_k·x)^s with s ≤ q, any polynomial of degree q.
 
     Parameters
     ----------
@@ -53,23 +53,37 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         ``lowrank``: the number of directions; by default as many as lower the held-out error.
     n_directions : int, optional
         ``sgd``, ``adam``: tokens; by default the paper's C(d + q + 1, q), 512 at most.
-    epochs, batch_size, learning_rate, start_rate, clip
-        ``sgd``, ``adam``: the one-cycle schedule rises from start_rate to learning_rate and falls; clip is
-        the largest gradient norm. start_rate None is a tenth of learning_rate, epochs None is 300, or fewer
-        for large tables: 1,000 steps.
-    weight_decay
+    epochs : int, optional
+        ``sgd``, ``adam``: passes over the rows; by default 300, or fewer for large tables (1,000 steps).
+    batch_size : int
+        ``sgd``, ``adam``: rows of a step.
+    learning_rate : float
+        ``sgd``, ``adam``: the largest rate of the one-cycle schedule.
+    start_rate : float, optional
+        ``sgd``, ``adam``: the rate it begins with; by default a tenth of the largest.
+    clip : float, optional
+        ``sgd``, ``adam``: the largest norm of a gradient.
+    weight_decay : float
         ``sgd``, ``adam``: share of every parameter that a step of rate 1 takes away.
-    early_stopping, validation_fraction, n_iter_no_change
-        ``sgd``, ``adam``: stop after so many epochs (None: a third of all) without a better loss on held-out
-        rows, and keep the best parameters, which may be those of the start.
+    early_stopping : bool
+        ``sgd``, ``adam``: keep the parameters with the least loss on held-out rows, which may be those of the start.
+    validation_fraction : float
+        ``sgd``, ``adam``: the share of the rows that are held out for that.
+    n_iter_no_change : int, optional
+        ``sgd``, ``adam``: stop after so many epochs without a better loss; by default a third of all.
     init : {"linear", "random"}
         ``sgd``, ``adam``: begin with a linear model, so that early stopping keeps nothing worse, or with the
         paper's random parameters.
+    indicators : list of lists of columns, optional
+        Columns of 0 and 1 of which at most one in each list is 1 (by name or index), as OneHotEncoder makes them: their
+        squares and products within a list are left out.
     standardize : bool
         ``sgd``, ``adam``: train on standardised inputs and targets. Closed forms always scale inside.
-    checkpoint, checkpoint_every
+    checkpoint : str, optional
         ``sgd``, ``adam``: a file to save to; if it exists, for the same data and settings, training goes on
         from it and ends with the same numbers as without an interruption.
+    checkpoint_every : int
+        ``sgd``, ``adam``: epochs between two of them.
     device : str
         ``sgd``, ``adam``: a torch device.
     n_jobs : int, optional
@@ -161,8 +175,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         """
         self._check_options()
         self._forget_stream()
-        fit = fit_parts(parts, self.solver, self._settings(), survey, split)
         self.n_features_in_ = parts.width
+        fit = fit_parts(parts, self.solver, self._settings(), survey, split)
         self._single = parts.outputs == 1
         self._note_survey(survey)
         self.solver_ = fit.fitted.solver
@@ -188,7 +202,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         self._single = np.ndim(y) == 1
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         if first:
-            self._state = StreamState.begin(X, Y, weight, self.degree)
+            self._state = StreamState.begin(X, Y, weight, self.degree, self._indicators(X.shape[1]))
         elif Y.shape[1] != len(self._state.gram.shift):
             raise ValueError(f"y has {Y.shape[1]} outputs; the first batch had {len(self._state.gram.shift)}")
         else:

@@ -5,13 +5,18 @@ The scores follow from means and squared deviations of the errors, so that rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from transformula.learn.classifier import probabilities
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.solver_choice import Fitted
 from transformula.learn.solvers.exact_fit import ExactFit, Penalty
@@ -54,6 +59,33 @@ def judge_rows(fitted: Fitted, train: tuple[Floats, Floats], held: tuple[Floats,
         return Moments.of(_errors(y, fitted.predict(X)[:, 0], line, mean))
 
     return Judged(moments(*train), moments(*held))
+
+
+def class_scores(predict: Callable[[Floats], Floats], rows: Any) -> Scores:
+    """Accuracy, log loss and area under the ROC curve on held-out rows, beside a linear model and the class shares.
+
+    ``predict`` gives scores, ``rows`` has X, y, held_X and held_y with labels 0, 1, ...
+    """
+    count = int(max(rows.y.max(), rows.held_y.max())) + 1
+    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(rows.X, rows.y)
+    shares = np.bincount(rows.y.astype(int), minlength=count) / len(rows.y)
+    found = {
+        THIS_FIT: probabilities(predict(rows.held_X)),
+        LINEAR: line.predict_proba(rows.held_X),
+        MEAN: np.tile(shares, (len(rows.held_y), 1)),
+    }
+    return {name: class_score(rows.held_y, p, count) for name, p in found.items()}
+
+
+def class_score(y: Floats, p: Floats, count: int) -> dict[str, float | None]:
+    """Accuracy, log loss and area under the ROC curve of probabilities; the last is None where a class has no row."""
+    several = len(np.unique(y)) == count
+    auc = roc_auc_score(y, p[:, 1] if count == 2 else p, multi_class="ovr") if several and p.shape[1] == count else None
+    return {
+        "accuracy": float(np.mean(p.argmax(axis=1) == y)),
+        "log_loss": float(log_loss(y, p, labels=range(p.shape[1]))),
+        "auc": auc,
+    }
 
 
 def judge(parts: Parts, fit: Streamed, split: HeldOut) -> Judged:

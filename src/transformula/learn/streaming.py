@@ -31,7 +31,14 @@ from transformula.learn.solvers.exact_fit import (
     refined,
     residual_correlation,
 )
-from transformula.learn.solvers.features import Basis, Terms, all_terms, count_terms, orthonormal_basis
+from transformula.learn.solvers.features import (
+    Basis,
+    Indicators,
+    Terms,
+    all_terms,
+    count_terms,
+    orthonormal_basis,
+)
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.lowrank_fit import LowRankFit
 from transformula.learn.solvers.ridge_forms import RidgeForm, hermite_ridges
@@ -138,10 +145,13 @@ class StreamState:
     gram: Gram
 
     @classmethod
-    def begin(cls, X: Floats, Y: Floats, weight: Floats | None, degree: int) -> StreamState:
+    def begin(
+        cls, X: Floats, Y: Floats, weight: Floats | None, degree: int, indicators: Indicators = ()
+    ) -> StreamState:
         """The state of the first batch."""
-        _check_count(X.shape[1], degree)
-        empty = Gram(all_terms(X.shape[1], degree), orthonormal_basis(X, degree, weight), Y.mean(axis=0))
+        empty = Gram(
+            _allowed_terms(X.shape[1], degree, indicators), orthonormal_basis(X, degree, weight), Y.mean(axis=0)
+        )
         return cls(_batch_survey(X, Y, weight), empty.add(X, Y, weight))
 
     def of(self, X: Floats, Y: Floats, weight: Floats | None) -> StreamState:
@@ -176,7 +186,7 @@ def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, spl
     if not columns.any():
         found: Solution = ExactFit.constant(survey.targets.mean, settings.degree)
         return Streamed(Fitted("exact" if solver == "auto" else solver, found, columns), survey, None)
-    sample = _training(survey, split).of_columns(columns)
+    sample = replace(_training(survey, split), indicators=settings.indicators).of_columns(columns)
     if solver == "auto":
         solver, settings = choose(sample, settings)
     if survey.complete:
@@ -205,13 +215,14 @@ def solve_exact(gram: Gram, judges: Rows, ridge: float | None) -> tuple[ExactFit
     return ExactFit(gram.terms, gram.basis, gram.with_shift(factored(gram.right)), penalty), factored
 
 
-def _check_count(variables: int, degree: int) -> None:
-    count = count_terms(variables, degree)
+def _allowed_terms(variables: int, degree: int, indicators: Indicators) -> Terms:
+    count = count_terms(variables, degree, indicators)
     if count > MOST_EXACT_TERMS:
         raise ValueError(
             f"{count} monomials of degree {degree} in {variables} variables are too many for a table in parts: "
             f"at most {MOST_EXACT_TERMS}"
         )
+    return all_terms(variables, degree, indicators)
 
 
 @dataclass(frozen=True)
@@ -260,9 +271,8 @@ class _Passes:
 
     def _monomials(self) -> Gram:
         width, degree = self.sample.X.shape[1], self.settings.degree
-        _check_count(width, degree)
-        basis = orthonormal_basis(self.sample.X, degree, self.sample.weight)
-        return self._gram(self.view, all_terms(width, degree), basis)
+        terms = _allowed_terms(width, degree, self.sample.indicators)
+        return self._gram(self.view, terms, orthonormal_basis(self.sample.X, degree, self.sample.weight))
 
     def _gram(self, view: View, terms: Terms, basis: Basis) -> Gram:
         return self.parts.total(partial(gram_pass, view, terms, basis, self.shift))

@@ -12,10 +12,13 @@ them as `transformula.compile` does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from transformula.api import compile
 from transformula.compiler.attempts import Built
@@ -30,7 +33,7 @@ from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learn.distinct_rows import Range
-from transformula.learn.solvers.features import Exponents, MonomialSum
+from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum, evaluate_some, power_basis
 from transformula.learn.solvers.ridge_forms import ExactRidges
 from transformula.model import Model
 
@@ -38,6 +41,42 @@ Written = MonomialSum | ExactRidges
 #: Most monomials for which a sum of powers of linear forms is expanded.
 _MOST_EXPANDED = 500
 _MOST_DECIMALS = 300
+
+
+@dataclass(frozen=True)
+class FormulaStyle:
+    """How a language writes sums of products: power of a name, sign of a product, a number."""
+
+    power: str = "{0}**{1}"
+    times: str = "*"
+    name: Callable[[str], str] = str
+    number: Callable[[str], str] = str
+    ones: bool = False  # whether the factor 1 is written: -x^2 is (-x)^2 in a spreadsheet
+
+    def product(self, value: str, what: str) -> str:
+        """A coefficient (digits, without a sign) times a product of names, which may be empty."""
+        if not what:
+            return self.number(value)
+        return what if value == "1" and not self.ones else f"{self.number(value)}{self.times}{what}"
+
+
+def _latex_name(name: str) -> str:
+    return rf"\mathrm{{{name}}}".replace("_", r"\_")
+
+
+def _latex_number(digits: str) -> str:
+    mantissa, _, power = digits.partition("e")
+    return rf"{mantissa} \cdot 10^{{{power}}}" if power else mantissa
+
+
+#: Languages that a polynomial can be written in; only the text is read back by `transformula.compile`.
+STYLES = {
+    "text": FormulaStyle(),
+    "python": FormulaStyle(),
+    "latex": FormulaStyle("{0}^{{{1}}}", r" \, ", _latex_name, _latex_number),
+    "excel": FormulaStyle("{0}^{1}", ones=True),
+    "sql": FormulaStyle("POWER({0}, {1})", name=lambda name: '"' + name.replace('"', '""') + '"'),
+}
 
 
 @dataclass(frozen=True)
@@ -49,11 +88,15 @@ class Writer:
     names : the variables, one for each column.
     reach : the largest magnitude of each column.
     budget : how far the text may be from the polynomial, for each output.
+    indicators : see `MonomialSum.reduced`.
+    style : the language, whose names are these names as they are.
     """
 
     names: Sequence[str]
     reach: Sequence[float]
     budget: Sequence[float]
+    indicators: Indicators = ()
+    style: FormulaStyle = field(default_factory=FormulaStyle)
 
     def round_monomials(self, given: MonomialSum) -> MonomialSum:
         """The fewest decimals that stay within the budget."""
@@ -87,24 +130,28 @@ class Writer:
         texts = []
         for terms in given.outputs:
             ordered = sorted(terms, key=lambda e: (sum(e), [-k for k in e]))
-            texts.append(_join([(terms[e], self._monomial(e)) for e in ordered]))
+            texts.append(_join([(terms[e], self.monomial(e)) for e in ordered], self.style))
         return texts
 
-    def _monomial(self, exponents: Exponents) -> str:
-        factors = [n if e == 1 else f"{n}**{e}" for n, e in zip(self.names, exponents, strict=True) if e]
-        return "*".join(factors)
+    def monomial(self, exponents: Exponents) -> str:
+        """The product of powers of names."""
+        pairs = [(name, e) for name, e in zip(self.names, exponents, strict=True) if e]
+        return self.style.times.join(name if e == 1 else self.style.power.format(name, e) for name, e in pairs)
 
     def ridge_texts(self, given: ExactRidges) -> list[str]:
         """One formula for each output, as powers of linear forms."""
-        forms = [_join([(v, name) for v, name in zip(d, self.names, strict=True) if v]) for d in given.directions]
+        forms = [
+            _join([(v, name) for v, name in zip(d, self.names, strict=True) if v], self.style) for d in given.directions
+        ]
         texts = []
         for output, bias in enumerate(given.bias):
             terms = [(bias, "")] if bias else []
             for form, by_power in zip(forms, given.powers, strict=True):
                 for s, row in sorted(by_power.items()):
                     if row[output]:
-                        terms.append((row[output], f"({form})" if s == 1 else f"({form})**{s}"))
-            texts.append(_join(terms))
+                        base = f"({form})"
+                        terms.append((row[output], base if s == 1 else self.style.power.format(base, s)))
+            texts.append(_join(terms, self.style))
         return texts
 
 
@@ -117,12 +164,11 @@ def _round(value: Fraction, size: float, share: float) -> Fraction:
     return Fraction(round(value * Fraction(10) ** decimals)) / Fraction(10) ** decimals
 
 
-def _join(terms: Sequence[tuple[Fraction, str]]) -> str:
+def _join(terms: Sequence[tuple[Fraction, str]], style: FormulaStyle) -> str:
     text = ""
     for value, what in terms:
         sign = "-" if value < 0 else "+"
-        size = decimal_text(abs(value))
-        piece = size if not what else what if size == "1" else f"{size}*{what}"
+        piece = style.product(decimal_text(abs(value)), what)
         text += f" {sign} {piece}" if text else f"{'-' if sign == '-' else ''}{piece}"
     return text or "0"
 
@@ -143,8 +189,8 @@ def decimal_text(value: Fraction) -> str:
     digits = str(value.numerator)
     if scale == 0:
         return digits if len(digits) < 20 else f"{digits.rstrip('0')}e{len(digits) - len(digits.rstrip('0'))}"
-    if scale - len(digits) >= 6:
-        return f"{digits}e-{scale}"
+    if scale - len(digits) >= 4:
+        return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e-{scale - len(digits) + 1}"
     digits = digits.rjust(scale + 1, "0")
     return f"{digits[:-scale]}.{digits[-scale:]}"
 
@@ -158,6 +204,8 @@ def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
         if math.comb(width + degree, degree) <= max(_MOST_EXPANDED, 2 * count):
             polynomial = polynomial.expand()
     if isinstance(polynomial, MonomialSum):
+        if any(writer.indicators):
+            polynomial = polynomial.reduced(writer.indicators)
         polynomial = writer.round_monomials(polynomial)
         texts = writer.monomial_texts(polynomial)
     else:
@@ -170,6 +218,24 @@ def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
             "lower the degree or the rank, raise the tolerance, or use predict"
         )
     return texts, polynomial
+
+
+def evaluate_written(polynomial: Written, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A rational polynomial in floats: (rows, outputs)."""
+    columns = []
+    if isinstance(polynomial, MonomialSum):
+        for terms in polynomial.outputs:
+            exponents = np.array(list(terms) or [(0,) * X.shape[1]], dtype=np.int8)
+            basis = power_basis(np.zeros(X.shape[1]), np.ones(X.shape[1]), int(exponents.max(initial=1)))
+            columns.append(evaluate_some(exponents, basis, X) @ np.array([float(c) for c in terms.values()] or [0.0]))
+        return np.column_stack(columns)
+    forms = X @ np.array(polynomial.directions, dtype=float).reshape(-1, X.shape[1]).T
+    for output, bias in enumerate(polynomial.bias):
+        column = np.full(len(X), float(bias))
+        for form, powers in zip(forms.T, polynomial.powers, strict=True):
+            column += sum(float(row[output]) * form**s for s, row in powers.items())
+        columns.append(column)
+    return np.column_stack(columns)
 
 
 def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) -> Model:

@@ -35,7 +35,7 @@ def import_onnx(runtime: bool = False) -> Any:
 
 
 def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
-    """The checked file of a graph whose numbers need so many bytes."""
+    """The checked file of a graph; ``needed`` is the size of its numbers in bytes."""
     onnx = import_onnx()
     if needed > MAX_BYTES:
         raise ExportError(

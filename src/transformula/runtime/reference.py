@@ -141,7 +141,7 @@ def attend(
 
 
 def _askers(count: int, keys: FloatArray) -> Iterator[slice]:
-    """The asking tokens, so many at a time that their scores are `CHUNK_FLOATS` at most."""
+    """The querying tokens in chunks whose scores are at most `CHUNK_FLOATS` numbers."""
     step = max(1, CHUNK_FLOATS // max(1, len(keys) * keys.shape[1]))
     for start in range(0, count, step):
         yield slice(start, start + step)

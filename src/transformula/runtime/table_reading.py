@@ -24,7 +24,6 @@ from transformula.kernel.folder.weights import Block, FloatArray, Weights
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, column_of, rows_of
 from transformula.kernel.tables.table_error import lattice
-from transformula.runtime import reference
 
 #: Σ coefficient · slot or input, by index.
 SlotForm = Mapping[int, fmpq]
@@ -182,28 +181,3 @@ def _readout(weights: Weights) -> tuple[SlotForm, ...]:
             raise NotCircuitError("an output reads a slot at two positions")
         forms[row][slot] = value
     return tuple(forms)
-
-
-def read_table(head: TableHead, x: FloatArray) -> FloatArray:
-    """T(x): samples × written slots. Grids are evaluated as products of one-axis softmaxes."""
-    arguments = [_argument(form, x) for form in head.forms]
-    grid = head.grid
-    if grid is None:
-        scores = np.stack(arguments, axis=1) @ head.slopes.T.astype(x.dtype)
-        scores += head.offsets.sum(axis=1).astype(x.dtype)
-        scattered: FloatArray = reference.softmax(scores) @ head.values.astype(x.dtype)
-        return scattered
-    weights = [
-        reference.softmax(u[:, None] * a.astype(x.dtype) + b.astype(x.dtype))
-        for u, a, b in zip(arguments, grid.slopes, grid.offsets, strict=True)
-    ]
-    result = np.tensordot(weights[0], grid.values.astype(x.dtype), axes=(1, 0))  # samples × other axes × slots
-    for w in weights[1:]:
-        result = np.einsum("sj,sj...->s...", w, result)
-    return result
-
-
-def _argument(form: SlotForm, x: FloatArray) -> FloatArray:
-    coefficients = np.array([float(v.p) / float(v.q) for v in form.values()], dtype=x.dtype)
-    argument: FloatArray = x[:, list(form)] @ coefficients
-    return argument

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -25,30 +27,38 @@ def _placed(values: torch.Tensor, rows: torch.Tensor, cols: torch.Tensor, shape:
     return values.new_zeros(shape).index_put((rows, cols), values)
 
 
-class HeadModule(nn.Module):
-    """One attention head."""
+class PatternModule(nn.Module):
+    """Scores to attention weights, a module of its own so that hooks can read and change the pattern."""
 
-    def __init__(self, head: Head, kind: str, scale: float) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, self.scale = kind, scale
-        self.query = _dense(head.query)
-        self.key = _dense(head.key)
-        self.value = _dense(head.value)
-        self.output = None if head.output is None else _dense(head.output)
+        self.kind = kind
 
-    def pattern(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
-        """Attention of the asking tokens to all: samples × asking × tokens."""
-        scores = (asking @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        """Samples × asking tokens × all tokens, to the same shape."""
         if self.kind == "softmax":
             return torch.softmax(scores, dim=-1)
         if self.kind == "linear":
             return scores
         best = scores.argmax(dim=-1, keepdim=True)
-        return torch.where(torch.arange(scores.shape[-1], device=z.device) == best, scores, 0.0)
+        return torch.where(torch.arange(scores.shape[-1], device=scores.device) == best, scores, 0.0)
+
+
+class HeadModule(nn.Module):
+    """One attention head."""
+
+    def __init__(self, head: Head, kind: str, scale: float) -> None:
+        super().__init__()
+        self.pattern, self.scale = PatternModule(kind), scale
+        self.query = _dense(head.query)
+        self.key = _dense(head.key)
+        self.value = _dense(head.value)
+        self.output = None if head.output is None else _dense(head.output)
 
     def forward(self, z: torch.Tensor, asking: torch.Tensor) -> torch.Tensor:
         """The head's contribution to the asking tokens."""
-        mixed = self.pattern(z, asking) @ (z @ self.value.T)
+        scores = (asking @ self.query.T) @ (z @ self.key.T).transpose(1, 2) * self.scale
+        mixed: torch.Tensor = self.pattern(scores) @ (z @ self.value.T)
         return mixed if self.output is None else mixed @ self.output.T
 
 
@@ -86,7 +96,9 @@ class BlockModule(nn.Module):
 
 
 class TransformerModule(nn.Module):
-    """A Transformer with the given weights.
+    """A Transformer with the given weights; ``config`` names its sizes and the slots of its residual stream.
+
+    Hooks see the stream after ``blocks[b]`` and the attention of ``blocks[b].heads[h].pattern``.
 
     Examples
     --------
@@ -107,6 +119,12 @@ class TransformerModule(nn.Module):
         self.tokens = weights.tokens
         self.width = weights.width
         self.outputs = weights.outputs
+        self.config: dict[str, Any] = {
+            "hidden_size": weights.width,
+            "num_hidden_layers": len(weights.blocks),
+            "num_attention_heads": max((len(block.attention.heads) for block in weights.blocks), default=0),
+            "slots": list(weights.slots),
+        }
         rows, cols, self.embedding = _sparse(weights.embedding)
         self.register_buffer("embedding_rows", rows)
         self.register_buffer("embedding_cols", cols)

@@ -7,17 +7,15 @@ drawing on its own carries the same rules, and follows the reader's light or dar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from itertools import pairwise
 
-from transformula.compiler.gallery.compact_memory import stored_words
-from transformula.compiler.gallery.yun import stages
-from transformula.internals import tables_of
 from transformula.kernel.folder.weights import Weights
 from transformula.model import Model
 from transformula.show.circuit_view import Item, circuit_items, level_name, linear_text
+from transformula.show.describe import listing
 from transformula.show.figure_style import page_css
 from transformula.show.page_parts import counted
 from transformula.show.slices import head_names, own_tokens
@@ -164,7 +162,7 @@ def _readout(weights: Weights, told: str = "") -> _Column:
 
 def architecture_svg(model: Model) -> str:
     """The model as an ``<svg>`` element for a page; colours come from its style sheet."""
-    return _DRAWINGS[model.family.name](model)
+    return _DRAWINGS.get(model.family.name, _row_by_row)(model)
 
 
 def _one_layer(model: Model) -> str:
@@ -176,7 +174,7 @@ def _one_layer(model: Model) -> str:
     for k, head in enumerate(heads[:MAX_HEADS]):
         size, name = len(own_tokens(head, weights)), names.get((0, k), "")
         title = f"head {k + 1}" + (f": {name}" if name else "")
-        tiles.append(_Tile("table", [title, f"softmax over {size} memory tokens"], size))
+        tiles.append(_Tile("table", [title, f"softmax over {counted(size, 'memory token')}"], size))
     tiles = tiles or [_Tile("table", ["no head: nothing to look up"])]
     positions = len(weights.data_tokens)
     lines = [_listed(weights.inputs), "and a constant 1", *(["and its position"] if positions > 1 else [])]
@@ -232,82 +230,25 @@ def _layer_columns(layers: Sequence[Sequence[str]], count: int, title: str) -> l
     return columns
 
 
-def _token_column(model: Model) -> _Column:
-    """The tokens of a prompt or a sequence; of many, the first and the last."""
-    labels = model.token_labels
+def _row_by_row(model: Model) -> str:
+    """The tokens of a model from the gallery, its layers, heads, stages or words in a row, and the readout."""
+    labels, found = model.token_labels, listing(model)
     shown = labels if len(labels) <= MAX_TOKENS else (*labels[: MAX_TOKENS - 5], "…", *labels[-4:])
-    tiles = [_Tile("memory" if label.startswith("weight") else "input", [label]) for label in shown]
-    return _Column(counted(len(labels), "token"), tiles)
-
-
-def _read_token(model: Model) -> str:
-    read = {model.token_labels[c // model.weights.width] for c in model.weights.readout.cols.tolist()}
-    return f"of the token {next(iter(read))}" if len(read) == 1 else "of every token"
-
-
-def _prompts(model: Model) -> str:
-    """The tokens of a prompt, the layers that are applied to all of them, and the readout."""
-    weights = model.weights
-    layers = []
-    for k, block in enumerate(weights.blocks[:MAX_BLOCKS]):
-        output = block.attention.heads[0].output
-        written = sorted({weights.slots[r] for r in output.rows.tolist()}) if output else []
-        relu = ["and ReLU"] if block.feed_forward else []
-        layers.append([f"layer {k + 1}", f"writes {_listed(written)}", *relu])
-    title = f"{weights.blocks[0].attention.kind} attention, one head a layer"
-    columns = [_token_column(model), *_layer_columns(layers, len(weights.blocks), title)]
-    readout = _readout(weights, _read_token(model))
-    return _drawn([*columns, readout], "an algorithm, layer by layer, on the tokens of a prompt")
-
-
-def _linear_heads(model: Model) -> str:
-    """The tokens of a sequence, the heads that all of them feed, and the readout."""
-    weights = model.weights
-    count = len(weights.blocks[0].attention.heads)
-    tiles = [_Tile("table", [f"head {h + 1}", "V Z Zᵀ Q z"]) for h in range(min(count, MAX_HEADS))]
-    heads = _Column("linear attention", tiles, note=_more(count, MAX_HEADS, "heads"))
-    return _drawn([_token_column(model), heads, _readout(weights, _read_token(model))], "heads of linear attention")
-
-
-def _softmax_layers(model: Model) -> str:
-    """Softmax layers, the tables of each with their tokens, and the readout."""
-    columns = [_data_token(model.weights)]
-    tables = list(tables_of(model))
-    for b in range(len(model.weights.blocks)):
-        own = [t for t in tables if t.block == b]
-        tiles = [_Tile("table", [f"{len(t.slopes)} tokens", f"writes {_listed(t.writes)}"]) for t in own[:MAX_HEADS]]
-        columns.append(_Column(f"layer {b + 1}: softmax", tiles, note=_more(len(own), MAX_HEADS, "heads")))
-    return _drawn([*columns, _readout(model.weights)], "layers of softmax heads, without feed-forward layers")
-
-
-def _data_token(weights: Weights) -> _Column:
-    return _Column("data token", [_Tile("input", [_listed(weights.inputs), "and a constant 1"])])
-
-
-def _words(model: Model) -> str:
-    """Two heads that find run and bucket, the layers that extract the bits of a word, and the one that picks a bit."""
-    bits, runs, _ = stored_words(model.weights)
+    memory = ("weight", "table")
+    tokens = [_Tile("memory" if label.startswith(memory) else "input", [label]) for label in shown]
+    rows = found.rows[:MAX_BLOCKS]
     steps = [
-        ("which run", [f"softmax over {len(runs)} tokens", "reads word and offset"]),
-        ("which bucket", [f"softmax over {bits} tokens", "reads j and j²"]),
-        ("feed-forward", [f"{bits - 1} layers", "a bit of the word each"]),
-        ("feed-forward", ["picks bit j"]),
+        _Column("", [_Tile("table", [f"{found.columns[0]} {row[0]}", *row[1:]])], _WIDTH, _NARROW_GAP if k else _GAP)
+        for k, row in enumerate(rows)
     ]
-    columns = [_Column(title, [_Tile("table", lines)]) for title, lines in steps]
-    readout = _Column("readout", [_Tile("output", ["the label"])])
-    return _drawn([_data_token(model.weights), *columns, readout], "labels as bits of words")
-
-
-def _yun_stages(model: Model) -> str:
-    """The stages of Yun's construction, one after the other."""
-    weights = model.weights
-    inputs = _Tile("input", [_listed(weights.inputs), "and positional encodings"])
-    columns = [_Column(counted(weights.tokens, "token"), [inputs])]
-    columns += [
-        _Column(stage.name, [_Tile("table", [f"layers {stage.layers}", stage.what])]) for stage in stages(weights)
-    ]
-    readout = _Column("readout", [_Tile("output", ["of the last token"])])
-    return _drawn([*columns, readout], "quantisation, contextual mapping and value mapping")
+    note = _more(len(found.rows), len(rows), found.title.lower())
+    if steps:
+        middle = (len(steps) - 1) // 2
+        steps[middle] = replace(steps[middle], title=found.title.lower())
+        steps[-1] = replace(steps[-1], note=note)
+    read = {labels[c // model.weights.width] for c in model.weights.readout.cols.tolist()}
+    readout = _readout(model.weights, f"of the token {next(iter(read))}" if len(read) == 1 else "of every token")
+    return _drawn([_Column(counted(len(labels), "token"), tokens), *steps, readout], found.note or found.title)
 
 
 def circuit_svg(model: Model) -> str:
@@ -348,13 +289,4 @@ def _wire_tile(item: Item) -> _Tile:
     return _Tile(item.kind, [title, *filter(None, lines)], told=told)
 
 
-_DRAWINGS: dict[str, Callable[[Model], str]] = {
-    "ridge": _polynomial,
-    "tables": _one_layer,
-    "circuit": circuit_element,
-    "prompts": _prompts,
-    "words": _words,
-    "stages": _yun_stages,
-    "heads": _linear_heads,
-    "layers": _softmax_layers,
-}
+_DRAWINGS: dict[str, Callable[[Model], str]] = {"ridge": _polynomial, "tables": _one_layer, "circuit": circuit_element}

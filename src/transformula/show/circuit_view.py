@@ -18,10 +18,11 @@ from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import short_text
 from transformula.model import Model
 from transformula.runtime.table_reading import CircuitBlock, TableHead
+from transformula.show.page_parts import counted, cut
 from transformula.show.slices import own_tokens
 
 #: Length in characters at which a text is cut.
-_LONGEST = 72
+LONGEST = 72
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Item:
         """The second line of its box."""
         if self.kind != "table":
             return ""
-        return f"{self.tokens} tokens, table {self.table}"
+        return f"{counted(self.tokens, 'token')}, table {self.table}"
 
     @property
     def range(self) -> str:
@@ -171,8 +172,11 @@ def _number(constant: Expr) -> float:
     return float(enclose(constant).mid())
 
 
-def circuit_lines(model: Model) -> list[str]:
-    """The circuit as an indented list: a line for each layer, one for each of its tables and ReLUs."""
+def circuit_lines(model: Model, longest: int = LONGEST) -> list[str]:
+    """The circuit as an indented list: a line for each layer, one for each of its tables and ReLUs.
+
+    Texts are cut to ``longest`` characters.
+    """
     items = circuit_items(model)
     lines = []
     for column in sorted({item.column for item in items} - {0}):
@@ -181,7 +185,7 @@ def circuit_lines(model: Model) -> list[str]:
             if k == 0:
                 lines.append(level_name(item))
             branch = "└─" if item is level[-1] else "├─"
-            lines.append(f"{branch} {_line(item)}")
+            lines.append(f"{branch} {_line(item, longest)}")
     return lines
 
 
@@ -195,35 +199,32 @@ def level_name(item: Item) -> str:
     return f"layer {(item.column + 1) // 2}, {part}"
 
 
-def _line(item: Item) -> str:
+def _line(item: Item, longest: int) -> str:
     if item.kind == "output":
         return f"{item.name} = {item.argument}"
     if item.kind == "length":
-        return f"{item.name} = {item.title} of ({_short(item.argument)}): {_short(item.meaning)}"
-    place = f"u = {_short(item.argument)}"
+        return f"{item.name} = {item.title} of ({cut(item.argument, longest)}): {cut(item.meaning, longest)}"
+    place = f"u = {cut(item.argument, longest)}"
     if item.ends is not None:
         place += f" in {item.range}"
     note = f" ({item.note})" if item.note else ""
-    return f"{item.name} = {item.title}, {place}{note}: {_short(item.meaning)}"
+    return f"{item.name} = {item.title}, {place}{note}: {cut(item.meaning, longest)}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def table_lines(model: Model) -> list[str]:
+def table_lines(model: Model, longest: int = LONGEST) -> list[str]:
     """A line for every head of a one-layer model: its table's tokens, and its summand where that is clear."""
     heads = model.reading
     known = summands(model.formula, len(heads))
     return [
-        f"head {k}: {head.tokens} tokens on {_axes(head, model)}" + (f": {_short(text)}" if text else "")
+        f"head {k}: {counted(head.tokens, 'token')} on {_axes(head, model, longest)}"
+        + (f": {cut(text, longest)}" if text else "")
         for k, (head, text) in enumerate(zip(heads, known, strict=True), start=1)
     ]
 
 
-def _axes(head: TableHead, model: Model) -> str:
+def _axes(head: TableHead, model: Model, longest: int) -> str:
     names = model.weights.inputs
-    return " and ".join(_short(linear_text(form, names)) for form in head.forms)
+    return " and ".join(cut(linear_text(form, names), longest) for form in head.forms)
 
 
 def linear_text(form: Mapping[int, fmpq], names: Sequence[str]) -> str:

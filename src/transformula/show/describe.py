@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY, TABLE_FAMILY
 from transformula.compiler.gallery.compact_memory import stored_words
 from transformula.compiler.gallery.yun import stages
 from transformula.formula.sample_target import shown
@@ -19,7 +21,8 @@ from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.proven import stated
 from transformula.runtime.matrices import nonzeros
-from transformula.show.circuit_view import circuit_lines, table_lines
+from transformula.show.circuit_view import LONGEST, circuit_lines, table_lines
+from transformula.show.page_parts import counted
 
 #: Largest number of rows printed as text.
 MAX_LINES = 12
@@ -48,47 +51,34 @@ def summary(model: Model) -> dict[str, Any]:
     }
 
 
-def describe(model: Model) -> dict[str, dict[str, Any]]:
-    """The sections ``show`` prints."""
+def describe(model: Model, full: bool = False) -> dict[str, dict[str, Any]]:
+    """The sections ``show`` prints; ``full`` cuts no text and leaves out no row."""
     facts = summary(model)
     claim = (*stated(model.certificate), "dtype", "status")
     sections = {
         "formula": {key: facts[key] for key in ("formula", "box", "unused") if facts[key]},
         model.status: {key: facts[key] for key in claim},
-        "Transformer": {key: facts[key] for key in ("construction", "layers", "heads", "tokens", "memory_tokens")}
+        "Transformer": {key: facts[key] for key in ("construction", "layers", "heads")}
+        | {"most_heads_in_a_layer": model.most_heads, "tokens": model.tokens, "memory_tokens": model.memory_tokens}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
     }
-    return sections | _INSIDE.get(model.family.name, _listed_sections)(model)
+    return sections | _inside(model, sys.maxsize if full else LONGEST, sys.maxsize if full else MAX_LINES)
 
 
-def _ridge_sections(model: Model) -> dict[str, dict[str, Any]]:
-    return {THEOREM: _theorem(model)}
-
-
-def _table_sections(model: Model) -> dict[str, dict[str, Any]]:
-    tables = {"tables": {"tables": table_lines(model)}} if isinstance(model.formula, Formula) else {}
-    return _size(model) | tables
-
-
-def _circuit_sections(model: Model) -> dict[str, dict[str, Any]]:
-    return _size(model) | {"circuit": {"wires": circuit_lines(model)}}
-
-
-def _listed_sections(model: Model) -> dict[str, dict[str, Any]]:
+def _inside(model: Model, longest: int, rows: int) -> dict[str, dict[str, Any]]:
+    """The size of a model, and its tables, wires, layers or heads in lines."""
+    if model.family is RIDGE_FAMILY:
+        return {THEOREM: _theorem(model)}
+    size = {"size": {"parameters": model.parameter_count, "nonzeros": nonzeros(model.weights)}}
+    if model.family is CIRCUIT_FAMILY:
+        return size | {"circuit": {"wires": circuit_lines(model, longest)}}
+    if model.family is TABLE_FAMILY:
+        return size | (
+            {"tables": {"tables": table_lines(model, longest)}} if isinstance(model.formula, Formula) else {}
+        )
     listed = listing(model)
     name = listed.title.lower()
-    return _size(model) | {name: {**listed.facts, name: listed.lines}}
-
-
-def _size(model: Model) -> dict[str, dict[str, Any]]:
-    return {"size": {"parameters": model.parameter_count, "nonzeros": nonzeros(model.weights)}}
-
-
-_INSIDE: dict[str, Callable[[Model], dict[str, dict[str, Any]]]] = {
-    "ridge": _ridge_sections,
-    "tables": _table_sections,
-    "circuit": _circuit_sections,
-}
+    return size | {name: {**listed.facts, name: listed.lines(rows)}}
 
 
 @dataclass(frozen=True)
@@ -107,11 +97,10 @@ class Listing:
     note: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def lines(self) -> list[str]:
+    def lines(self, most: int) -> list[str]:
         """The first rows as text, and the number of the others."""
         lines = [self.pattern.format(*row) for row in self.rows]
-        return lines[:MAX_LINES] + ([f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else [])
+        return lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
 
 
 def listing(model: Model) -> Listing:
@@ -214,10 +203,9 @@ def _blocks(model: Model) -> list[str]:
     for k in sorted(set(places)):
         block = model.weights.blocks[k]
         count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
-        heads = len(block.attention.heads)
-        plural = "s" if heads != 1 else ""
+        heads = counted(len(block.attention.heads), f"{block.attention.kind} head")
         again = f", applied {places.count(k)} times" if places.count(k) > 1 else ""
-        lines.append(f"{k + 1}: {heads} {block.attention.kind} head{plural}, {count} non-zeros{again}")
+        lines.append(f"{k + 1}: {heads}, {count} non-zeros{again}")
     return lines
 
 

@@ -20,7 +20,7 @@ from transformula.model import Model
 from transformula.runtime.table_reading import TableHead
 from transformula.show import figures
 from transformula.show.figure_style import Palette
-from transformula.show.page_parts import cut
+from transformula.show.page_parts import counted, cut, percent
 from transformula.show.slices import (
     HeadAttention,
     attention_along,
@@ -75,11 +75,6 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
     yield Drawing(f"{prefix}error", f"{_SIGNS} {_seen(surface.worst, model)}", drawn)
     if model.weights.outputs > FEW_OUTPUTS:
         return
-    yield Drawing(
-        f"{prefix}formula",
-        f"The formula over {used[0]} and {used[1]}.",
-        figures.value_figure(surface, palette),
-    )
     lines = [slice_through(model, output, [name], rest) for name in used[: figures.MAX_LINES]]
     left = f"; {len(used) - len(lines)} further variables are not drawn" if len(lines) < len(used) else ""
     yield Drawing(
@@ -106,7 +101,7 @@ def _named(point: dict[str, float]) -> str:
 
 def _seen(worst: float, model: Model) -> str:
     bound, status = model.pointwise
-    share = f" ({100 * worst / bound:.2g} % of the bound that is {status})" if bound > 0 and worst <= bound else ""
+    share = f" ({percent(worst / bound)} of the bound that is {status})" if bound > 0 and worst <= bound else ""
     return f"Largest |error| at the points drawn: {worst:.3g}{share}."
 
 
@@ -149,7 +144,7 @@ def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[D
 def _count(head: HeadAttention) -> str:
     tokens = len(head.tokens)
     if tokens <= figures.MANY_TOKENS:
-        return f"{tokens} tokens"
+        return counted(tokens, "token")
     drawn = int((head.weights.max(axis=0) > figures.FAINT).sum())
     return f"{tokens} tokens, of which {drawn} get attention on this line and are drawn"
 

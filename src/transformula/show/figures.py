@@ -15,7 +15,8 @@ from transformula.formula.sample_target import Samples
 from transformula.kernel.digits import at_most
 from transformula.kernel.folder.weights import FloatArray
 from transformula.model import Model
-from transformula.runtime.table_reading import TableHead, read_table
+from transformula.runtime.reference import softmax
+from transformula.runtime.table_reading import TableHead
 from transformula.show.figure_style import (
     CARD_WIDTH,
     PRINT,
@@ -135,19 +136,6 @@ def lines_figure(cuts: Sequence[Slice], bound: float, status: str, palette: Pale
     return figure
 
 
-def value_figure(cut: Slice, palette: Palette = PRINT) -> Any:
-    """The formula itself over two variables, with level lines."""
-    with one_plot(palette, 4.0) as (figure, axes):
-        image = _image(axes, cut.formula, _ends(cut.axes), "viridis")
-        finite = cut.formula[np.isfinite(cut.formula)]
-        if finite.size and finite.max() > finite.min():
-            axes.contour(*cut.axes, cut.formula.T, 8, colors="white", linewidths=0.5, alpha=0.6)
-        _colour_bar(figure, image, "value")
-        axes.set_title("the formula")
-        _name_axes(axes, cut)
-    return figure
-
-
 def _image(
     axes: Any,
     values: FloatArray,
@@ -244,7 +232,9 @@ def _cells(figure: Any, axes: Any, head: TableHead, ends: Sequence[tuple[float, 
     values = head.values[winner, 0]
     axes.grid(False)
     if len(ends) == 1:
-        smooth = read_table(head, _inputs(head, points[0]))[:, 0]
+        (factor,) = head.forms[0].values()
+        scores = np.outer(points[0] * (int(factor.p) / int(factor.q)), head.slopes[:, 0]) + head.offsets[:, 0]
+        smooth = softmax(scores) @ head.values[:, 0]
         axes.plot(points[0], smooth, color=palette.formula, linewidth=3.2, alpha=0.4, label="softmax mixes")
         axes.plot(points[0], values, color=palette.model, linewidth=1, label="the winner's value")
         axes.legend(frameon=False, loc="best")
@@ -257,14 +247,6 @@ def _cells(figure: Any, axes: Any, head: TableHead, ends: Sequence[tuple[float, 
         across, up = np.diff(cells, axis=0)[:, 1:] != 0, np.diff(cells, axis=1)[1:, :] != 0
         edges = np.where(across | up, 1.0, np.nan)
         _image(axes, edges, _ends(points), "Greys", 0, 1.4)
-
-
-def _inputs(head: TableHead, u: FloatArray) -> FloatArray:
-    """Rows of inputs at which the head's single variable is u."""
-    (index,) = head.forms[0]
-    rows = np.zeros((len(u), index + 1))
-    rows[:, index] = u
-    return rows
 
 
 def samples_figure(

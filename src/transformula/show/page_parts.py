@@ -79,12 +79,17 @@ def facts(rows: Sequence[tuple[str, str]]) -> str:
     return f'<div class="wide"><table>{body}</table></div>'
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] = ()) -> str:
-    """Rows of markup under named columns; ``numeric`` ones are set to the right.
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numeric: Sequence[int] = (),
+    broad: Sequence[int] = (),
+) -> str:
+    """Rows of markup under named columns; ``numeric`` ones are set to the right, ``broad`` ones get most of the width.
 
     A wide table becomes a list on a narrow screen, where each cell says its column's name.
     """
-    kinds = ["number" if k in numeric else "word" for k in range(len(columns))]
+    kinds = ["number" if k in numeric else "word" + " broad" * (k in broad) for k in range(len(columns))]
     head = "".join(f'<th scope="col" class="{c}">{escape(n)}</th>' for n, c in zip(columns, kinds, strict=True))
     body = "".join(
         "<tr>"
@@ -95,7 +100,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequen
         + "</tr>"
         for row in rows
     )
-    kind = ' class="stacks"' if len(columns) > _NARROW else ""
+    kind = f' class="stacks{" set" * bool(broad)}"' if len(columns) > _NARROW else ""
     return f'<div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -124,6 +129,17 @@ def counted(value: int, noun: str) -> str:
     ('1 layer', '1,200 tokens')
     """
     return f"{value:,} {noun}{'s' if value != 1 else ''}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two digits that matter.
+
+    Examples
+    --------
+    >>> percent(0.996), percent(0.0123), percent(4e-9)
+    ('100 %', '1.2 %', '4e-07 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.095 else f"{100 * share:.2g} %"
 
 
 def cut(text: str, most: int) -> str:

@@ -6,11 +6,12 @@ the numbers of the claim are copied from the certificate, digit by digit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from transformula import model_folder
 from transformula.errors import InputError, ModelFileError
@@ -20,12 +21,15 @@ from transformula.formula.sample_target import Samples
 from transformula.kernel.check import Verification
 from transformula.kernel.folder.description import EVIDENCE_FILE, MODEL_FILE, WEIGHTS_FILE
 from transformula.kernel.syntax.boxes import Formula
+from transformula.learn.columns import read_notes
 from transformula.model import Model
 from transformula.optional import require
 from transformula.proven import stated, verify_folder
 from transformula.show import page_parts as html
+from transformula.show.card import box_markup, formula_lines
 from transformula.show.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
 from transformula.show.figure_style import PRINT, picture
+from transformula.show.fit_section import fit_section
 from transformula.show.report_sections import (
     attention_section,
     error_section,
@@ -33,7 +37,6 @@ from transformula.show.report_sections import (
     slider_data,
     tables_section,
 )
-from transformula.show.typeset import typeset_interval, typeset_wrapping
 
 #: Formats of pictures.
 FORMATS = ("png", "svg")
@@ -107,7 +110,7 @@ def write_report(
             raise
         write_file(place, refused_page(folder.name, verification), parents=True)
         return Written(place, (), verification)
-    write_file(place, report_page(model, folder.name, verification), parents=True)
+    write_file(place, report_page(model, folder.name, verification, read_notes(folder)), parents=True)
     pictures = []
     if plots is not None:
         for drawing in all_drawings(model, PRINT):
@@ -116,8 +119,10 @@ def write_report(
     return Written(place, tuple(pictures), verification)
 
 
-def report_page(model: Model, name: str = "", verification: Verification | None = None) -> str:
-    """The page as text; ``verification`` is the checker's verdict, None if it was not run."""
+def report_page(
+    model: Model, name: str = "", verification: Verification | None = None, notes: Mapping[str, Any] | None = None
+) -> str:
+    """The page as text; ``verification`` is the checker's verdict, None if it was not run; ``notes`` are of a fit."""
     # weights that do not verify may have any shape: parts that cannot be drawn are left out, with the reason
     trusted = model.proven
     followed: list[Followed] = []
@@ -129,6 +134,7 @@ def report_page(model: Model, name: str = "", verification: Verification | None 
     parts: list[Callable[[], str]] = [
         lambda: _headline(model, name, verification),
         lambda: _claim(model, name),
+        lambda: fit_section(notes or {}),
         lambda: error_section(model),
         lambda: inside_section(model),
         attention,
@@ -160,38 +166,12 @@ def _guarded(part: Callable[[], str], trusted: bool) -> str:
 
 def _headline(model: Model, name: str, verification: Verification | None) -> str:
     label = f"<h1>transformula report{': ' + escape(name) if name else ''}</h1>"
-    if isinstance(model.formula, Samples):
-        count, outputs = len(model.formula.x), len(model.formula.outputs)
-        many = f", {outputs} outputs each" if outputs > 1 else ""
-        formula = f'<div class="headline">{count:,} memorised samples{many}</div>'
-    elif isinstance(model.formula, Prompts):
-        formula = f'<div class="headline">{escape(model.formula.words)}</div>'
-    else:
-        shown = model.formula.outputs[:MAX_OUTPUTS]
-        rows = [f'<div class="headline">{typeset_wrapping(expr)}</div>' for expr in shown]
-        if len(shown) < len(model.formula.outputs):
-            left = len(model.formula.outputs) - len(shown)
-            rows.append(html.paragraph(f"and {left} further outputs, under the same claim"))
-        formula = "\n".join(rows)
-    return f"<header>\n{label}\n{formula}\n{_box(model)}\n{_badge(model)}\n{_verdict(verification)}\n</header>"
-
-
-def _box(model: Model) -> str:
-    box = model.box
-    if isinstance(model.formula, Prompts):
-        return f'<p class="box">{escape(model.where)}</p>'
-    shown = range(min(box.dimension, MAX_INTERVALS))
-    if isinstance(model.formula, Samples):
-        ends = box.floats()
-        inside = ", ".join(f"{escape(box.variables[k])} from {ends[k][0]:.4g} to {ends[k][1]:.4g}" for k in shown)
-    else:
-        inside = " ".join(typeset_interval(box, k) for k in shown)
-    left = box.dimension - len(shown)
-    more = f" and {left} further variables" if left else ""
+    formula = "\n".join(f'<div class="headline">{line}</div>' for line in formula_lines(model, MAX_OUTPUTS))
     sequence = ""
     if model.sequence is not None:
         sequence = f' <span class="soft">a sequence of {model.sequence[0]} positions × {model.sequence[1]}</span>'
-    return f'<p class="box">{inside}{more}{sequence}</p>'
+    box = f'<p class="box">{box_markup(model, MAX_INTERVALS)}{sequence}</p>'
+    return f"<header>\n{label}\n{formula}\n{box}\n{_badge(model)}\n{_verdict(verification)}\n</header>"
 
 
 def _badge(model: Model) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from transformula.model import Model
 from transformula.runtime.table_reading import TableHead
 from transformula.show import page_parts as html
 from transformula.show.architecture import architecture_svg
-from transformula.show.circuit_view import Item, circuit_items, linear_text
+from transformula.show.circuit_view import Item, circuit_items, level_name, linear_text
 from transformula.show.describe import THEOREM, describe, listing, summary
 from transformula.show.drawings import (
     MAX_OUTPUTS,
@@ -34,6 +35,7 @@ from transformula.show.drawings import (
 )
 from transformula.show.figure_style import PAGE, inline_svg
 from transformula.show.figures import token_order
+from transformula.show.page_parts import counted
 from transformula.show.slices import head_names
 from transformula.show.typeset import typeset
 
@@ -47,7 +49,17 @@ MAX_BARS = 48
 _SLIDER_STEP = 4
 #: Length in characters beyond which a sub-expression is shown as text.
 _LONGEST_MATH = 160
-_SIZES = ("construction", "layers", "heads", "tokens", "memory_tokens", "parameters", "nonzeros", "dtype")
+_SIZES = (
+    "construction",
+    "layers",
+    "heads",
+    "most_heads_in_a_layer",
+    "tokens",
+    "memory_tokens",
+    "parameters",
+    "nonzeros",
+    "dtype",
+)
 _HARDMAX = (
     "Fang's blocks use hardmax: each token attends to itself alone, and what it keeps is its score, the "
     "product of two powers of its own direction. There is nothing to mix, hence nothing to draw."
@@ -56,7 +68,7 @@ _HARDMAX = (
 
 def inside_section(model: Model) -> str:
     """The architecture drawn, and its size."""
-    facts = summary(model)
+    facts = summary(model) | {"most_heads_in_a_layer": model.most_heads}
     rows = [(key.replace("_", " "), html.short(facts[key])) for key in _SIZES]
     rows.insert(5, ("width of the residual stream", html.short(model.weights.width)))
     rows.append(("weights on disk", f"{len(model.packed.arrays):,} bytes"))
@@ -120,8 +132,7 @@ def attention_section(model: Model, followed: Sequence[Followed]) -> str:
         return html.section("Attention", html.paragraph(_HARDMAX))
     if not followed:
         return ""
-    total = sum(len(block.attention.heads) for block in model.weights.blocks)
-    left = f" The first {len(followed)} of {total} heads are drawn." if len(followed) < total else ""
+    left = f" The first {len(followed)} of {model.heads} heads are drawn." if len(followed) < model.heads else ""
     intro = (
         "How each head spreads its attention over its own memory tokens as one input varies and the others "
         f"stay where the figures above hold them.{left}"
@@ -237,11 +248,19 @@ def _numbered(name: str, count: int) -> list[str]:
 
 
 def _circuit_tables(model: Model) -> str:
+    """A fold for each level of the circuit, and one for the tokens of all tables."""
     items = [item for item in circuit_items(model) if item.kind in ("table", "ReLU")]
-    columns = ("wire", "layer", "function", "of u =", "range of u", "tokens", "table", "stands for")
-    rows = [_wire_row(item, model) for item in items[:MAX_WIRES]]
-    left = len(items) - len(rows)
-    note = html.paragraph(f"{left} further wires are left out.") if left else ""
+    columns = ("wire", "function", "of u =", "range of u", "tokens", "table", "stands for")
+    levels = []
+    for _, level in groupby(sorted(items[:MAX_WIRES], key=lambda item: item.column), key=lambda item: item.column):
+        own = list(level)
+        tokens = sum({item.table: item.tokens for item in own}.values())
+        size = f"{counted(len(own), 'head')}, {counted(tokens, 'token')}" if tokens else counted(len(own), "ReLU")
+        rows = [_wire_row(item, model) for item in own]
+        title = f"{level_name(own[0]).capitalize()}: {size}"
+        levels.append(html.folded(title, html.table(columns, rows, (4, 5), broad=(2, 6))))
+    left = len(items) - MAX_WIRES
+    note = html.paragraph(f"{left} further wires are left out.") if left > 0 else ""
     folded: dict[HeadTable, str] = {}
     for block in model.reading.blocks:
         for head in block.heads:
@@ -249,14 +268,15 @@ def _circuit_tables(model: Model) -> str:
             if table not in folded and len(folded) < MAX_TABLES:
                 title = f"Tokens read by wire {model.weights.slots[head.slots[0]]}"
                 folded[table] = _token_rows(title, table.slopes, table.offsets, table.values[:, None])
-    return html.section("Tables", html.table(columns, rows, (1, 5, 6)), note, *folded.values())
+    tokens_of = html.folded(f"Tokens of the {counted(len(folded), 'table')}", "".join(folded.values()))
+    return html.section("Tables", *levels, note, tokens_of if folded else "")
 
 
 def _wire_row(item: Item, model: Model) -> list[str]:
     function = _math(item.title, model) if item.kind == "table" else escape(item.title)
     tokens = html.short(item.tokens) if item.tokens else ""
     return [
-        escape(item.name), str((item.column + 1) // 2), function, escape(html.cut(item.argument, 120)),
+        escape(item.name), function, escape(html.cut(item.argument, 120)),
         item.range, tokens, str(item.table or ""), _math(item.meaning, model),
     ]  # fmt: skip
 

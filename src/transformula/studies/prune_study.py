@@ -17,8 +17,9 @@ from transformula.api import compile
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOOKUP, POLYNOMIAL
+from transformula.compiler.layout import TableTokens
 from transformula.compiler.lookup import fit_part
-from transformula.compiler.one_layer_parts import FittedPart, Wanted, one_layer_built, one_layer_spec
+from transformula.compiler.one_layer_parts import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.options import Options
 from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared
@@ -48,7 +49,7 @@ def prune(run: StudyRun) -> Report:
     sparse = [_row(kept, _sparse(matrix, formula, kept)) for kept in _counts(size, run)]
     low = [_row(kept, _low_rank(matrix, formula, kept)) for kept in range(1, size + 1)]
     first = compile(_LOOKUP, _ON, _EPS, LOOKUP.name)
-    tables: dict[Wanted, FittedPart] = {}
+    tables: dict[Wanted, TableTokens] = {}
     counts = range(first.memory_tokens, 1, run.pick(-3, -1))
     tokens = [_tokens_row(count, tables) for count in counts]
     rank = _fewest(low, 0.01 * _peak(matrix))
@@ -150,18 +151,18 @@ def _nonzeros(model: Model) -> int:
     return sum(int(np.count_nonzero(matrix.values)) for _, matrix in named_matrices(model.weights))
 
 
-def _tokens_row(count: int, tables: dict[Wanted, FittedPart]) -> list[Any]:
+def _tokens_row(count: int, tables: dict[Wanted, TableTokens]) -> list[Any]:
     models = [_fewer_tokens(count, solved, tables) for solved in (False, True)]
     return [count, _nonzeros(models[1]), *(model.certificate.bound for model in models)]
 
 
-def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, FittedPart]) -> Model:
+def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, TableTokens]) -> Model:
     """The compiled table with tokens taken out evenly, and its values as they were, or solved for again."""
     formula = Formula.of(_LOOKUP, _ON)
     ground = Prepared(formula)
     measured = 0.0
 
-    def fit(parts: Sequence[Wanted]) -> list[FittedPart]:
+    def fit(parts: Sequence[Wanted]) -> list[TableTokens]:
         nonlocal measured
         part, ranges, eps = parts[0]
         if parts[0] not in tables:
@@ -172,9 +173,9 @@ def _fewer_tokens(count: int, solved: bool, tables: dict[Wanted, FittedPart]) ->
         wanted = evaluate_accurately(part.expr, ["u1"], [u]) - table.linear * u
         scores = np.outer(u, table.slopes[keep, 0]) + table.offsets[keep, 0]
         shares = softmax(scores, axis=1)
-        values = np.linalg.lstsq(shares, wanted, rcond=1e-13)[0] if solved else table.values[keep]
+        values = np.linalg.lstsq(shares, wanted, rcond=1e-13)[0] if solved else table.values[keep, 0]
         measured = float(np.abs(shares @ values - wanted).max())
-        return [FittedPart(table.slopes[keep], table.offsets[keep], values, table.linear)]
+        return [TableTokens(table.slopes[keep], table.offsets[keep], values[:, None], table.linear)]
 
     spec = one_layer_spec(ground, _EPS, fit, "float64", None)
     built = one_layer_built(ground, spec, target=2 * measured)

@@ -14,9 +14,9 @@ from transformula.compiler.constructions import LOCAL
 from transformula.compiler.evidence.table_pieces import find_pieces
 from transformula.compiler.gallery.attention_only import anchors
 from transformula.compiler.gallery.local_polynomials import local_attempts
+from transformula.compiler.layout import TableTokens
 from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
-from transformula.compiler.softmax_layout import Tokens
 from transformula.errors import NotProvenError
 from transformula.internals import tables_of
 from transformula.kernel.syntax.boxes import Formula
@@ -198,11 +198,11 @@ def _line(goal: float) -> list[Any]:
     soft = anchors(goal, "float64")
     places = np.linspace(-1, 1, len(soft.values))
     sharpness = _SHARP / (places[1] - places[0]) ** 2
-    nearest = Tokens(sharpness * places[:, None], -sharpness / 2 * places[:, None] ** 2, places[:, None])
+    nearest = TableTokens(sharpness * places[:, None], -sharpness / 2 * places[:, None] ** 2, places[:, None])
     return [len(places), _proven(soft), _proven(nearest)]
 
 
-def _proven(table: Tokens) -> float:
+def _proven(table: TableTokens) -> float:
     """sup|T − u| on −1..1."""
     slopes, offsets, values = (v[:, 0].astype(np.float64) for v in (table.slopes, table.offsets, table.values))
     softmax = SoftmaxTable((slopes,), (offsets,), values)
@@ -235,7 +235,7 @@ def local_polynomials(run: StudyRun) -> Report:
         for eps in ladder[: run.pick(3, 99)]:
             model, seconds = timed(_compiled, *TARGETS[d], eps, degree)
             if model is not None:
-                sizes = len(next(tables_of(model)).slopes), model.heads, model.parameter_count
+                sizes = len(next(tables_of(model)).slopes), model.most_heads, model.parameter_count
                 rows.append([d, degree, eps, *sizes, model.certificate.bound, seconds])
     fits = [[d, m, log_slope(*_cells(rows, d, m)), -(m + 1) / d] for d, m in wanted]
     worst = max(abs(fit[2] / fit[3] - 1) for fit in fits)
@@ -253,7 +253,7 @@ def local_polynomials(run: StudyRun) -> Report:
         [
             StudyTable(
                 "Compiled models",
-                ["dimension", "degree", "asked eps", "cells", "heads", "parameters", "proven error", "seconds"],
+                ["dimension", "degree", "asked eps", "cells", "most heads", "parameters", "proven error", "seconds"],
                 rows,
             ),
             StudyTable("Fitted rates", ["dimension", "degree", "log-log slope", "theory"], fits),

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -50,7 +52,7 @@ class StudyTable:
 
     def markdown(self) -> str:
         """The table for a page."""
-        rows = [[_cell(v).replace("|", "\\|") for v in row] for row in (self.columns, *self.rows)]
+        rows = [[_marked(_cell(v)).replace("|", "\\|") for v in row] for row in (self.columns, *self.rows)]
         head, *lines = ["| " + " | ".join(row) + " |" for row in rows]
         return "\n".join([f"**{self.title}**", "", head, "|" + " --- |" * len(self.columns), *lines])
 
@@ -140,13 +142,13 @@ class Report:
     def page(self) -> str:
         """The study as a Markdown page."""
         option = "" if self.run.size == "normal" else f" --{self.run.size}"
-        parts = [f"# {self.title}", self.question, f"*Setting.* {self.setting}"]
+        parts = [f"# {self.title}", _marked(self.question), f"*Setting.* {_marked(self.setting)}"]
         parts.append(
             "<!-- not run: it may take minutes or a GPU; tests/studies runs every study at its quick size -->\n"
             f"```bash\ntransformula reproduce {self.run.name}{option} --seed {self.run.seed}\n```"
         )
         parts += [t.markdown() for t in self.tables]
-        parts.append("\n".join(f"- {sentence}" for sentence in self.findings))
+        parts.append("\n".join(f"- {_marked(sentence)}" for sentence in self.findings))
         if self.figure is not None:
             parts.append(f"![{self.title}]({self.run.name}.png)")
         versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
@@ -158,14 +160,35 @@ class Report:
         console = Console(highlight=False)
         console.print(f"[bold]{self.title}[/bold]")
         for table in self.tables:
-            grid = RichTable(title=table.title, title_justify="left")
-            for k, column in enumerate(table.columns):
-                grid.add_column(column, justify="left" if k == 0 else "right")
-            for row in table.rows:
-                grid.add_row(*(_cell(v) for v in row))
-            console.print(grid)
+            rows = [[_cell(v) for v in row] for row in table.rows]
+            for chosen in fitting_columns(table.columns, rows, console.width):
+                grid = RichTable(box=SIMPLE_HEAD, title=table.title, title_justify="left", pad_edge=False)
+                for k in chosen:
+                    title = table.columns[k].replace(" ", "\n")
+                    grid.add_column(title, justify="right" if k else "left", no_wrap=True)
+                for row in rows:
+                    grid.add_row(*(row[k] for k in chosen))
+                console.print(grid)
         for sentence in self.findings:
             console.print(f"- {sentence}", markup=False)
+
+
+def fitting_columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Columns side by side within a width in characters, the first of them in every group; no number is ever cut.
+
+    Examples
+    --------
+    >>> fitting_columns(["name", "proven error", "seconds"], [["sine", "1.234e-09", "0.1"]], 20)
+    [[0, 1], [0, 2]]
+    """
+    cells = [[*title.split(" "), *(row[k] for row in rows)] for k, title in enumerate(titles)]
+    needed = [max(map(len, column)) + 2 for column in cells]
+    groups = [[0]]
+    for k in range(1, len(titles)):
+        if len(groups[-1]) > 1 and sum(needed[j] for j in groups[-1]) + needed[k] > width:
+            groups.append([0])
+        groups[-1].append(k)
+    return groups
 
 
 def _cell(value: Any) -> str:
@@ -174,6 +197,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
+
+
+def _marked(text: str) -> str:
+    """Plain text for Markdown, which would read two signs of a product as emphasis; code in backticks stays."""
+    return re.sub(r"(`[^`]*`)|\*", lambda found: found[1] or r"\*", text)
 
 
 def _versions() -> dict[str, str]:

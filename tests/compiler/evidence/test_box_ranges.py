@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import numpy_function, random_formula
-from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges, function_range, inside_domain
+from transformula.compiler.evidence.range_search import BoxRanges, PlannedRanges, function_range, inside_domain
 from transformula.compiler.lower.lowered_circuit import Guide, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.kernel.arithmetic import precision

@@ -6,8 +6,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformula.compiler.evidence.planned_ranges import BoxRanges
-from transformula.compiler.evidence.wire_claims import in_parts
+from transformula.compiler.evidence.range_search import BoxRanges, in_parts
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose

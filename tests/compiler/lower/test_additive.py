@@ -21,7 +21,7 @@ def _affine(piece, point):
 
 def _sum(pieces, point):
     total = _affine(pieces.affine, point)
-    for kink in pieces.kinks:
+    for kink in pieces.abs_terms:
         total += enclose(kink.coefficient) * abs(_affine(kink.inside, point))
     for part in pieces.parts:
         forms = [sum((arb(to_fmpq(c)) * x for c, x in zip(f, point, strict=True)), arb(0)) for f in part.forms]
@@ -63,7 +63,7 @@ def test_the_pieces_add_up_to_the_formula(seed):
 def test_parts_depend_on_few_forms(text, affine, kinks, parts):
     pieces = decompose(parse(text, ("x", "y")), ("x", "y"))
     assert sorted(len(p.forms) for p in pieces.parts) == sorted(parts)
-    assert len(pieces.kinks) == kinks
+    assert len(pieces.abs_terms) == kinks
     if text != "3*(x + sin(y)) - 3*x":
         assert pieces.affine.form == affine
 

@@ -12,9 +12,9 @@ from support.circuit_models import CASES, linear_value, wire_values
 from support.guides import PositiveGuide, RandomGuide
 from support.prover import numpy_function, random_formula
 from transformula.compiler.lower.additive import without_cancelled
-from transformula.compiler.lower.domains import domain_ends
 from transformula.compiler.lower.lowered_circuit import Guide, has_slot
 from transformula.compiler.lower.lowering import build_circuit
+from transformula.compiler.lower.rewrites import domain_ends
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.structures.stored_circuit import SQUARE
 from transformula.kernel.syntax.boxes import Formula

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import transformula as tf
-from transformula.compiler.lower.conjugates import conjugated
+from transformula.compiler.lower.rewrites import conjugated
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose

@@ -14,11 +14,11 @@ from support.circuit_models import CASES, SMALL
 from support.guides import RandomGuide
 from support.prover import random_formula
 from transformula.compiler.lower.additive import decompose
-from transformula.compiler.lower.conjugates import conjugated
 from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, selector_signs, signs_of
 from transformula.compiler.lower.factors import factors_of, product_of
 from transformula.compiler.lower.lowered_circuit import Guide
 from transformula.compiler.lower.lowering import build_circuit
+from transformula.compiler.lower.rewrites import conjugated
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.normal_forms import Algebra
@@ -47,12 +47,12 @@ def _learned(formula, signs):
     """An algebra that knows the signs; here they are only sampled, the kernel proves them."""
     algebra = Algebra(formula.box.variables)
     for sign in signs:
-        values = list(_values(parse(sign.text, formula.box.variables), formula.box))
+        values = list(_values(sign, formula.box))
         for known, holds in ((2, lambda v: v > 0), (1, lambda v: not v < 0), (-2, lambda v: v < 0),
                              (-1, lambda v: not v > 0)):  # fmt: skip
             if all(map(holds, values)):
                 with suppress(RefutedError):  # too long: left out
-                    algebra.learn(algebra.of(sign.expr), known)
+                    algebra.learn(algebra.of(sign), known)
                 break
     return algebra
 
@@ -173,7 +173,7 @@ def test_one_layer_models(shape):
     names = formula.box.variables
     splits = [decompose(expr, names) for expr in formula.outputs]
     linears = [[Fraction(1, 3) if len(p.forms) == 1 else 0 for p in split.parts] for split in splits]
-    limits = [Fraction(8) for split in splits for _ in split.kinks]
+    limits = [Fraction(8) for split in splits for _ in split.abs_terms]
     stored = store_one_layer(names, formula.outputs, linears, shape, Fraction(64), limits)
     signs = signs_of(formula.outputs, formula.box)
     if shape:
@@ -188,7 +188,7 @@ def test_one_layer_models(shape):
 
 
 def test_what_changes_its_sign_is_no_candidate():
-    texts = [s.text for s in signs_of([parse("sqrt(x*y) + log(z + 2)")], Box.of("x=-1..1, y=0..1, z=-1..1"))]
+    texts = [str(sign) for sign in signs_of([parse("sqrt(x*y) + log(z + 2)")], Box.of("x=-1..1, y=0..1, z=-1..1"))]
     assert "x" not in texts and "y" in texts and "z + 2" in texts
 
 
@@ -197,7 +197,7 @@ def test_a_variable_called_pi():
     formula = Formula.of("sqrt(pi**2 + y) - pi", "pi=0..9, y=1..2")
     written, facts = conjugated(formula.outputs, formula.box)
     for sign in signs_of(written, formula.box, None, facts):
-        assert parse(sign.text, formula.box.variables) == sign.expr
+        assert parse(str(sign), formula.box.variables) == sign
 
 
 SQUARES = {

@@ -13,15 +13,15 @@ from support.guides import PositiveGuide, RandomGuide
 from support.prover import random_formula
 from transformula.compiler.attempts import Findings
 from transformula.compiler.circuit import SPLITS, Circuits
-from transformula.compiler.circuit_layout import Layout
+from transformula.compiler.circuit_analysis import circuit_design, circuit_places
 from transformula.compiler.circuit_tables import fit_tables
+from transformula.compiler.layout import TableTokens, assemble, assembled
 from transformula.compiler.lower.additive import decompose, without_cancelled
 from transformula.compiler.lower.lowered_circuit import Guide, collected, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
-from transformula.compiler.one_layer_parts import FittedPart, one_layer_spec
+from transformula.compiler.one_layer_parts import one_layer_spec
 from transformula.compiler.prepare import Prepared
-from transformula.compiler.softmax_layout import assemble
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
@@ -215,10 +215,11 @@ def test_the_weights_hold_the_stored_circuit(text, box):
     analysis = next(Circuits(Prepared(formula), "float64").all(0.05))
     nodes = analysis.planned(0.05, SPLITS[0], "float64")
     tables = fit_tables(nodes, 0.05, SPLITS[0], "float64", Findings(), 0.05)
-    layout = Layout(analysis.lowered, nodes, tables, "float64", 1, formula.box.variables)
+    circuit = analysis.lowered.circuit
+    weights = assembled(circuit_design(circuit, nodes, tables, 1, formula.box.variables), "float64")
     scales = {k: (n.scale, n.held) for k, n in nodes.items()}
-    stored = store_circuit(analysis.lowered.circuit, layout.places, scales)
-    _holds(stored, read_network(layout.weights()), formula.box.variables)
+    stored = store_circuit(circuit, circuit_places(nodes), scales)
+    _holds(stored, read_network(weights), formula.box.variables)
     points = np.random.default_rng(0).uniform(*np.array(formula.box.floats()).T, (5, 2))
     _assert_computes(stored, formula.outputs, formula.box.variables, points)
 
@@ -227,7 +228,7 @@ def _fake_fit(linear):
     def fit(part, ranges, share):
         axes = len(ranges)
         slopes = np.arange(1.0, 4.0)[:, None] * np.ones(axes)
-        return FittedPart(slopes, -slopes, np.array([1.0, 2.0, 3.0]), linear if axes == 1 else 0.0)
+        return TableTokens(slopes, -slopes, np.array([[1.0], [2.0], [3.0]]), linear if axes == 1 else 0.0)
 
     return lambda parts: [fit(*part) for part in parts]
 
@@ -250,8 +251,8 @@ def test_one_layer_models_hold_what_is_stored(texts, shape, linear):
     weights = assemble(spec)
     splits = [decompose(expr, names) for expr in formula.outputs]
     linears = [[linear if len(part.forms) == 1 else 0 for part in split.parts] for split in splits]
-    limit, kink_limits = _limits(weights, spec) if shape else (0, ())
-    stored = store_one_layer(names, formula.outputs, linears, shape, limit, kink_limits)
+    limit, relu_limits = _limits(weights, spec) if shape else (0, ())
+    stored = store_one_layer(names, formula.outputs, linears, shape, limit, relu_limits)
     points = np.random.default_rng(0).uniform(*np.array(formula.box.floats()).T, (5, 2))
     _assert_computes(stored, formula.outputs, names, points)
     if weights.blocks[0].attention.heads:

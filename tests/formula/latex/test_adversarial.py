@@ -188,7 +188,7 @@ FUNCTIONS = [name for name in (*known(), *JUMPS, *JUMPING) if name != "log"]
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_is_read_as_an_operator(name):
     two = name in (*FAMILIES, *POLYNOMIALS, "min", "max", "pow", "hypot", "atan2", "beta", "mod", "fmod")
-    arguments = "2, x" if two else "x"
+    arguments = "2, x" if two else "x, 2, 3" if name == "clip" else "x"
     latex = rf"\operatorname{{{name}}}({arguments})"
     assert parse(tf.from_latex(latex), jumps=True) == parse(f"{name}({arguments})", jumps=True)
 

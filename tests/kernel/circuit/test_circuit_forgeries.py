@@ -33,10 +33,10 @@ def test_a_table_that_is_wrong_just_beyond_the_exact_arguments(monkeypatch):
         table, reached = fitted(function, ends, goal, shift, dtype, most)
         steep, high = 2.0**14, ends[1]
         offset = float((table.slopes * high + table.offsets).max()) - 40 - steep * high
-        wrong = circuits_made.NodeTable(
-            np.append(table.slopes, np.float32(steep)),
-            np.append(table.offsets, np.float32(offset)),
-            np.append(table.values, np.float32(40)),
+        wrong = circuits_made.TableTokens(
+            np.append(table.slopes, [[np.float32(steep)]], axis=0),
+            np.append(table.offsets, [[np.float32(offset)]], axis=0),
+            np.append(table.values, [[np.float32(40)]], axis=0),
         )
         return wrong, reached
 
@@ -51,7 +51,7 @@ def test_a_scale_that_shrinks_a_range_to_a_point(scale):
     model = tried("sin(10**250*x) + y", "x=0..1/10**250, y=0..1", eps=1e-3, construction="circuit")
     weights, (wire,) = model.weights, model.circuit["wires"]
     memory = weights.memory.dense()
-    memory[1:, [weights.slot(n) for n in ("slope", "offset", "value")]] = 0
+    memory[1:, [weights.slot(f"{n}1") for n in ("slope", "offset", "value")]] = 0
     (block,) = weights.blocks
     (head,) = block.attention.heads
     rows = [(r, c, v * fmpq(2) ** scale if r == 0 else v) for r, c, v in head.query.entries()]
@@ -157,8 +157,8 @@ def test_a_coefficient_that_multiplies_errors():
     model = tried("sin(x)", "x=0..1/1000", eps=1e-5, construction="circuit")
     weights = model.weights
     memory = weights.memory.dense()
-    memory[1:, [weights.slot("slope"), weights.slot("offset")]] = 0
-    memory[1:, weights.slot("value")] = 1
+    memory[1:, [weights.slot("slope1"), weights.slot("offset1")]] = 0
+    memory[1:, weights.slot("value1")] = 1
     readout = replace(weights.readout, values=weights.readout.values * 100)
     model.with_weights(memory=with_values(weights.memory, memory), readout=readout).assert_not_fooled([[0.0]], 90)
 

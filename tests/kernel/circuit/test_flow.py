@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.circuit_models import linear_value, wire_values
 from support.guides import RandomGuide
 from support.prover import random_formula
-from transformula.compiler.evidence.planned_ranges import BoxRanges, PlannedRanges
+from transformula.compiler.evidence.range_search import BoxRanges, PlannedRanges
 from transformula.compiler.evidence.range_trees import cut_parts
 from transformula.compiler.evidence.table_pieces import find_function_cells
 from transformula.compiler.lower.lowered_circuit import Guide

@@ -11,8 +11,10 @@ from transformula.kernel.arithmetic import series_length
 from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.derivation_steps import extended
 from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError, SingularError
 from transformula.kernel.functions.function_table import find
+from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.parsing import parse
 
 #: Name, the same by mpmath away from the zero, the zero, and points inside the domain.
@@ -86,8 +88,11 @@ def test_a_name_without_a_rest_is_refused(text, said):
         parse(text, ["x"])
 
 
+REGION = Region.of_box(Box.of("x=-1/2..1"))
+
+
 def _step(of, to):
-    return extended([parse(of, ["x"])], {"of": of, "is": to, "at": {"x": "1/4"}}, ["x"], Algebra(["x"]))
+    return extended([parse(of, ["x"])], {"of": of, "is": to, "at": {"x": "1/4"}}, REGION, Algebra(["x"]))
 
 
 def test_a_step_is_checked_by_what_its_rests_mean():

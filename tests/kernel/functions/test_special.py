@@ -27,7 +27,7 @@ from truth import SPECIAL
 
 #: Where each function is tried: close to the ends of its domain, and far out.
 TRIED = {
-    "cbrt": ("-9", "20"), "asinh": ("-9", "50"), "acosh": ("1", "50"), "atanh": ("-0.999999", "0.999999"),
+    "cbrt": ("-9", "20"), "asinh": ("-9", "50"), "acosh": ("1", "50"), "xlogx": ("0", "9"), "atanh": ("-0.999999", "0.999999"),
     "erf": ("-7", "7"), "erfc": ("-5", "9"), "gamma": ("0.000001", "9"), "lgamma": ("0.000001", "60"),
     "digamma": ("0.000001", "60"), "zeta": ("1.000001", "30"), "lambertw": ("-0.367879", "90"),
     "airyai": ("-9", "6"), "airybi": ("-9", "4"), "Si": ("-40", "40"), "Ci": ("0.000001", "40"),

@@ -110,7 +110,7 @@ def test_ridge_is_what_scikit_learn_says():
     from sklearn.linear_model import Ridge
 
     model = learner("sixteen pairs")
-    assert model.layers == 10 and model.heads == 1 and model.certificate.bound <= 1e-6
+    assert model.layers == model.heads == 10 and model.certificate.bound <= 1e-6
     rng = np.random.default_rng(0)
     x, y, q = rng.uniform(-1, 1, (10_000, 16, 3)), rng.uniform(-1, 1, (10_000, 16)), rng.uniform(-1, 1, (10_000, 3))
     judge, wanted = Ridge(alpha=1.0, fit_intercept=False, solver="cholesky"), []

@@ -53,7 +53,7 @@ def test_gradients_are_no_further_apart_than_it_says(measure):
     along = (measured(rows, x + step, y)[0] - measured(rows, x - step, y)[0]) / (2 * step)
     up = (measured(rows, x, y + step)[0] - measured(rows, x, y - step)[0]) / (2 * step)
     gap = np.hypot(along - x, up - y).max()
-    assert 0.99 * float(measure.bend) - 1e-6 <= gap * 1.3 and gap <= float(measure.bend) + 1e-6
+    assert 0.99 * float(measure.gradient_gap) - 1e-6 <= gap * 1.3 and gap <= float(measure.gradient_gap) + 1e-6
 
 
 @given(st.sampled_from(MEASURES), st.integers(0, 10_000), st.floats(-3, 0))

@@ -1,6 +1,8 @@
 """One program, three runtimes: each is compared with the blocks as written over the shared table of models."""
 
 import itertools
+import sys
+import warnings
 from dataclasses import replace
 
 import flint
@@ -21,8 +23,8 @@ from support.one_layer_models import model_named
 from transformula.export.onnx_files import onnx_bytes
 from transformula.runtime import reference
 from transformula.runtime.onnx_graph import onnx_executor
+from transformula.runtime.program import scalar_code, torch_backend
 from transformula.runtime.program import score_bounds as bounds
-from transformula.runtime.program import torch_backend
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.onnx_backend import program_bytes
 from transformula.runtime.program.program_steps import AffineStep, GridStep, Program, Tables
@@ -63,7 +65,12 @@ def _runs(model):
     def in_onnx(x):
         return execute(x.reshape(len(x), *(model.sequence or x.shape[1:]))).reshape(len(x), model.weights.outputs)
 
-    return {"numpy": lambda x: run_numpy(model.program, x), "torch": in_torch, "onnx": in_onnx}
+    def in_scalars(x):
+        with torch.no_grad():
+            return module.written(torch.from_numpy(x)).reshape(len(x), model.weights.outputs).numpy()
+
+    runs = {"numpy": lambda x: run_numpy(model.program, x), "torch": in_torch, "onnx": in_onnx}
+    return runs if model.program.positions > 1 else runs | {"scalars": in_scalars}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -218,7 +225,8 @@ def test_computed_scores_decide_what_is_clamped(case):
     net = Net(["x"], ["a", "b"], tables, layers, [{(0, "b"): 1}], [0], dtype=dtype, gate=-(2.0**80))
     program = read_tables(net.weights(), ((low, -low),))
     x = np.linspace(low, -low, 501)[:, None].astype(dtype)
-    executors = run_numpy(program, x), torch_backend.ProgramModule(program)(torch.from_numpy(x)).detach().numpy()
+    module = torch_backend.ProgramModule(program).requires_grad_(False)
+    executors = run_numpy(program, x), *(run(torch.from_numpy(x)).numpy() for run in (module, module.written))
     for found in (*executors, onnx_executor(program_bytes(program, {}))(x)):
         np.testing.assert_array_equal(found, 1)
 
@@ -374,21 +382,33 @@ def test_one_layer_models_without_tables_are_programs_too():
     assert np.abs(run_numpy(model.program, x) - reference.run(model.weights, x)).max() <= model.certificate.rounding
 
 
-def test_fused_kernels_are_given_anchors_as_tokens(circuits):
-    """What a kernel for CUDA reads, table by table, in plain torch: columns, slopes and values of all tokens."""
+def test_scalars_have_the_gradients_of_the_arrays(circuits):
     model = circuits("kinks")
-    module, x = model.to_torch().requires_grad_(False), torch.from_numpy(rows_of(model, 60))
-    made, compared = [torch.cat([x.new_ones(1, len(x)), x.T])], 0
-    for step in module.steps:
-        made.append(step(made))
-        if not isinstance(step, torch_backend.TablesModule):
-            continue
-        rows, (slopes, values) = step.gather(made), step.whole()
-        packed = slopes.gather(1, step.chosen) * step.kept
-        assert len(slopes) > len(step.slopes) and not step.shifted
-        for new, (first, last, softmax) in enumerate(step.tables.tolist()):
-            scores = packed[first:last] @ rows[step.columns[softmax].long()] + slopes[first:last, :1]
-            wanted = values[new, first:last] @ torch.softmax(scores, dim=0)
-            assert (made[-1][new] - wanted).abs().max() <= 1e-11 * values[new].abs().max()
-            compared += 1
-    assert compared
+    module, x = model.to_torch(), torch.from_numpy(rows_of(model, 60)).requires_grad_()
+    leaves = [x, module.numbers]
+    for found, wanted in zip(
+        torch.autograd.grad(module.written(x).sum(), leaves), torch.autograd.grad(module(x).sum(), leaves), strict=True
+    ):
+        assert (found - wanted).abs().max() <= 1e-11 * wanted.abs().max()
+    assert not module.kept.all()  # zeros that stay zero: no scalar expression holds them
+    assert not torch.autograd.grad(module(x).sum(), module.numbers)[0][module.kept == 0].any()
+
+
+def test_what_is_too_long_to_write_out_runs_as_arrays(circuits, monkeypatch):
+    model = circuits("product")
+    x = torch.from_numpy(rows_of(model, 60))
+    monkeypatch.setattr(scalar_code, "MOST_NUMBERS", 3)
+    module = model.to_torch().requires_grad_(False)
+    assert ".run(" in module.text("torch", x.dtype) and not module.text("triton", x.dtype)
+    assert torch.equal(module.written(x), module(x))
+
+
+def test_without_triton_one_note_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton.runtime", None)
+    torch_backend.kernels_work.cache_clear()
+    with pytest.warns(UserWarning, match="which is slower: no Triton"):
+        assert not torch_backend.kernels_work()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not torch_backend.kernels_work()
+    torch_backend.kernels_work.cache_clear()

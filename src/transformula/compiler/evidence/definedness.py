@@ -111,7 +111,7 @@ def _at_a_corner(
     failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]
 ) -> _UndefinedPart | None:
     """A corner of the box at which an expression is undefined beyond doubt, the nearest to where a search ended."""
-    names = sorted(failure.part.names)[: policy.CORNER_VARIABLES]
+    names = sorted(failure.part.names)[: policy.RANGE_CORNERS]
     inside = {n: (a + b) / 2 for n, (a, b) in failure.values.items()}
     box = region.ends
     found: list[tuple[float, _UndefinedPart]] = []

@@ -21,10 +21,9 @@ from transformula.compiler.evidence import costs
 from transformula.compiler.evidence import grid_pieces as grids
 from transformula.compiler.evidence import table_pieces as tables
 from transformula.compiler.evidence.definedness import find_defined
-from transformula.compiler.evidence.planned_ranges import inside_domain
+from transformula.compiler.evidence.range_search import WireSearch, inside_domain
 from transformula.compiler.evidence.range_trees import Bound, find_parts, find_sign_tree
-from transformula.compiler.evidence.wire_claims import WireSearch
-from transformula.compiler.lower.domains import steep_places
+from transformula.compiler.lower.rewrites import steep_places
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
@@ -79,7 +78,6 @@ class Finder(Evidence):
         self.written |= {"parts": {}}
         self.data = self.written
         self.wires, self.singular, self.follow = wires, singular, follow
-        self.loose = False  # whether any bound will do, so that it is found soon
         self._found: list[tuple[SoftmaxTable, Expr, dict[str, Any]]] = []
 
     def defined(self, output: int, expr: Expr, region: Region, known: frozenset[Expr]) -> Any:
@@ -159,7 +157,7 @@ class Finder(Evidence):
         item = self._own(wire)
         if "cells" not in item:
             low, high = item.get("ends", (low, high))
-            item["cells"] = tables.find_function_cells(function, low, high, self.loose)
+            item["cells"] = tables.find_function_cells(function, low, high)
             self._count(len(item["cells"]) * costs.cell(function))
         return item["cells"]
 
@@ -170,7 +168,7 @@ class Finder(Evidence):
         item = self._own(wire)
         if "slopes" not in item or not _covers(_outer(item["slopes"]), (low, high)):
             low, high = _hull((low, high), item.get("reach", (low, high)))
-            item["slopes"] = tables.find_slopes(table, function, low, high, enough, self.loose)
+            item["slopes"] = tables.find_slopes(table, function, low, high, enough)
             self._count(len(item["slopes"]) * costs.slope_piece(table, function))
         return item["slopes"]
 

@@ -1,6 +1,6 @@
 """Where to cut the box of a grid's arguments, or the cells of a partition, so that the kernel's bounds are tight.
 
-Boxes above the target are cut into 2**d; if the function's remainder is the cause (a kink, a singular place), only
+Boxes above the target are cut into 2**d; if the function's remainder is the cause (a corner, a singular place), only
 along the axes that lower it. Every leaf is kept: the kernel bounds exactly these leaves again. Of a partition, only
 the worst cells are cut, near which a range is surely overestimated, and cells without a range.
 """
@@ -19,7 +19,6 @@ from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.table_pieces import turns
-from transformula.errors import UnboundedError
 from transformula.formula.evaluation import evaluate, increasing
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.digits import at_most
@@ -46,7 +45,6 @@ _ROUGH, _CHUNK = 4, 4096
 _CELLS = 64
 #: Halvings of all intervals of a rounding bound, by the number of axes.
 _CUTS = {1: 1, 2: 1, 3: 0, 4: 0}
-_NO_BOUND = "along an edge of the box its derivatives are unbounded"
 _BUDGET = "the budget of boxes to examine ran out"
 _TOO_SMALL = "a box became too small to be cut"
 
@@ -71,7 +69,6 @@ def find_pieces(
     edges = [first_edges(a, b, *e) for a, b, e in zip(table.slopes, table.offsets, ends, strict=True)]
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
     levels: list[Mask] = []
-    unbounded: list[int] = []
     settled = seen = 0.0
     if lower.shape[1] > budget:
         raise _refusal(function, "it has too many tokens", math.inf, seen)
@@ -98,14 +95,9 @@ def find_pieces(
             if done.all():
                 break
             halves = cut_boxes(lower, upper, axes)
-            most = budget // policy.GRID_SHARE if hopeless else budget
-            spent = examined + halves[0].shape[1] > most or len(levels) > policy.MOST_ROUNDS
-            unbounded.append(int((~np.isfinite(error)).sum()))
-            lost = _never_bounded(unbounded)
-            if spent or lost or not (halves[0] < halves[1]).all():
+            spent = examined + halves[0].shape[1] > budget or len(levels) > policy.MOST_ROUNDS
+            if spent or not (halves[0] < halves[1]).all():
                 if not (best <= enough and _defined(function, names, ends, lower, upper).all()):
-                    if lost:
-                        raise _refusal(function, _NO_BOUND, best, seen, UnboundedError)
                     raise _refusal(function, _BUDGET if spent else _TOO_SMALL, best, seen)
                 axes[:] = False
                 break
@@ -135,18 +127,10 @@ def _goal(bounds: Bounds, seen: float, enough: float, hopeless: bool) -> float:
     return float(np.max(bounds.error[stuck], initial=goal))
 
 
-def _never_bounded(counts: Sequence[int]) -> bool:
-    """Whether boxes without any bound only multiply, however often they are cut."""
-    last = counts[-policy.PATIENT_LEVELS :]
-    return len(last) == policy.PATIENT_LEVELS and last[0] > policy.MANY_UNBOUNDED and sorted(last) == last
-
-
-def _refusal(
-    function: Expr, reason: str, best: float, seen: float, kind: type[NotProvenError] = NotProvenError
-) -> NotProvenError:
+def _refusal(function: Expr, reason: str, best: float, seen: float) -> NotProvenError:
     proven = best if math.isfinite(best) else None
     said = f"the best bound of its error is {at_most(best)}" if proven else f"an error of {seen:.3g} was seen"
-    return kind(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
+    return NotProvenError(f"a table of {function} is not proven: {reason}; {said}", best_bound=proven, measured=seen)
 
 
 def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Floats, blame: Mask) -> Mask:

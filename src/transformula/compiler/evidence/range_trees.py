@@ -146,7 +146,7 @@ def find_tree(
     region: Region,
     defined: Container[Expr] = (),
     tolerance: float = 2e-3,
-    max_boxes: int = 6000,
+    max_boxes: int = 2000,
 ) -> list[int]:
     """A tree for `ranges.range_on`: its range is at most ``tolerance`` too wide where ``max_boxes`` allow.
 
@@ -286,7 +286,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     nodes = np.zeros(1, dtype=np.int64)
     bounds = bound(low, high)
     history = [float(bounds.max())]
-    for _ in range(min(policy.FLOW_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
+    for _ in range(min(policy.MOST_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
         worst = bounds >= policy.FLOW_WORST * bounds.max()
         if low.shape[1] + worst.sum() > policy.FLOW_PARTS or not worst.any():
             break
@@ -313,15 +313,13 @@ def _cut_axis(bound: Bound, low: Floats, high: Floats) -> tuple[NDArray[np.int64
     middle = low + (high - low) / 2
     inputs, parts = low.shape
     least, along = np.full(parts, math.inf), np.full(parts, -1)
-    together = max(1, policy.FLOW_TOGETHER // parts)
-    for first in range(0, inputs, together):
-        axes = range(first, min(first + together, inputs))
-        flat_low, flat_high = np.tile(low, len(axes)), np.tile(high, len(axes))
-        for k, axis in enumerate(axes):
-            flat_low[axis, k * parts : (k + 1) * parts] = flat_high[axis, k * parts : (k + 1) * parts] = middle[axis]
-        for axis, here in zip(axes, bound(flat_low, flat_high).reshape(len(axes), parts), strict=True):
-            better = (here < least) & (low[axis] < middle[axis]) & (middle[axis] < high[axis])
-            least, along = np.where(better, here, least), np.where(better, axis, along)
+    flat_low, flat_high = np.tile(low, inputs), np.tile(high, inputs)
+    for axis in range(inputs):
+        flat_low[axis, axis * parts : (axis + 1) * parts] = middle[axis]
+        flat_high[axis, axis * parts : (axis + 1) * parts] = middle[axis]
+    for axis, here in enumerate(bound(flat_low, flat_high).reshape(inputs, parts)):
+        better = (here < least) & (low[axis] < middle[axis]) & (middle[axis] < high[axis])
+        least, along = np.where(better, here, least), np.where(better, axis, along)
     return along, along >= 0
 
 

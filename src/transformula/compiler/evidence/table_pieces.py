@@ -161,18 +161,16 @@ def turns(slopes: Floats, offsets: Floats, low: float, high: float) -> list[floa
     return [*edges, high]
 
 
-def find_slopes(
-    table: SoftmaxTable, function: Expr | None, low: float, high: float, enough: float, loose: bool = False
-) -> list[float]:
+def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: float, enough: float) -> list[float]:
     """Edges of pieces on which a bound of |T' − f'| (of |T'| without a function) is tight.
 
-    A bound of at most ``enough`` is not refined any further, and with ``loose`` hardly any bound is.
+    A bound of at most ``enough`` is not refined any further.
     """
     if not low < high:
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(policy.FEW_SLOPE_PIECES if loose else policy.SLOPE_PIECES):
+    for _ in range(policy.SLOPE_PIECES):
         checkpoint()
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
@@ -193,13 +191,13 @@ _GEOMETRIC = 60
 _Cell = tuple[float, float, float, float]
 
 
-def find_function_cells(function: Expr, low: float, high: float, loose: bool = False) -> list[float]:
+def find_function_cells(function: Expr, low: float, high: float) -> list[float]:
     """Edges of cells of a function of u, halved where the slope bound is poor compared with the steepest slope."""
     with precision(64):
         series = SeriesOf(function, "u")
         edges = _first_cuts(series, low, high) if high > low else [low, math.nextafter(low, math.inf)]
         known = [(a, b, *_slopes(series, a, b)) for a, b in pairwise(edges)]
-        while cut := _worst(known, policy.FEW_CELLS if loose else policy.MOST_CELLS):
+        while cut := _worst(known):
             checkpoint()
             halves = [half for a, b, *_ in cut for half in ((a, _middle(a, b)), (_middle(a, b), b))]
             gone = set(cut)
@@ -207,7 +205,7 @@ def find_function_cells(function: Expr, low: float, high: float, loose: bool = F
     return sorted([start for start, *_ in known] + [max(c[1] for c in known)])
 
 
-def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
+def _worst(known: list[_Cell]) -> list[_Cell]:
     """The cells to halve next: those with the worst slope bounds, if these are poor and the cells not too many."""
     # a cell is at least as steep as the end of its slopes that is nearer to zero
     steepest = max((max(c[2], -c[3]) for c in known if math.isfinite(c[3] - c[2])), default=0.0)
@@ -215,7 +213,7 @@ def _worst(known: list[_Cell], limit: int) -> list[_Cell]:
     rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= limit else []
+    return cut if len(known) + len(cut) <= policy.MOST_CELLS else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:

@@ -28,21 +28,19 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.layout import Design, HeadSpec, Reads, TableTokens, assembled, places
 from transformula.compiler.lower.additive import Decomposition, Form, Part
 from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
-from transformula.compiler.one_layer_parts import FittedPart, check_forms, form_range, midpoint
+from transformula.compiler.one_layer_parts import check_forms, form_range, midpoint
 from transformula.compiler.partition import fit_partition
 from transformula.compiler.prepare import Prepared, proven_signs
-from transformula.compiler.softmax_layout import HeadSpec, Reads, Tokens, assembled, places
 from transformula.compiler.tables.softmax_table import softmax_weights
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.kernel.syntax.printing import to_text
 
-#: Distance between anchors on a line that is scaled to −1..1.
-_APART = 1.0
 _POINTS = np.linspace(-1, 1, 2001)
 
 
@@ -56,11 +54,11 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
     box, splits = ground.extended.box, ground.splits
     wanted = [_parts(split) for split in splits]
     lines: dict[Form, int] = {}
-    tables: list[Tokens] = []
+    tables: list[TableTokens] = []
     choices: list[HeadSpec] = []
     wires: list[dict[str, Any]] = []
     narrowest = math.inf
-    fitted: list[tuple[Part, FittedPart]] = []
+    fitted: list[tuple[Part, TableTokens]] = []
     for parts in wanted:
         for part in parts:
             check_forms(part, ground.extended)
@@ -74,11 +72,11 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
         tables.append(anchors(max(policy.LINE_ERROR * narrowest, policy.LEAST_LINE_ERROR[dtype]), dtype))
     heads = [_line(form, k, ends[form], box.variables) for form, k in lines.items()]
     for part, table in fitted:
-        tables.append(Tokens(table.slopes, table.offsets, table.values[:, None]))
+        tables.append(table)
         reads = tuple(_unscaled(f"line{lines[form] + 1}", ends[form]) for form in part.forms)
         reach = tuple(2 * max(map(abs, form_range(form, box))) for form in part.forms)
         choices.append(HeadSpec(1, len(tables) - 1, reads, reach, (f"y{len(choices) + 1}",)))
-    at = places([*heads, *choices])
+    at = places([head.block for head in (*heads, *choices)])
     first = box.dimension
     for form, k in lines.items():
         middle, radius = ends[form]
@@ -99,24 +97,28 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
         outputs.append(stored_linear(terms, split.affine.constant))
     signs = proven_signs([], ground)
     circuit = {"wires": wires, "outputs": outputs, "extends": ground.steps, "signs": list(signs)}
-    weights = assembled(box.variables, tables, [*heads, *choices], readout, dtype)
+    weights = assembled(Design(box.variables, tables, [*heads, *choices], readout), dtype)
     return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=policy.FAR_BITS[dtype] - 1))
 
 
 def _parts(split: Decomposition) -> list[Part]:
-    """The summands that need a table; those that bend at a line are tables of |u + constant|."""
-    bends = [
-        Part((kink.inside.form,), ex.mul(kink.coefficient, _bend(kink.inside.constant)), ex.call("abs", ARGUMENT))
-        for kink in split.kinks
+    """The summands that need a table; absolute values are tables of |u + constant|."""
+    absolutes = [
+        Part(
+            (absolute.inside.form,),
+            ex.mul(absolute.coefficient, _abs_of(absolute.inside.constant)),
+            ex.call("abs", ARGUMENT),
+        )
+        for absolute in split.abs_terms
     ]
-    return [*split.parts, *bends]
+    return [*split.parts, *absolutes]
 
 
-def _bend(constant: Expr) -> Expr:
+def _abs_of(constant: Expr) -> Expr:
     return ex.call("abs", ex.add(ex.variable("u1"), constant))
 
 
-def anchors(error: float, dtype: str) -> Tokens:
+def anchors(error: float, dtype: str) -> TableTokens:
     """Tokens that interpolate u on −1..1 within an error, anchors as values.
 
     Examples
@@ -128,13 +130,12 @@ def anchors(error: float, dtype: str) -> Tokens:
     while True:
         tail = math.log(20 / goal)
         width = math.sqrt(tail / (2 * math.pi**2))  # s
-        beyond = math.ceil(width * math.sqrt(2 * tail) / _APART)
-        number = round(1 / _APART) + beyond
-        places = _APART * np.arange(-number, number + 1)
-        slopes = (places / (width * _APART) ** 2).astype(dtype).astype(float)
-        offsets = (-(places**2) / (2 * (width * _APART) ** 2)).astype(dtype).astype(float)
+        number = 1 + math.ceil(width * math.sqrt(2 * tail))  # anchors are 1 apart on a line that is scaled to −1..1
+        places = np.arange(-number, number + 1.0)
+        slopes = (places / width**2).astype(dtype).astype(float)
+        offsets = (-(places**2) / (2 * width**2)).astype(dtype).astype(float)
         if np.abs(softmax_weights(_POINTS, slopes, offsets) @ places - _POINTS).max() < error or goal < 1e-16:
-            return Tokens(slopes[:, None], offsets[:, None], places[:, None])
+            return TableTokens(slopes[:, None], offsets[:, None], places[:, None])
         goal /= 4
 
 
@@ -157,7 +158,7 @@ def _unscaled(slot: str, scale: tuple[Fraction, Fraction]) -> Reads:
     return {slot: to_fmpq(scale[1]), "one": to_fmpq(scale[0])}
 
 
-def _narrowest(table: FittedPart, axis: int, ends: tuple[float, float]) -> float:
+def _narrowest(table: TableTokens, axis: int, ends: tuple[float, float]) -> float:
     """The narrowest cell of an axis, in units of half the range."""
     lines = np.unique(np.stack([table.slopes[:, axis], table.offsets[:, axis]]), axis=1)
     edges = np.concatenate([[ends[0]], -np.diff(lines[1]) / np.diff(lines[0]), [ends[1]]])

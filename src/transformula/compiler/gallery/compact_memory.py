@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.compiler import policy
-from transformula.compiler.softmax_layout import Unit, feed_forward
+from transformula.compiler.layout import Unit, feed_forward
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
@@ -181,7 +181,7 @@ class Runs:
 
     @property
     def cost(self) -> int:
-        """About how many parameters it takes."""
+        """Estimated number of parameters."""
         return 4 * len(self.words) + 17 * self.bits
 
 

@@ -8,13 +8,12 @@ that harmless for the tolerance; a common shift of all slopes (centring) keeps t
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 from flint import fmpq
 
 from transformula.compiler import policy
-from transformula.compiler.softmax_layout import OneLayerSpec, TableSpec, assemble
+from transformula.compiler.layout import HeadSpec, OneLayerSpec, TableTokens, assemble
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Weights
@@ -36,12 +35,12 @@ def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
     squares = ((x - centre) * (x + centre)).sum(axis=1)
     offsets = np.zeros_like(slopes)
     offsets[:, 0] = (-0.5 * scale * squares).astype(dtype)
-    units = tuple(tuple(Fraction(int(i == k)) for i in range(inputs)) for k in range(inputs))
-    ranges = tuple(zip(x.min(axis=0).tolist(), x.max(axis=0).tolist(), strict=True))
-    outputs = tuple(range(y.shape[1]))
-    table = TableSpec(units, slopes, offsets, y.astype(dtype).astype(float), outputs, ranges)
-    zero = (tuple(fmpq(0) for _ in range(inputs)), fmpq(0))
-    return assemble(OneLayerSpec(samples.variables, len(outputs), [table], [], [zero] * len(outputs), dtype=dtype))
+    table = TableTokens(slopes, offsets, y.astype(dtype).astype(float))
+    reads = tuple({f"x.{name}": 1} for name in samples.variables)
+    writes = tuple(f"y{k + 1}" for k in range(y.shape[1]))
+    head = HeadSpec(0, 0, reads, tuple(np.abs(x).max(axis=0).tolist()), writes)
+    zero = ((fmpq(0),) * inputs, fmpq(0))
+    return assemble(OneLayerSpec(samples.variables, [zero] * len(writes), [table], [head], dtype=dtype))
 
 
 def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]

@@ -21,7 +21,7 @@ from transformula.formula.prompt_target import Prompts
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.description import MAX_BLOCKS
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Weights
-from transformula.kernel.gallery.in_context_blocks import Layer, PromptPlan, bend_entries, plan_of
+from transformula.kernel.gallery.in_context_blocks import Layer, PromptPlan, plan_of, threshold_entries
 from transformula.kernel.gallery.in_context_rule import MAX_ROUNDS, prove_in_context
 from transformula.kernel.gallery.prompt_tasks import FIELDS, MAY_VANISH, PromptTask
 from transformula.kernel.syntax.boxes import MAX_VARIABLES
@@ -238,12 +238,12 @@ def _block(layer: Layer, place: dict[str, int], dtype: str) -> Block:
         matrix_of((len(row), width), [(row[to], place[of], v) for (to, of), v in layer.adds.items()], dtype),
         matrix_of((width, len(row)), [(place[to], r, 1) for to, r in row.items()], dtype),
     )
-    bend = None
+    shrinkage = None
     if layer.threshold is not None:
-        parts = bend_entries(place["w"], place["p"], layer.threshold)
+        parts = threshold_entries(place["w"], place["p"], layer.threshold)
         units = len(parts[0])
         shapes = ((units, width), (units, 1), (width, units))
         made = (matrix_of(s, [(*at, v) for at, v in p.items()], dtype) for s, p in zip(shapes, parts, strict=True))
         hidden, bias, output = made
-        bend = FeedForward(hidden, bias, output, matrix_of((width, 1), dtype=dtype))
-    return Block(Attention((head,), "softmax" if layer.kind == "softmax" else "linear"), bend)
+        shrinkage = FeedForward(hidden, bias, output, matrix_of((width, 1), dtype=dtype))
+    return Block(Attention((head,), "softmax" if layer.kind == "softmax" else "linear"), shrinkage)

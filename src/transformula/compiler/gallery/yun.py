@@ -48,7 +48,8 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import YUN
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.softmax_layout import Unit, feed_forward
+from transformula.compiler.layout import Unit, feed_forward
+from transformula.compiler.refusal import undefined_on_box
 from transformula.errors import InputError, NotProvenError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import float_above, float_below
@@ -114,7 +115,7 @@ def _plan(formula: Formula, eps: float, share: float, dtype: str) -> YunPlan:
 
 
 def _variation(formula: Formula, ends: tuple[tuple[float, float], ...]) -> Floats:
-    """How much the formula varies along each axis on average; the most of all outputs."""
+    """Mean variation of the formula along each axis, the largest over the outputs."""
     axes = [np.linspace(low, high, policy.YUN_MESH[len(ends)]) for low, high in ends]
     mesh = np.meshgrid(*axes, indexing="ij")
     total = np.zeros(len(ends))
@@ -126,7 +127,7 @@ def _variation(formula: Formula, ends: tuple[tuple[float, float], ...]) -> Float
 
 
 def _pieces(counts: tuple[int, ...]) -> int:
-    """How many pieces each cell has along each axis."""
+    """Number of pieces of a cell along each axis."""
     return max(1, min(policy.YUN_PIECES, int((policy.MAX_YUN_PIECES / math.prod(counts)) ** (1 / len(counts)))))
 
 
@@ -156,7 +157,7 @@ def _cells(formula: Formula, ends: tuple[tuple[float, float], ...], counts: tupl
 
 def _finite(values: Floats, shape: tuple[int, ...]) -> Floats:
     if not np.all(np.isfinite(values)):
-        raise NotProvenError("the formula is undefined or unbounded on the box: narrow the box")
+        raise undefined_on_box("the formula")
     return np.broadcast_to(values, shape)
 
 

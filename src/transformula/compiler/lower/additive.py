@@ -1,4 +1,4 @@
-"""How a formula splits into summands, each a function of few linear forms.
+"""The additive decomposition of a formula: summands that are functions of few linear forms.
 
 A softmax head reads linear forms of the inputs, so what matters is not how many variables a summand
 has but how many *forms*: sin(3*x1 + x2) needs one. An expression is split at its sums; affine
@@ -45,7 +45,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Kink:
+class AbsTerm:
     """coefficient · |affine|, which a ReLU layer computes exactly."""
 
     coefficient: Expr
@@ -54,10 +54,10 @@ class Kink:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """affine + Σ kinks + Σ parts."""
+    """affine + Σ abs_terms + Σ parts."""
 
     affine: AffineForm
-    kinks: tuple[Kink, ...]
+    abs_terms: tuple[AbsTerm, ...]
     parts: tuple[Part, ...]
 
 
@@ -70,13 +70,13 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
     >>> d = decompose(parse("sin(3*x + y) + 2*x + abs(y - 1/3)"), ("x", "y"))
     >>> [str(part.expr) for part in d.parts], d.parts[0].forms == ((Fraction(3), Fraction(1)),)
     (['sin(u1)'], True)
-    >>> [str(k.inside.constant) for k in d.kinks], d.affine.form == (2, 0)
+    >>> [str(k.inside.constant) for k in d.abs_terms], d.affine.form == (2, 0)
     (['-1/3'], True)
     """
     width = len(variables)
     expr = without_cancelled(expr, variables)
     affine = AffineForm((Fraction(0),) * width, ex.number(0))
-    kinks: list[Kink] = []
+    abs_terms: list[AbsTerm] = []
     rest: dict[tuple[Form, ...], Part] = {}
     for factor, term in _summands(expr):
         linear = as_affine(term, variables)
@@ -84,13 +84,13 @@ def decompose(expr: Expr, variables: Sequence[str]) -> Decomposition:
             affine = _add(affine, _scale(linear, factor.number))
         elif linear is not None and linear.is_constant:
             affine = _add(affine, AffineForm(linear.form, ex.mul(factor, linear.constant)))
-        elif (bend := _bend(term, variables)) is not None and (factor.number is not None or term.op == "abs"):
-            kink, outside = bend
-            kinks.append(Kink(ex.mul(factor, kink.coefficient), kink.inside))
+        elif (found := _abs_term(term, variables)) is not None and (factor.number is not None or term.op == "abs"):
+            absolute, outside = found
+            abs_terms.append(AbsTerm(ex.mul(factor, absolute.coefficient), absolute.inside))
             affine = _add(affine, _scale(outside, factor.number or Fraction(0)))
         else:
             _collect(rest, ex.mul(factor, term), variables)
-    return Decomposition(affine, tuple(kinks), tuple(rest.values()))
+    return Decomposition(affine, tuple(abs_terms), tuple(rest.values()))
 
 
 def without_cancelled(expr: Expr, variables: Sequence[str]) -> Expr:
@@ -171,19 +171,19 @@ def _scale(affine: AffineForm, by: Fraction) -> AffineForm:
     return AffineForm(tuple(by * v for v in affine.form), ex.mul(ex.number(by), affine.constant))
 
 
-def _bend(term: Expr, variables: Sequence[str]) -> tuple[Kink, AffineForm] | None:
+def _abs_term(term: Expr, variables: Sequence[str]) -> tuple[AbsTerm, AffineForm] | None:
     """abs, min or max of affine expressions as coefficient·|affine| + affine."""
     zero = AffineForm((Fraction(0),) * len(variables), ex.number(0))
     if term.op not in ("abs", "min", "max") or len(term.args) > 2:
         return None
     inner = [as_affine(a, variables) for a in term.args]
     if term.op == "abs" and inner[0] is not None:
-        return Kink(ex.number(1), inner[0]), zero
+        return AbsTerm(ex.number(1), inner[0]), zero
     if len(inner) == 2 and inner[0] is not None and inner[1] is not None:
         half = Fraction(1, 2)
         difference = _add(inner[0], _scale(inner[1], Fraction(-1)))
         sign = half if term.op == "max" else -half
-        return Kink(ex.number(sign), difference), _scale(_add(inner[0], inner[1]), half)
+        return AbsTerm(ex.number(sign), difference), _scale(_add(inner[0], inner[1]), half)
     return None
 
 
@@ -255,7 +255,7 @@ def narrowest(expr: Expr) -> Expr | None:
 
 
 def smooth_outside(expr: Expr) -> Expr | None:
-    """The deepest sub-expression, kinks included, of which the whole expression is a function without kinks.
+    """The deepest sub-expression of which the whole is a smooth function, and which has all of its abs, min and max.
 
     Examples
     --------
@@ -263,15 +263,15 @@ def smooth_outside(expr: Expr) -> Expr | None:
     >>> str(smooth_outside(parse("sqrt(abs(sin(x)) + 1)"))), smooth_outside(parse("x*abs(x)"))
     ('abs(sin(x))', None)
     """
-    for node in walk(expr) if has_kinks(expr) else ():
-        if node is not expr and has_kinks(node):
+    for node in walk(expr) if is_nonsmooth(expr) else ():
+        if node is not expr and is_nonsmooth(node):
             outside = with_argument(expr, node, _HOLE)
-            if variables_of(outside) == {""} and not has_kinks(outside):
+            if variables_of(outside) == {""} and not is_nonsmooth(outside):
                 return node
     return None
 
 
-def has_kinks(expr: Expr) -> bool:
+def is_nonsmooth(expr: Expr) -> bool:
     """Whether abs, min or max of a non-constant occurs."""
     return any(node.op in ("abs", "min", "max") and variables_of(node) for node in walk(expr))
 

@@ -13,7 +13,7 @@ below zero, one of (x − y)**2 does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from operator import mul
@@ -40,19 +40,6 @@ from transformula.kernel.syntax.printing import to_text
 _BITS = 64
 
 
-@dataclass(frozen=True)
-class Sign:
-    """An expression whose sign may help; if it is ``optional`` it is left out where it cannot be proven."""
-
-    expr: Expr
-    optional: bool = True
-
-    @property
-    def text(self) -> str:
-        """The text for model.json."""
-        return to_text(self.expr)
-
-
 def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
     """The formula with its removable singularities removed, and the steps as stored in model.json.
 
@@ -77,7 +64,7 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
 
 def signs_of(
     outputs: Sequence[Expr], box: Box, lowered: LoweredCircuit | None = None, facts: Iterable[Expr] = ()
-) -> list[Sign]:
+) -> list[Expr]:
     """Expressions whose signs the normal form may need, the smallest first.
 
     Parameters
@@ -94,7 +81,7 @@ def signs_of(
     Examples
     --------
     >>> box = Box.of("x=1..2, y=0..1")
-    >>> [sign.text for sign in signs_of([parse("sqrt(x*y) + log(3 - x)")], box)]
+    >>> [str(expr) for expr in signs_of([parse("sqrt(x*y) + log(3 - x)")], box)]
     ['x', 'y', 'x*y', '-x + 3']
     """
     candidates: dict[Expr, None] = dict.fromkeys(facts)
@@ -108,16 +95,16 @@ def signs_of(
     for wire, fact in zip(lowered.circuit.wires, facts_of_wires, strict=True) if lowered else ():
         if has_slot(wire) and wire.function is None and wire.inside is None:
             candidates[fact.arguments[0]] = None
-    return [Sign(expr) for expr in _readable(_one_signed(candidates, box), box)]
+    return list(_readable(_one_signed(candidates, box), box))
 
 
 def selector_signs(
     variables: Sequence[str],
     outputs: Sequence[Expr],
     limit: Fraction | float,
-    kink_limits: Sequence[Fraction | float] = (),
-) -> list[Sign]:
-    """For a one-layer sequence: the parts of the row selector stay within ±R, and a kink's argument below Z.
+    relu_limits: Sequence[Fraction | float] = (),
+) -> list[Expr]:
+    """For a one-layer sequence: the parts of the row selector stay within ±R, and a ReLU's argument below Z.
 
     Without these it is not known whether `store_circuit.store_one_layer`'s ReLUs pass or stop what they read.
     """
@@ -126,16 +113,16 @@ def selector_signs(
     splits = [decompose(expr, variables) for expr in outputs]
     for split in splits:
         terms = [_affine(split.affine.form, split.affine.constant, variables)]
-        for kink in split.kinks:  # the kinks themselves are added behind the selector
-            inside = _affine(kink.inside.form, kink.inside.constant, variables)
-            terms.append(ex.mul(ex.number(-1), kink.coefficient, inside))
+        for absolute in split.abs_terms:  # the ReLUs themselves are added behind the selector
+            inside = _affine(absolute.inside.form, absolute.inside.constant, variables)
+            terms.append(ex.mul(ex.number(-1), absolute.coefficient, inside))
         value = ex.add(*terms, *(part.original for part in split.parts))
         found |= dict.fromkeys((ex.add(value, bound), ex.add(bound, ex.neg(value))))
-    kinks = [kink for split in splits for kink in split.kinks]
-    for kink, reach in zip(kinks, kink_limits, strict=True):
-        inside = _affine(kink.inside.form, kink.inside.constant, variables)
+    absolutes = [absolute for split in splits for absolute in split.abs_terms]
+    for absolute, reach in zip(absolutes, relu_limits, strict=True):
+        inside = _affine(absolute.inside.form, absolute.inside.constant, variables)
         found[ex.add(ex.number(Fraction(reach)), ex.neg(inside))] = None
-    return [Sign(expr) for expr in found if variables_of(expr)]
+    return [expr for expr in found if variables_of(expr)]
 
 
 def _affine(form: Sequence[Fraction], constant: Expr, variables: Sequence[str]) -> Expr:
@@ -185,7 +172,7 @@ def _one_signed(candidates: Iterable[Expr], box: Box) -> list[Expr]:
         kept = []
         for expr in candidates:
             nodes = sum(1 for _ in walk(expr))
-            if expr.op in ("number", "constant") or nodes > policy.SIGN_NODES:
+            if expr.op in ("number", "constant") or nodes > policy.CLAIM_NODES:
                 continue
             values = [enclose(expr, point) for point in (points if variables_of(expr) else points[:1])]
             if not (any(v > 0 for v in values) and any(v < 0 for v in values)):
@@ -242,7 +229,7 @@ def as_nonnegative(expr: Expr) -> Expr | None:
 def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
     """The expression as a polynomial in variables, constants and functions; None if it is too large."""
     generators = sorted((node for node in walk(expr) if _is_opaque(node)), key=str)
-    if not 0 < len(generators) <= policy.SQUARES_GENERATORS:
+    if not 0 < len(generators) <= policy.SQUARES_DEGREE:
         return None
     context = fmpq_mpoly_ctx.get(tuple(f"g{k}" for k in range(len(generators))), Ordering.lex)
     known = dict(zip(generators, context.gens(), strict=True))

@@ -148,7 +148,7 @@ def _is_less(some: dict[Expr, Fraction], others: dict[Expr, Fraction]) -> bool:
 
 
 def _costs(powers: dict[Expr, Fraction]) -> tuple[int, int]:
-    """How many products have to be computed, and how many different powers, in a product and in the sums in it."""
+    """Numbers of products and of different powers to compute, in a product and in the sums in it."""
     parts = [powers, *(factors_of(term)[1] for base in powers if base.op == "add" for term in base.args)]
     raised = {(base, e) for part in parts for base, e in part.items() if e != 1}
     return sum(max(len(part) - 1, 0) for part in parts), len(raised)

@@ -14,8 +14,8 @@ earlier wires. The rewriting uses identities only:
   sums of quotients, whose normal forms may be too long, do not come up;
 * a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`fold_lengths`): the only step
   that is no identity;
-* |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a function with
-  kinks is a smooth function of abs, min or max computed first; of several, max is that of the first half's
+* |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a non-smooth
+  function is a smooth one of abs, min or max computed first; of several, max is that of the first half's
   and the second half's, as in the kernel's normal form;
 * u^v = exp(v log u).
 
@@ -31,13 +31,12 @@ from fractions import Fraction
 from transformula.compiler.lower.additive import (
     as_part,
     depends_through,
-    has_kinks,
+    is_nonsmooth,
     narrowest,
     smooth_outside,
     with_argument,
     without_cancelled,
 )
-from transformula.compiler.lower.domains import domain_ends, factored
 from transformula.compiler.lower.factors import (
     as_squares,
     complemented,
@@ -59,6 +58,7 @@ from transformula.compiler.lower.lowered_circuit import (
     constant_of,
     has_slot,
 )
+from transformula.compiler.lower.rewrites import domain_ends, factored
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.structures.fold_lengths import Measure
@@ -107,9 +107,9 @@ class _Lowering(CircuitBuilder):
         if root is not None:  # √p² = |p|, and p itself if that is a square
             size = root if root_of(root) is not None else ex.call("abs", root)
             return combined([(ONE, self.lower(size))], expr)
-        bent = smooth_outside(expr)
-        if bent is not None:
-            return self._function_of(with_argument(expr, bent, ARGUMENT), bent)
+        corner = smooth_outside(expr)
+        if corner is not None:
+            return self._function_of(with_argument(expr, corner, ARGUMENT), corner)
         part = as_part(expr, self.variables)
         if len(part.forms) == 1:
             terms = tuple((k, ex.number(v)) for k, v in enumerate(part.forms[0]) if v)
@@ -134,12 +134,12 @@ class _Lowering(CircuitBuilder):
     def _function_of(self, function: Expr, inner: Expr) -> Combination:
         """f(v), by way of log v if v is a product and the guide asks for that.
 
-        Not if a factor has kinks: then the normal form may not recognise that exp(log b) is b.
+        Not if a factor is non-smooth: then the normal form may not recognise that exp(log b) is b.
         """
         constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ONE, {})
         sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
         alone = function == _LOG
-        if len(powers) < 2 or not sign or any(map(has_kinks, powers)) or not self.guide.in_logs(list(powers), alone):
+        if len(powers) < 2 or not sign or any(map(is_nonsmooth, powers)) or not self.guide.in_logs(list(powers), alone):
             return self._looked_up(function, self.lower(inner))
         shift = ex.call("log", ex.mul(ex.number(sign), constant))
         parts = [(ex.number(e), self.lower(_log_of(b))) for b, e in powers.items()]
@@ -181,7 +181,7 @@ class _Lowering(CircuitBuilder):
         """
         wanted = self.guide.clamp(function, argument.meaning)
         low, high = (end if want else None for end, want in zip(domain_ends(function), wanted, strict=True))
-        if low == 0 and self._is_bent(argument):
+        if low == 0 and self._is_relu_sum(argument):
             low = None  # it never falls below 0 as it is
         if low is None and high is None:
             return self.table(function, argument)
@@ -196,7 +196,7 @@ class _Lowering(CircuitBuilder):
         meaning = substitute(function, {ARGUMENT: argument.meaning})
         return combined([(ONE, side) for side in sides], meaning, plus=ex.neg(common))
 
-    def _is_bent(self, argument: Combination) -> bool:
+    def _is_relu_sum(self, argument: Combination) -> bool:
         """Whether it is a sum of ReLUs."""
         return argument.form.constant.number == 0 and all(
             has_slot(self.wires[k]) and self.wires[k].function is None and (c.number or 0) > 0
@@ -233,7 +233,7 @@ class _Lowering(CircuitBuilder):
         if exchanged is not None:
             factor, powers, function, inner = exchanged
             constant = ex.mul(constant, factor)
-        logs = self.guide.by_logs([base for base in powers if not has_kinks(base)])
+        logs = self.guide.by_logs([base for base in powers if not is_nonsmooth(base)])
         fused: dict[object, Expr] = {}
         for base, exponent in powers.items():
             if base in logs:

@@ -22,6 +22,7 @@ from flint import arb
 
 from transformula.compiler import policy
 from transformula.compiler.lower.factors import factors_of, product_of, quotient_of
+from transformula.compiler.lower.vanishing_quotients import rewritten
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.derivation_steps import is_analytic, split_quotient
 from transformula.kernel.derivations.normal_forms import Algebra
@@ -66,7 +67,7 @@ def removable_steps(outputs: Sequence[Expr], box: Box) -> tuple[tuple[Expr, ...]
     ('exp(2*sinc(2*x))', [('sin(2*x)/x', '2*sinc(2*x)')])
     """
     current, steps = tuple(outputs), list[Step]()
-    while len(steps) < policy.MOST_STEPS:
+    while len(steps) < policy.MOST_ROUNDS:
         step = next(_possible(current, box), None)
         if step is None:
             break
@@ -89,10 +90,13 @@ def without_removable(expr: Expr, box: Box) -> Expr:
 
 def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
     """Steps that can be taken next, the innermost quotients first."""
+    ends = Region.of_box(box).ends
     for expr in outputs:
         for node in walk(expr):
-            quotient = node.op in ("mul", "div", "pow") and is_analytic(split_quotient(node)[1])
-            new = _repaired(node, box) if quotient else None
+            if (closed := _closed_log(node, box)) is not None:
+                yield closed
+            quotient = node.op in ("mul", "div", "pow") and is_analytic(split_quotient(node)[1], ends)
+            new = (_repaired(node, box) or rewritten(node, ends) or _exposed(node, box)) if quotient else None
             at = None if new is None else _defined_at(node, box)
             if new is None or at is None:
                 continue
@@ -145,11 +149,47 @@ def _together(expr: Expr, box: Box) -> Expr | None:
             left: list[tuple[Expr, Fraction]] = []
             for b, e in powers.items():
                 zeros = zeros_of(b, lambda v: _may_vanish(v, box)) if e.denominator == 1 else ()
-                zero = next(((order, rest) for v, order, rest in zeros if v == w), None)
-                left += [(b, e)] if zero is None else [(w, zero[0] * e), (zero[1], e)]
+                found = ((_ratio(v, w), order, rest) for v, order, rest in zeros)
+                zero = next(((ratio**order, order, rest) for ratio, order, rest in found if ratio), None)
+                if zero is None:
+                    left.append((b, e))
+                else:
+                    left += [(ex.number(zero[0]), e), (w, zero[1] * e), (zero[2], e)]
             scale, parts = factors_of(ex.mul(*(ex.power(b, ex.number(e)) for b, e in left)))
             if not any(e < 0 and _may_vanish(b, box) for b, e in parts.items()):
                 return quotient_of(ex.mul(constant, scale), parts)
+    return None
+
+
+def _closed_log(node: Expr, box: Box) -> Step | None:
+    """x·log(x) as xlogx(x), where x may vanish."""
+    logs = [f for f in node.args if f.op == "log" and _may_vanish(f.args[0], box)] if node.op == "mul" else []
+    for log in logs:
+        u = log.args[0]
+        constant, powers = factors_of(ex.div(ex.mul(*(f for f in node.args if f is not log)), u))
+        at = _defined_at(node, box)
+        if at is not None and not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+            return Step(node, ex.mul(quotient_of(constant, powers), ex.call("xlogx", u)), at)
+    return None
+
+
+def _exposed(expr: Expr, box: Box) -> Expr | None:
+    """The same quotient with a sum written by its zero, where a factor of that zero has zeros of its own.
+
+    1 − exp(−n·log(1 + r)) becomes n·log(1 + r)·exp_rest1(−n·log(1 + r)): next, log(1 + r) may cancel r.
+    """
+    constant, powers = factors_of(expr)
+    if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+        return None
+    for base, exponent in powers.items():
+        for w, order, left in zeros_of(base, lambda b: _may_vanish(b, box)) if base.op == "add" else ():
+            inner = [b for b in factors_of(w)[1] if b.op != "variable" and _may_vanish(b, box)]
+            if any(True for b in inner for _ in zeros_of(b, lambda v: _may_vanish(v, box))):
+                scale, inside = factors_of(ex.mul(_power(w, order), left))
+                others = {b: e for b, e in powers.items() if b != base}
+                for b, e in inside.items():
+                    others[b] = others.get(b, Fraction(0)) + exponent * e
+                return quotient_of(ex.mul(constant, ex.power(scale, ex.number(exponent))), others)
     return None
 
 
@@ -206,11 +246,18 @@ def zeros_of(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
         yield from _of_sum(g, may_vanish)
     elif len(g.args) == 1:
         for at in range(policy.LAST_ZERO + 1):
-            w = ex.add(g.args[0], ex.number(-at))
+            w = _less(g.args[0], at)
             for order in reversed(range(1, policy.MOST_ORDER + 1)):
                 terms = _terms(g, at, order) if may_vanish(w) else None
                 if terms is not None and not any(terms):
                     yield w, order, _rest(g, at, order)
+
+
+def _less(u: Expr, at: int) -> Expr:
+    """u − at, as one quotient if u is one."""
+    if u.op == "div" and at:
+        return ex.div(ex.add(u.args[0], ex.mul(ex.number(-at), u.args[1])), u.args[1])
+    return ex.add(u, ex.number(-at))
 
 
 def by_its_rests(expr: Expr) -> Expr:
@@ -305,7 +352,7 @@ def _checked(g: Expr, parts: list[tuple[Expr, Expr | None]], calls: list[Expr], 
 
 
 def _times(w: Expr, expr: Expr) -> int:
-    """How often an expression has a factor, as far as is seen."""
+    """Multiplicity of a factor in an expression, as far as it is visible."""
     (_, inside), (_, powers) = factors_of(w), factors_of(expr)
     return max(min((int(powers.get(b, Fraction(0)) / e) for b, e in inside.items()), default=0), 0)
 

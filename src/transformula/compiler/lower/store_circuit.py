@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from transformula.compiler.lower.additive import AffineForm, Decomposition, Part, decompose
-from transformula.compiler.lower.lowered_circuit import ARGUMENT, ZERO, collected
-from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
+from transformula.compiler.lower.additive import AbsTerm, AffineForm, Part, decompose
+from transformula.compiler.lower.lowered_circuit import ARGUMENT, ONE, ZERO, collected
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire, single
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
 from transformula.kernel.syntax.printing import to_text
@@ -105,11 +105,11 @@ def store_one_layer(
     linears: Sequence[Sequence[Fraction | float]],
     shape: tuple[int, int] | None = None,
     limit: Fraction | float = 0,
-    kink_limits: Sequence[Fraction | float] = (),
+    relu_limits: Sequence[Fraction | float] = (),
 ) -> dict[str, Any]:
-    """The "wires" and "outputs" of a one-layer model, laid out as `constructions.one_layer.assemble` does.
+    """The "wires" and "outputs" of a one-layer model, laid out as `layout.assemble` does.
 
-    Heads follow the parts of the outputs in order, one column each; hidden units follow the kinks in order,
+    Heads follow the parts of the outputs in order, one column each; hidden units follow the absolute values in order,
     and in a sequence there are two more for every output: the row selector and a constant.
 
     Parameters
@@ -121,8 +121,8 @@ def store_one_layer(
         the table, which then holds part(u) − a·u. Only a part of one form may have one.
     shape
         Rows × columns of a sequence; None for a function.
-    limit, kink_limits
-        In a sequence: R of the row selector, and Z of every kink, as stored.
+    limit, relu_limits
+        In a sequence: R of the row selector, and Z of every ReLU, as stored.
 
     Examples
     --------
@@ -137,68 +137,61 @@ def store_one_layer(
     wires: list[dict[str, Any]] = []
     sums: list[_Sum] = []
     for split, slopes in zip(splits, linears, strict=True):
-        total = _Sum.of(split.affine)
+        total = [(ONE, _affine(split.affine))]
         for part, slope in zip(split.parts, slopes, strict=True):
-            head = len(wires)
-            wires.append(_table(part, Fraction(slope), [0, head, 0]))
-            total.add(len(variables) + head, ex.number(1))
-            for k, v in enumerate(part.forms[0]):
-                total.add(k, ex.number(Fraction(slope) * v))
+            total.append((ONE, single(len(variables) + len(wires))))
+            total.append((ex.number(Fraction(slope)), _affine(AffineForm(part.forms[0], ZERO))))
+            wires.append(_table(part, Fraction(slope), [0, len(wires), 0]))
+        for absolute in split.abs_terms:  # |z| = 2 ReLU(z) − z
+            total.append((ex.neg(absolute.coefficient), _affine(absolute.inside)))
         sums.append(total)
-    for total, split in zip(sums, splits, strict=True):
-        for kink in split.kinks:  # |z| = 2 ReLU(z) − z
-            total.add_affine(kink.inside, ex.neg(kink.coefficient))
-    if shape is None:
-        units = [(o, kink) for o, split in enumerate(splits) for kink in split.kinks]
-        for unit, (o, kink) in enumerate(units):
-            sums[o].add(len(variables) + len(wires), ex.mul(ex.number(2), kink.coefficient))
-            wires.append({"relu": _Sum.of(kink.inside).stored(), "from": [0, unit, 0]})
-        return {"wires": wires, "outputs": [total.stored() for total in sums]}
-    rows = _selected(len(variables), wires, splits, sums, shape, Fraction(limit), kink_limits)
-    return {"wires": wires, "outputs": [row.stored() for row in rows]}
+    units = [(o, absolute) for o, split in enumerate(splits) for absolute in split.abs_terms]
+    if shape is not None:
+        sums = _selected(len(variables), wires, units, sums, shape, Fraction(limit), relu_limits)
+    for unit, (o, absolute) in enumerate(units if shape is None else ()):
+        sums[o].append((ex.mul(ex.number(2), absolute.coefficient), single(len(variables) + len(wires))))
+        wires.append({"relu": _stored([(ONE, _affine(absolute.inside))]), "from": [0, unit, 0]})
+    return {"wires": wires, "outputs": [_stored(total) for total in sums]}
 
 
 def _selected(
     inputs: int,
     wires: list[dict[str, Any]],
-    splits: Sequence[Decomposition],
+    units: Sequence[tuple[int, AbsTerm]],
     sums: Sequence[_Sum],
     shape: tuple[int, int],
     limit: Fraction,
-    kink_limits: Sequence[Fraction | float],
+    relu_limits: Sequence[Fraction | float],
 ) -> list[_Sum]:
     """Outputs of a sequence: at position q a unit of row p reads z if p = q, and z − Z ≤ 0 otherwise."""
     columns = shape[1]
-    kinks = [(o, kink) for o, split in enumerate(splits) for kink in split.kinks]
-    rows = [_Sum() for _ in sums]
+    rows: list[_Sum] = [[] for _ in sums]
     known: dict[str, int] = {}
 
-    def placed(unit: int, position: int, inside: _Sum) -> int:
+    def placed(unit: int, position: int, inside: _Sum) -> LinearForm:
         """The wire of a unit; positions that compute the same share it."""
-        stored = inside.stored()
+        stored = _stored(inside)
         key = f"{unit} {stored}"
         if key not in known:
             known[key] = inputs + len(wires)
             wires.append({"relu": stored, "from": [0, unit, position]})
-        return known[key]
+        return single(known[key])
 
     for q in range(shape[0]):
-        for unit, ((o, kink), reach) in enumerate(zip(kinks, kink_limits, strict=True)):
+        for unit, ((o, absolute), reach) in enumerate(zip(units, relu_limits, strict=True)):
             p, c = divmod(o, columns)
-            inside = _Sum.of(kink.inside)
-            inside.plus(ex.number(Fraction(0) if p == q else -Fraction(reach)))
-            rows[q * columns + c].add(placed(unit, q, inside), ex.mul(ex.number(2), kink.coefficient))
+            inside = [(ONE, _affine(absolute.inside)), (ex.number(0 if p == q else -Fraction(reach)), _UNIT)]
+            rows[q * columns + c].append((ex.mul(ex.number(2), absolute.coefficient), placed(unit, q, inside)))
         for o, total in enumerate(sums):
             p, c = divmod(o, columns)
             row, own = rows[q * columns + c], p == q
-            inside = total.copy()
-            inside.plus(ex.number(limit if own else -limit))
+            inside = [*total, (ex.number(limit if own else -limit), _UNIT)]
             if own:
-                row.plus(ex.number(-limit))
-            if inside.stored()["wires"]:
-                row.add(placed(len(kinks) + 2 * o, q, inside), ex.number(1))
+                row.append((ex.number(-limit), _UNIT))
+            if _stored(inside)["wires"]:
+                row.append((ONE, placed(len(units) + 2 * o, q, inside)))
             elif own:  # a constant output: the unit holds a constant, which the limit makes positive
-                row.plus(inside.constant)
+                row += inside
     return rows
 
 
@@ -214,39 +207,20 @@ def _table(part: Part, slope: Fraction, place: list[int]) -> dict[str, Any]:
     return {"table": to_text(function), "of": arguments, "from": place}
 
 
-class _Sum:
-    """A linear form of stored wires that is being added up."""
+#: Factors and linear forms of stored wires that are added up, and the form that is 1.
+_Sum = list[tuple[Expr, LinearForm]]
+_UNIT = LinearForm((), ONE)
 
-    def __init__(self, terms: Mapping[int, Expr] | None = None, constant: Expr = ZERO) -> None:
-        self.terms, self.constant = dict(terms or {}), constant
 
-    @classmethod
-    def of(cls, affine: AffineForm) -> _Sum:
-        """A form of the inputs."""
-        return cls({k: ex.number(v) for k, v in enumerate(affine.form) if v}, affine.constant)
+def _affine(affine: AffineForm) -> LinearForm:
+    """A form of the inputs, which are the first wires."""
+    return LinearForm(tuple((k, ex.number(v)) for k, v in enumerate(affine.form) if v), affine.constant)
 
-    def copy(self) -> _Sum:
-        """Another one like it."""
-        return _Sum(self.terms, self.constant)
 
-    def add(self, wire: int, coefficient: Expr) -> None:
-        """Add coefficient · wire."""
-        self.terms[wire] = ex.add(self.terms.get(wire, ex.number(0)), coefficient)
-
-    def plus(self, constant: Expr) -> None:
-        """Add a constant."""
-        self.constant = ex.add(self.constant, constant)
-
-    def add_affine(self, affine: AffineForm, factor: Expr) -> None:
-        """Add factor · (a form of the inputs)."""
-        for k, v in enumerate(affine.form):
-            if v:
-                self.add(k, ex.mul(ex.number(v), factor))
-        self.plus(ex.mul(factor, affine.constant))
-
-    def stored(self) -> dict[str, Any]:
-        """The form for model.json."""
-        return stored_linear(self.terms.items(), self.constant)
+def _stored(parts: _Sum) -> dict[str, Any]:
+    """A sum of linear forms for model.json."""
+    total = LinearForm.sum(parts)
+    return stored_linear(total.terms, total.constant)
 
 
 def stored_linear(terms: Iterable[tuple[int, Expr]], constant: Expr) -> dict[str, Any]:

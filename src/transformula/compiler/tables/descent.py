@@ -1,9 +1,19 @@
-r"""Levenberg-Marquardt steps of many tables of one size together.
+r"""Nonlinear fitting of tables: variable projection, Levenberg-Marquardt and Lawson weights.
+
+For fixed scores T is linear in the values y and the carried slope alpha, so they are eliminated: the residual
+r(a, b) = f - T(a, b, y*(a, b)) depends on scores only, and with Kaufman's approximation its Jacobian is the projection
+off the span of the weights of
+
+.. math::  \partial T / \partial b_k = w_k (y_k - T), \qquad \partial T / \partial a_k = x\, w_k (y_k - T).
+
+(In z = e^{\delta x} equal-gap tables are rational functions of type (M-1, M-1) whose denominator has positive
+coefficients, and moving the offsets moves poles towards the complex singularities of f.) Extra rows
+``mu * max_x w_j(x) * y_j`` price the rounding that large values would cost; without them slopes coalesce and y
+diverges. Several functions may share one set of scores: targets are then the columns of a matrix, and so are values.
 
 No orthogonal factor is ever formed.  With A the weights, b the targets and J the derivatives, the triangle of
-[A b] holds the values and their cost, and that of [A J b] holds in its lower right the parts of J and of b
-off the span of A.  Many starts take their steps together, each as it would alone: for small matrices the
-interpreter is the cost.
+[A b] holds the values and their cost, and that of [A J b] holds in its lower right the parts of J and of b off the span
+of A.  Many starts take their steps together, each as it would alone: for small matrices the interpreter is the cost.
 """
 
 from __future__ import annotations
@@ -19,7 +29,7 @@ from transformula.budget import checkpoint, left, spend
 from transformula.compiler import policy
 from transformula.compiler.tables.softmax_table import Array
 
-LEAST = 5e8  # floating-point operations that a fit may take, however little is left
+LEAST = 125_000.0  # microseconds that a fit may take, however little is left
 CALL_MICROSECONDS = 150.0  # time of the interpreter for a stack of tables
 TABLE_MICROSECONDS = 30.0  # time of the interpreter for each table of a stack
 TRIALS = 8  # trials of a step, each damped four times as much as the one before
@@ -32,7 +42,7 @@ class FitProblem:
 
     ``target`` has shape (points, functions).  ``price`` is the modelled rounding per unit of w_j |y_j|, times
     sqrt(number of points) so that it competes with a sum of squares.  Next to a ``singular`` point each token's step
-    is limited on its own.  ``work`` counts the arithmetic spent.
+    is limited on its own.  ``work`` counts the microseconds spent.
     """
 
     points: Array
@@ -43,20 +53,20 @@ class FitProblem:
     work: float = 0.0
 
     def step(self, size: int) -> float:
-        """About the arithmetic of one step of a table of ``size`` tokens."""
-        return float(22 * self.target.size * size**2 + 2 * policy.STEP_OVERHEAD)
+        """Estimated microseconds of one step of a table of ``size`` tokens."""
+        return float(22 * self.target.size * size**2 / policy.OPERATIONS_PER_MICROSECOND + 2 * TABLE_MICROSECONDS)
 
     def spend(self, count: int, size: int, operations: float) -> None:
         """Count floating-point operations for each of ``count`` tables, for the fit and for the search's budget."""
-        self.work += count * (operations + policy.STEP_OVERHEAD)
         faster = min(max(size / 30, 1.0), 2.0) if self.target.shape[1] == 1 else 1.0  # large matrices are quicker
         each = TABLE_MICROSECONDS + operations / (faster * policy.OPERATIONS_PER_MICROSECOND)
+        self.work += CALL_MICROSECONDS + count * each
         spend(CALL_MICROSECONDS + count * each)
 
 
-def operations_left(part: float) -> float:
-    """Floating-point operations of a fraction of the remaining budget, but never next to nothing."""
-    return max(LEAST, part * left() * policy.OPERATIONS_PER_MICROSECOND)
+def part_left(part: float) -> float:
+    """Microseconds of a fraction of the remaining budget, but never next to nothing."""
+    return max(LEAST, part * left())
 
 
 class Fresh(NamedTuple):
@@ -86,7 +96,6 @@ class FitState:
         return float(self.errors.max())
 
 
-#: Scores of shape (tokens,), and the price of large values.
 Start = Fresh | FitState
 
 
@@ -332,3 +341,60 @@ def _from_gram(turned: Array, residual: Array) -> tuple[Array, Array]:
     root = np.sqrt(np.maximum(curvature, 1e-14 * curvature[:, -1:] + TINY))[:, :, None]
     axes = np.swapaxes(directions, 1, 2)
     return root * axes, np.where(usable, axes @ gradient / root, np.nan)[:, :, 0]
+
+
+ROUNDS = 5  # rounds of reweighting over which the error must fall
+STACK_NUMBERS = 400_000  # numbers in the matrices of one stack: they stay in the processor's cache
+
+
+def solve_values(problem: FitProblem, slopes: Array, offsets: Array) -> FitState:
+    """Solve the regularised linear least squares for y and alpha."""
+    return improve(problem, [Fresh(slopes, offsets, problem.price)], 0)[0]
+
+
+def improve(problem: FitProblem, starts: Sequence[Start], steps: int, roots: Array | None = None) -> list[FitState]:
+    """Levenberg-Marquardt on the scores of every start; the cost never grows.
+
+    Each token's parameters are its slope about its own centre of mass and its level there, which
+    decouples tokens of very different steepness.  Starts are of one size; ``roots``, of shape (starts, points), are the
+    roots of the points' weights.  Stops early when ten steps together gain less than 2 %.
+    """
+    tokens = len(starts[0].slopes) if starts else 1
+    numbers = (len(problem.points) + tokens) * 3 * tokens * problem.target.shape[1]
+    count = max(1, STACK_NUMBERS // numbers)
+    found: list[FitState] = []
+    for first in range(0, len(starts), count):
+        some = slice(first, first + count)
+        found += Descent(problem, starts[some], None if roots is None else roots[some, None]).run(steps)
+    return found
+
+
+def equalise(
+    problem: FitProblem, states: Sequence[FitState], goal: float, rounds: int, steps: int = 2
+) -> list[FitState]:
+    """Lawson's iteration: raise row weights where the error is large; the best state met from each.
+
+    Each stops once its sup-norm is below ``goal``, or no longer falls.
+    """
+    best, now = list(states), list(states)
+    past = [[state.sup] for state in states]
+    squared = np.ones((len(best), len(problem.points)))
+    for _ in range(rounds):
+        live = [k for k, sups in enumerate(past) if sups[-1] > goal and not _stuck(sups, goal)]
+        if not live:
+            break
+        for k in live:
+            errors = now[k].errors
+            squared[k] *= errors / (errors.max() + TINY) + 0.03  # the floor lets a point's weight recover
+            squared[k] /= squared[k].mean()
+        roots = np.sqrt(np.maximum(squared[live], 1e-8))
+        for k, state in zip(live, improve(problem, [now[k] for k in live], steps, roots), strict=True):
+            now[k] = state
+            best[k] = state if state.sup < best[k].sup else best[k]
+            past[k].append(best[k].sup)
+    return best
+
+
+def _stuck(sups: Sequence[float], goal: float) -> bool:
+    """Whether the last rounds gained next to nothing, well above the goal."""
+    return len(sups) > ROUNDS and sups[-1] > max(2 * goal, policy.STALLED * sups[-ROUNDS - 1])

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitProblem, FitState
-from transformula.compiler.tables.minimax import equalise, solve_values
-from transformula.compiler.tables.sample_points import Leaves, resolve, sample
+from transformula.compiler.tables.descent import FitProblem, FitState, equalise, solve_values
 from transformula.compiler.tables.softmax_table import (
     UNIT_ROUNDOFF,
     Array,
@@ -29,7 +27,7 @@ from transformula.compiler.tables.softmax_table import (
     rounding_profile,
     to_dtype,
 )
-from transformula.compiler.tables.start_scores import nearest_poles
+from transformula.compiler.tables.start_scores import Leaves, nearest_poles, resolve, sample
 
 PROFILE_NODES = -np.cos(np.pi * (np.arange(64) + 0.5) / 64)  # points on −1..1 where functions are compared
 NOISE = 4e-15  # relative noise of f and of its interpolants
@@ -46,7 +44,7 @@ class CannotFit(ValueError):
 
 
 class Allowance(NamedTuple):
-    """Floating-point operations that a fit may take."""
+    """Microseconds of work that a fit may take."""
 
     growing: float
     shrinking: float
@@ -57,7 +55,7 @@ PLENTY = Allowance(np.inf, np.inf)
 
 @dataclass
 class FitTask:
-    """A function to fit, the arithmetic spent and allowed, the best table, and the closest failure."""
+    """A function to fit, the work spent and allowed, the best table, and the closest failure."""
 
     f: Function
     eps: float
@@ -70,7 +68,7 @@ class FitTask:
     best: FittedTable | None = None
     closest: FitState | None = None
     spoiled: int = 0  # sizes in a row that failed though they came close enough
-    in_vain: int = 0  # sizes since the best table, if its rounding alone is too much
+    rounding_limited: int = 0  # sizes since the best table, if its rounding alone is too much
     least: float = np.inf  # the best total error before the last size
     searched: set[int] = field(default_factory=set)  # sizes tried from all starts
     samples: dict[tuple[int, bool], tuple[Array, Array]] = field(default_factory=dict)
@@ -169,7 +167,7 @@ class FitTask:
     @property
     def stuck(self) -> bool:
         """Whether several sizes came close enough, and only rounding spoiled them: more tokens will not help."""
-        return max(self.spoiled, self.in_vain) >= policy.MAX_SPOILED
+        return max(self.spoiled, self.rounding_limited) >= policy.MAX_SPOILED
 
     def missed(self, state: FitState) -> None:
         """Record a failure: its table may still be the best there is."""
@@ -178,7 +176,7 @@ class FitTask:
             self.closest = state
         if self.best is not None:
             noisy = self.best.rounding_estimate > self.eps and not self.best.total_error < self.least
-            self.in_vain = self.in_vain + 1 if noisy else 0
+            self.rounding_limited = self.rounding_limited + 1 if noisy else 0
             self.least = self.best.total_error
 
     def finish(self, state: FitState, finely: bool = False) -> FittedTable:

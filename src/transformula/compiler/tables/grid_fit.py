@@ -27,20 +27,26 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitProblem, FitState, Fresh, operations_left
+from transformula.compiler.tables.descent import (
+    FitProblem,
+    FitState,
+    Fresh,
+    improve,
+    part_left,
+    solve_values,
+)
 from transformula.compiler.tables.fit_task import CannotFit, acceptable
-from transformula.compiler.tables.minimax import improve, least_squares, solve_values
-from transformula.compiler.tables.sample_points import Leaves, resolve, sample
 from transformula.compiler.tables.softmax_table import (
     UNIT_ROUNDOFF,
     Array,
     FittedTable,
+    least_squares,
     multiply_axes,
     score_roundoff,
     softmax_weights,
     to_dtype,
 )
-from transformula.compiler.tables.start_scores import Scores, split, starts, worst_tokens
+from transformula.compiler.tables.start_scores import Leaves, Scores, resolve, sample, split, starts, worst_tokens
 
 GridFunction = Callable[..., NDArray[np.float64]]
 
@@ -195,8 +201,8 @@ class _GridAxis:
     @property
     def budget(self) -> float:
         """Work that may be spent on this axis: less where sampling met a jump or noise."""
-        wanted = policy.AXIS_WORK * (1.0 if self.leaves.resolved else 0.25)
-        return min(wanted, operations_left(policy.GROWING_PART))
+        wanted = policy.GROWING_WORK * (1.0 if self.leaves.resolved else 0.25)
+        return min(wanted, part_left(policy.GROWING_PART))
 
     def stalled(self, size: int) -> bool:
         """Whether the last few tokens have gained next to nothing: rounding's price, or a jump."""
@@ -263,7 +269,7 @@ def _cheapest_sizes(axes: Sequence[_GridAxis], goal: float, limit: int) -> tuple
     ladders: list[list[tuple[int, float]]] = [[] for _ in axes]
     least = [1] * len(axes)  # what an axis takes, as far as is known
     growing = set(range(len(axes)))
-    for size in range(1, min(policy.MAX_AXIS_TOKENS, limit) + 1):
+    for size in range(1, limit + 1):
         for k in sorted(growing):
             axis, ladder = axes[k], ladders[k]
             if size * math.prod(least[:k] + least[k + 1 :]) > limit:

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitProblem, FitState, Fresh, Start
+from transformula.compiler.tables.descent import FitProblem, FitState, Fresh, Start, equalise, improve, solve_values
 from transformula.compiler.tables.fit_task import SMALL, FitTask
-from transformula.compiler.tables.minimax import equalise, improve, solve_values
 from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.compiler.tables.start_scores import (
     FEW,

@@ -25,10 +25,9 @@ import numpy as np
 
 from transformula.budget import left
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitState, operations_left
-from transformula.compiler.tables.exponentials import exponential_table
+from transformula.compiler.refusal import no_table
+from transformula.compiler.tables.descent import FitState, equalise, improve, part_left
 from transformula.compiler.tables.fit_task import PLENTY, SMALL, Allowance, CannotFit, FitTask, prepare
-from transformula.compiler.tables.minimax import equalise, improve
 from transformula.compiler.tables.one_size import (
     SearchSteps,
     attempt,
@@ -37,16 +36,16 @@ from transformula.compiler.tables.one_size import (
     stretched_from,
     within_reach,
 )
-from transformula.compiler.tables.oscillations import wave_table
 from transformula.compiler.tables.softmax_table import FittedTable, Function
 from transformula.compiler.tables.stored_tables import grow_stored, rivals, shrink_stored
+from transformula.compiler.tables.theory_tables import exponential_table, wave_table
 
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # factor on the budget next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-BESIDE_WAVES = 1e9  # work on a table that is smaller than one with a token for every oscillation
+BESIDE_WAVES = 400_000.0  # microseconds on a table that is smaller than one with a token for every oscillation
 QUIET = 1e-3  # rounding that does not matter, as a fraction of the tolerance
 LOUDER = 2.5  # factor on rounding that a closer table may cost
 
@@ -78,7 +77,7 @@ def fit_table(
     max_tokens : int
         Largest size tried.
     most : Allowance
-        Arithmetic after which the search gives up growing and shrinking.
+        Microseconds after which the search gives up growing and shrinking.
 
     Raises
     ------
@@ -97,9 +96,9 @@ def fit_table(
 
 
 def allowance(doubtful: bool) -> Allowance:
-    """Arithmetic of the next table within the remaining budget; infinite where that is plenty."""
-    growing = operations_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
-    shrinking = policy.GROWING_PART * left() * policy.OPERATIONS_PER_MICROSECOND
+    """Work on the next table within the remaining budget; infinite where that is plenty."""
+    growing = part_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
+    shrinking = policy.GROWING_PART * left()
     return Allowance(
         growing if growing < policy.GROWING_WORK else math.inf,
         shrinking if shrinking < policy.SHRINKING_WORK else math.inf,
@@ -126,9 +125,6 @@ def _fitted(task: FitTask, max_tokens: int) -> FittedTable:
         task.best = summed
         raise CannotFit(_complaint(task), summed)
     found = _grow(task, max_tokens, near.failures)
-    if found is None and _worth_another_try(task):
-        task.searched.clear()
-        found = _grow(task, max_tokens, ())  # prices follow the closest table now, which leads elsewhere
     if found is None and not task.stuck:
         found = _grow_fast(task, max_tokens)
     if found is not None:
@@ -141,19 +137,10 @@ def _fitted(task: FitTask, max_tokens: int) -> FittedTable:
     raise CannotFit(_complaint(task), task.best)
 
 
-def _worth_another_try(task: FitTask) -> bool:
-    """Whether sizes that grow once more may lead to a table: f is smooth, and the goal within reach."""
-    smooth = not task.leaves.graded and len(task.crossings) <= policy.FEW_SWINGS
-    return smooth and not task.stuck and task.closest is not None and within_reach(task, task.closest.sup)
-
-
 def _complaint(task: FitTask) -> str:
     reached = task.best.total_error if task.best is not None else np.inf
-    hint = "" if task.leaves.resolved else "; f looks discontinuous or noisy"
-    return (
-        f"no table on [{task.leaves.edges[0]}, {task.leaves.edges[-1]}] met eps = {task.eps:g} in {task.dtype}: "
-        f"best total error {reached:.3g}{hint}; raise eps, narrow the interval or raise the effort"
-    )
+    ends = task.leaves.edges[0], task.leaves.edges[-1]
+    return no_table(ends, task.eps, task.dtype, reached, task.leaves.resolved)
 
 
 def _grow(task: FitTask, limit: int, failures: Sequence[tuple[int, FitState]]) -> Grown | None:
@@ -203,7 +190,7 @@ def _grow_fast(task: FitTask, limit: int) -> Grown | None:
     steps = SearchSteps(0, 2, 60, 12) if graded else SearchSteps(0, 2, 3, 3)
     size = max(task.least_size(), 1 if task.closest is None else len(task.closest.slopes))
     budget = task.work + min(
-        (1.2e10 if graded else 4e9) * (1.0 if task.leaves.resolved else UNRESOLVED), task.most.growing
+        (4.5e6 if graded else 1.5e6) * (1.0 if task.leaves.resolved else UNRESOLVED), task.most.growing
     )
     history: list[tuple[int, float]] = []
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):

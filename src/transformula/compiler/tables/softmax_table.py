@@ -73,6 +73,20 @@ class FittedTable(SoftmaxTable):
         return looked_up + self.linear * axes[0] if self.linear else looked_up
 
 
+def least_squares(matrix: Array, right: Array, cutoff: float | None = None) -> Array:
+    """The solution of smallest norm; `OverflowError` for numbers that are not finite, about which LAPACK only complains
+    on standard error. Singular values below ``cutoff``, as a fraction of the largest, count as zero.
+
+    Examples
+    --------
+    >>> least_squares(np.array([[1.0], [1.0]]), np.array([1.0, 3.0])).round(12)
+    array([2.])
+    """
+    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
+        raise OverflowError("the numbers of a fit are beyond floats")
+    return np.asarray(np.linalg.lstsq(matrix, right, rcond=cutoff)[0], dtype=np.float64)
+
+
 def multiply_axes(tensor: Array, factors: Sequence[Array]) -> Array:
     """Apply the k-th matrix along the k-th axis."""
     for k, matrix in enumerate(factors):

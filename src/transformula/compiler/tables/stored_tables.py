@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitState, Fresh
+from transformula.compiler.tables.descent import FitState, Fresh, improve
 from transformula.compiler.tables.fit_task import PROFILE_NODES, FitTask, acceptable
-from transformula.compiler.tables.minimax import improve
 from transformula.compiler.tables.one_size import attempt, pruned_from
 from transformula.compiler.tables.softmax_table import Array, FittedTable
 from transformula.compiler.tables.start_scores import FEW, Scores

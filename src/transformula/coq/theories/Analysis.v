@@ -1,5 +1,6 @@
 (* Errors carried through functions and products, and the tactics by which a circuit is seen to be its formula. *)
 Require Import Reals Lra Psatz Coquelicot.Coquelicot Interval.Tactic.
+Require Transformula.Typed.
 Open Scope R_scope.
 
 Lemma two_sided x e : Rabs x <= e -> -e <= x <= e.
@@ -38,10 +39,21 @@ Proof. unfold Rmax. destruct (Rle_dec 0 a), (Rle_dec 0 hi); lra. Qed.
 (* Equal functions of equal arguments. *)
 Ltac nonzero := repeat match goal with |- _ /\ _ => split end;
   first [ exact PI_neq0 | lra | (apply Rgt_not_eq, Rlt_gt; interval) | (apply Rlt_not_eq; interval) | nra | idtac ].
+(* Equal terms: by field, or with the squares of sines in those of cosines, of one angle or two. *)
+Lemma sine_square t : sin t * sin t = 1 - cos t * cos t.
+Proof. pose proof (sin2_cos2 t). unfold Rsqr in *. lra. Qed.
+Ltac circles := match goal with |- context [sin ?t] => first
+  [ solve [field [(sine_square t)]; nonzero]
+  | match goal with |- context [sin ?u] => tryif constr_eq t u then fail else solve [field [(sine_square t) (sine_square u)]; nonzero] end ] end.
+Ltac equal_terms := first [solve [field; nonzero] | circles].
 Ltac positive := first [lra | interval].
 Ltac same_arguments f := repeat match goal with
   | |- context [f ?a] => match goal with |- context [f ?b] =>
-      tryif constr_eq a b then fail else (replace (f a) with (f b) by (f_equal; field; nonzero)) end end.
+      tryif constr_eq a b then fail else (replace (f a) with (f b) by (f_equal; equal_terms)) end end.
+Ltac same_angles := repeat match goal with |- context [sin ?a] => match goal with |- context [cos ?b] =>
+  tryif constr_eq a b then fail else (replace (sin a) with (sin b) by (f_equal; field; nonzero)) end end.
+Ltac squares_of e := match goal with |- 0 <= ?x => replace x with e by (same_arguments sin; same_arguments cos; same_angles; equal_terms) end;
+  repeat apply Rplus_le_le_0_compat; first [apply pow2_ge_0 | nra].
 Lemma exp_minus_ln v : 0 < v -> exp (-1 * ln v) = / v.
 Proof. intros H. replace (-1 * ln v) with (- ln v) by ring. now rewrite exp_Ropp, exp_ln. Qed.
 Lemma tanh_exp v : tanh v = 1 - 2 / (exp (2 * v) + 1).
@@ -59,9 +71,14 @@ Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
       lazymatch constr:((a, b)) with context [Rle_dec] => fail | _ => destruct (Rle_dec a b) end
   | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
 Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials;
-  same_arguments exp; same_arguments sin; same_arguments cos; same_arguments ln; same_arguments sqrt; same_arguments atan;
-  first [ lra | field; nonzero | cases_of_relu; first [lra | nra | field; nonzero] ].
+  same_arguments exp; same_arguments sin; same_arguments cos; same_angles; same_arguments ln; same_arguments sqrt; same_arguments atan;
+  first [ lra | equal_terms | cases_of_relu; first [lra | nra | field; nonzero] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
 Ltac conditions := repeat match goal with |- _ /\ _ => split end.
+(* A hypothesis of Model.v on a variable, in plain terms: both ends of its interval are defined. *)
+Ltac open_box J := unfold Typed.inside in J;
+  cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not] in J;
+  let ends := fresh in lazymatch type of J with ?a -> ?b -> _ =>
+    assert (ends : a /\ b) by (conditions; condition); specialize (J (proj1 ends) (proj2 ends)) end.

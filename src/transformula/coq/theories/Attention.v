@@ -125,3 +125,34 @@ Proof.
 Qed.
 Lemma leak_small : / 10 ^ 190 <= 1 / 10000000000000000000000000.
 Proof. interval. Qed.
+
+(* Scores measured from those of a line: weights that add up to about 1, and a bound without a quotient. *)
+Definition shifted (s r : Q) (l : list token) : list token :=
+  map (fun t => (Qred (slope t - s), Qred (offset t - r), held t)) l.
+Definition excess (l : list token) (f u : R) : R := sum (map (fun t => exp (score_at t u) * (Q2R (held t) - f)) l).
+Lemma real_shift (a s : Q) : Q2R a = Q2R s + Q2R (Qred (a - s)).
+Proof. rewrite (Qeq_eqR _ _ (Qred_correct _)), Q2R_minus. ring. Qed.
+Lemma shifted_weight s r t u : exp (score_at t u) =
+  exp (Q2R s * u + Q2R r) * exp (Q2R (Qred (slope t - s)) * u + Q2R (Qred (offset t - r))).
+Proof. rewrite <- exp_plus. unfold score_at. rewrite (real_shift (slope t) s), (real_shift (offset t) r). f_equal. ring. Qed.
+Lemma shifted_den s r l u : den l u = exp (Q2R s * u + Q2R r) * den (shifted s r l) u.
+Proof. unfold den, shifted. rewrite map_map, <- sum_scale. apply sum_ext. intros t _. apply shifted_weight. Qed.
+Lemma shifted_num s r l f u : num l u - f * den l u = exp (Q2R s * u + Q2R r) * excess (shifted s r l) f u.
+Proof.
+  unfold num, den, excess, shifted. induction l as [|t l IH]; cbn [map sum]; [ring|]. rewrite (shifted_weight s r t u).
+  rewrite (Rmult_plus_distr_l (exp (Q2R s * u + Q2R r))), <- IH.
+  change (score_at (_, _, held t) u) with (Q2R (Qred (slope t - s)) * u + Q2R (Qred (offset t - r))).
+  change (held (_, _, held t)) with (held t). ring.
+Qed.
+Lemma centred s r l f u e d : 0 < d -> d <= den (shifted s r l) u -> Rabs (excess (shifted s r l) f u) <= e * d ->
+  Rabs (attend l u - f) <= e.
+Proof.
+  intros P D E. pose proof (exp_pos (Q2R s * u + Q2R r)) as C. unfold attend.
+  pose proof (shifted_den s r l u) as M. pose proof (shifted_num s r l f u) as X. set (c := exp _) in *.
+  set (m := den (shifted s r l) u) in *. assert (c * m <> 0) by nra.
+  replace (num l u / den l u - f) with ((num l u - f * den l u) / den l u) by (field; congruence). rewrite X, M.
+  replace (c * excess (shifted s r l) f u / (c * m)) with (excess (shifted s r l) f u / m) by (field; nra).
+  unfold Rdiv. rewrite Rabs_mult, Rabs_inv, (Rabs_pos_eq m) by lra. apply (Rmult_le_reg_r m); [lra|].
+  rewrite Rmult_assoc, Rinv_l by lra. pose proof (Rabs_pos (excess (shifted s r l) f u)). nra.
+Qed.
+Ltac sums tab f := cbv [den excess tab map sum score_at slope offset held fst snd f Q2R Qnum Qden].

@@ -200,23 +200,24 @@ function tint(share) {
 export function attention(id, heads) {
   const rows = heads.length;
   const div = document.getElementById(id);
-  div.style.height = `${Math.max(240, 60 + 150 * rows)}px`;
+  const height = Math.max(240, 60 + 150 * rows);
+  div.style.height = `${height}px`;
   const gap = rows > 1 ? 0.16 : 0;
   const traces = [];
-  const more = { showlegend: false, annotations: [], margin: { l: 50, r: 12, t: 26, b: 40 } };
+  const more = { height, showlegend: false, annotations: [], margin: { l: 50, r: 12, t: 26, b: 40 } };
   heads.forEach((head, k) => {
     const suffix = k ? String(k + 1) : "";
     const top = 1 - k * (1 / rows);
     const domain = [Math.max(0, top - 1 / rows + gap / 2 + (k === rows - 1 ? -gap / 2 : 0)), top - (k ? gap / 2 : 0)];
     const largest = Math.max(...head.values.map((v) => Math.abs(v ?? 0)), 1e-300);
     traces.push({
-      type: "bar", textposition: "none", x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+      type: "bar", textposition: head.total <= 6 ? "outside" : "none", cliponaxis: false, text: head.values.map((value) => pretty(value)), textfont: { size: 11, color: css("--ink") }, x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
       customdata: head.tokens.map((name, j) => [name, pretty(head.values[j])]),
       hovertemplate: "%{customdata[0]}<br>weight %{y:.4g}<br>value %{customdata[1]}<extra></extra>",
       marker: { color: head.values.map((v) => tint((v ?? 0) / largest)), line: { color: css("--soft"), width: 0.6 } },
     });
     more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, showline: true, ticks: "outside", linecolor: css("--edge"), automargin: false, range: [0.4, head.total + 0.6], ...(head.total <= 16 ? { dtick: 1 } : {}) });
-    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, rangemode: "tozero" });
+    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, ...(head.kind === "hardmax" ? { rangemode: "tozero" } : { range: [0, 1.18 * Math.max(...head.weights)] }) });
     const meaning = head.name || (head.writes ? `writes ${head.writes}` : "");
     const where = `layer ${head.block + 1}, head ${head.head + 1}`;
     const text = `${where}${meaning ? `: ${meaning.length > 30 ? `${meaning.slice(0, 28)}…` : meaning}` : ""}`;
@@ -228,22 +229,58 @@ export function attention(id, heads) {
   return draw(id, traces, more);
 }
 
+// Bars that add up from the first to the answer; the formula's value is a line.
+export function waterfall(id, terms, answer, formula) {
+  const div = document.getElementById(id);
+  const height = 90 + 26 * (terms.length + 1);
+  div.style.height = `${height}px`;
+  let reached = 0;
+  const base = terms.map(({ value }) => { reached += value; return reached - value; });
+  const largest = Math.max(...terms.map(({ value }) => Math.abs(value)), 1e-300);
+  const ends = [0, answer, reached, ...base, ...(formula === null ? [] : [formula])];
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  // the numbers at the ends of the bars take about 68 pixels on either side
+  const values = [...terms.map(({ value }) => value), answer];
+  const [left, right] = [values.some((value) => value < 0), values.some((value) => value >= 0)];
+  const room = ((high - low || 1) * 68) / Math.max(60, div.clientWidth - 140 - 68 * (left + right));
+  const labels = [...terms.map((term, k) => `${term.label}${"\u200b".repeat(k)}`), "answer"];
+  return draw(id, [{
+    type: "bar", orientation: "h", y: labels, x: [...terms.map((term) => term.value), answer], base: [...base, 0],
+    text: [...terms.map((term) => `${term.value > 0 ? "+" : ""}${pretty(term.value)}`), pretty(answer, 6)],
+    textposition: "outside", cliponaxis: false, textfont: { color: css("--ink") },
+    customdata: [...terms.map((term) => term.note), ""], hovertemplate: "%{customdata}<extra></extra>",
+    marker: { color: [...terms.map((term) => tint(term.value / largest)), css("--model")], line: { color: css("--soft"), width: 0.6 } },
+  }], {
+    xaxis: axis("added up so far", { zeroline: true, zerolinecolor: css("--edge"), range: [low - left * room, high + right * room] }),
+    height, yaxis: axis("", { autorange: "reversed", type: "category", ticksuffix: " " }),
+    margin: { l: 60, r: 12, t: 12, b: 40 }, showlegend: false,
+    shapes: formula === null ? [] : [{ type: "line", x0: formula, x1: formula, yref: "paper", y0: 0, y1: 1, line: { color: css("--formula"), width: 1.5, dash: "dash" } }],
+  });
+}
+
+// One colour for a construction, in the comparison and in the table of all.
+export function constructionColour(name) {
+  const names = ["lookup", "partition", "trained", "polynomial", "circuit", "corollary", "attention-only", "local-polynomials", "yun"];
+  const found = names.findIndex((known) => name.startsWith(known));
+  const colours = [...palette(), ...(dark() ? ["#7fd0d8", "#c9b458", "#b79bf0", "#e0846f", "#a5adb8"] : ["#0f7d88", "#8a7410", "#6d45b8", "#b0452c", "#5d6876"])];
+  return colours[found < 0 ? colours.length - 1 : found];
+}
+
 export function comparison(id, points, current) {
-  const colours = palette();
-  const traces = Object.entries(SERIES).map(([key, look], k) => {
+  const traces = Object.entries(SERIES).map(([key, look]) => {
     const mine = points.filter((p) => p.series === key).sort((a, b) => a.tokens - b.tokens);
     const seen = mine.find((p) => p.points);
     return {
       x: mine.map((p) => p.tokens), y: mine.map((p) => p.error), mode: "lines+markers",
       name: look.name + (seen ? ` on ${seen.points.toLocaleString("en")} points` : ""),
-      marker: { symbol: look.symbol, size: 8 }, line: { dash: look.dash, color: colours[k] },
+      marker: { symbol: look.symbol, size: 8 }, line: { dash: look.dash, color: constructionColour(key) },
       hovertemplate: `%{x} tokens<br>error ${key === "trained" ? "seen" : "≤"} %{y:.3g}<extra>${key}</extra>`,
     };
   });
   if (current) {
     traces.push({
       x: [current.tokens], y: [current.error], mode: "markers", name: "your model, proven",
-      marker: { symbol: "star", size: 14, color: colours[3] },
+      marker: { symbol: "star", size: 14, color: css("--ink") },
     });
   }
   const log = { type: "log", dtick: 1 };

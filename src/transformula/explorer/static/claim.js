@@ -2,6 +2,7 @@
 
 import { atMost, pretty } from "/static/charts.js";
 import { asked, complain, difference, pointAt } from "/static/fields.js";
+import { termButton } from "/static/terms.js";
 import { $, isMean, session, stated } from "/static/session.js";
 
 const PROVEN = "Proven on the whole box, rounding included";
@@ -82,7 +83,7 @@ export function showClaim() {
   if (isMean(facts)) Object.assign(rows, { seams: atMost(facts.seams), "outside seams": atMost(facts.outside_seams) });
   $("facts").replaceChildren(...Object.entries(rows).map(([name, value]) => {
     const [group, term, data] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
-    term.textContent = name;
+    term.append(termButton(name));
     data.textContent = typeof value === "number" ? value.toLocaleString("en") : value;
     data.dataset.fact = name;
     group.append(term, data);

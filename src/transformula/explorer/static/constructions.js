@@ -1,6 +1,6 @@
 // One formula by every construction, as a table; rows appear as they come.
 
-import { atMost } from "/static/charts.js";
+import { atMost, constructionColour } from "/static/charts.js";
 import { streamedJob } from "/static/job.js";
 import { $, session } from "/static/session.js";
 
@@ -30,7 +30,11 @@ export async function tryAll(asked, begun) {
 function row(entry) {
   const made = document.createElement("tr");
   const add = (text) => Object.assign(made.insertCell(), { textContent: text });
-  add(entry.name).title = entry.title;
+  const name = add("");
+  const swatch = Object.assign(document.createElement("span"), { className: "swatch" });
+  swatch.style.background = constructionColour(entry.name);
+  name.append(swatch, entry.name);
+  name.title = entry.title;
   if (entry.refusal) {
     Object.assign(add(entry.refusal), { colSpan: 5, className: "refusal" });
   } else {

@@ -8,7 +8,9 @@ import { stopTrying, tryAll } from "/static/constructions.js";
 import { asked, check, clearComplaints, difference, readFields, showFields, showSlider } from "/static/fields.js";
 import { $, aborted, isMean, later, notLater, session, stated, waiting } from "/static/session.js";
 import { blank, fromHash, named, toHash } from "/static/state.js";
-import { changeLook, changeView, paintAttention, repaint, showModel } from "/static/views.js";
+import { explainTerms } from "/static/terms.js";
+import { prepareTour, showTour } from "/static/tour.js";
+import { changeLook, changeView, paintAttention, repaint, shiftPoint, showModel } from "/static/views.js";
 
 const CHECK_AFTER = 300; // milliseconds without a key
 const COMPILE_AFTER = 400; // and as many more
@@ -99,6 +101,7 @@ function finished({ model: id, facts }, of) {
   document.body.dataset.model = id;
   showClaim();
   showModel(compile);
+  document.dispatchEvent(new CustomEvent("compiled", { detail: facts }));
 }
 
 // --- while somebody types -----------------------------------------------------------------------------
@@ -147,6 +150,7 @@ function load(given) {
   Object.assign(session.state, blank(), given, { at: named(given.at), given: true });
   $("cells").checked = session.state.cells;
   showFields();
+  showTour();
   clearComplaints();
   compile();
 }
@@ -156,7 +160,7 @@ function listen() {
   $("formula").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); compile(); }
   });
-  for (const name of ["formula", "box", "eps"]) $(name).addEventListener("input", typed);
+  for (const name of ["formula", "box", "eps", "seconds"]) $(name).addEventListener("input", typed);
   $("eps-slider").addEventListener("input", () => {
     session.state.eps = Number((10 ** Number($("eps-slider").value)).toPrecision(2));
     $("eps").value = String(session.state.eps);
@@ -187,19 +191,21 @@ function listen() {
 
 async function begin() {
   listen();
-  const start = await get("/api/start");
-  $("gallery").replaceChildren(...start.gallery.map((example) => {
+  explainTerms();
+  prepareTour(load, shiftPoint);
+  const [start, examples] = await Promise.all(["/api/start", "/static/examples.json"].map(get));
+  $("gallery").replaceChildren(...examples.map((example) => {
     const [item, button] = ["li", "button"].map((tag) => document.createElement(tag));
     Object.assign(button, { type: "button", textContent: example.name, title: example.about, example });
     button.addEventListener("click", () => {
-      const { formula, box, eps, construction, dtype } = example;
-      load({ formula, box, eps, construction, dtype });
+      const { formula, box, eps, construction } = example;
+      load({ formula, box, eps, construction });
     });
     item.append(button);
     return item;
   }));
   $("download-onnx").hidden = !start.onnx;
-  load(fromHash(location.hash) ?? start.gallery[0]);
+  load(fromHash(location.hash) ?? examples[0]);
 }
 
 begin().catch(() => setState("refused", "The server does not answer."));

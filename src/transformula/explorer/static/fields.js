@@ -3,13 +3,15 @@
 import { post } from "/static/api.js";
 import { $, session } from "/static/session.js";
 
-const FIELDS = ["formula", "box", "eps", "construction"];
+const FIELDS = ["formula", "box", "eps", "construction", "seconds"];
+const SECONDS = { field: "seconds", message: "a time limit is a number of seconds above 0" };
 const EPS = { field: "eps", message: "a tolerance is a number above 0, such as 1e-6" };
 
 export function showFields() {
   $("formula").value = session.state.formula;
   $("box").value = session.state.box;
   $("eps").value = session.state.eps === null ? "" : String(session.state.eps);
+  $("seconds").value = session.state.seconds === null ? "" : String(session.state.seconds);
   showSlider();
   for (const name of ["construction", "dtype", "show", "view"]) $(name).value = session.state[name];
   $("cells").checked = session.state.cells;
@@ -25,9 +27,9 @@ export function showSlider() {
   $("eps-slider").setAttribute("aria-valuetext", `ε = ${session.state.eps ?? "as exact as can be proven"}`);
 }
 
-// The tolerance as a number, null where the field is empty, NaN where it is none.
-function readEps() {
-  const text = $("eps").value.trim();
+// A field's number, null where it is empty, NaN where it is none above 0.
+function readNumber(name) {
+  const text = $(name).value.trim();
   if (text === "") return null;
   return Number.isFinite(Number(text)) && Number(text) > 0 ? Number(text) : NaN;
 }
@@ -35,29 +37,32 @@ function readEps() {
 // What the fields ask for now.
 export function asked() {
   return {
-    formula: $("formula").value, box: $("box").value, eps: readEps(),
-    construction: $("construction").value, dtype: $("dtype").value,
+    formula: $("formula").value, box: $("box").value, eps: readNumber("eps"),
+    construction: $("construction").value, dtype: $("dtype").value, seconds: readNumber("seconds"),
   };
 }
 
 // Which of two requests' parts differ, as a word; "" where they ask for the same.
 export function difference(one, other) {
-  const differ = (name) => (name === "eps" ? !Object.is(one.eps, other.eps) : one[name].trim() !== other[name].trim());
+  const numeric = ["eps", "seconds"];
+  const differ = (name) => (numeric.includes(name) ? !Object.is(one[name] ?? null, other[name] ?? null) : one[name].trim() !== other[name].trim());
   if (differ("formula")) return "formula";
   if (differ("box")) return "box";
-  return ["eps", "construction", "dtype"].some(differ) ? "settings" : "";
+  return ["eps", "construction", "dtype", "seconds"].some(differ) ? "settings" : "";
 }
 
 // Take the fields over into the state; false, and a complaint, where they cannot be.
 export function readFields() {
   const now = asked();
-  if (Number.isNaN(now.eps)) {
-    complain(EPS);
+  for (const problem of wrongNumbers(now)) {
+    complain(problem);
     return false;
   }
   Object.assign(session.state, now);
   return true;
 }
+
+const wrongNumbers = (now) => [EPS, SECONDS].filter(({ field }) => Number.isNaN(now[field]));
 
 export function complain(problem) {
   const field = FIELDS.includes(problem.field) ? problem.field : "";
@@ -89,9 +94,9 @@ export async function check(signal) {
   clearComplaints();
   typeset(answer.mathml);
   if (answer.event !== "done") complain(answer.problem);
-  if (answer.event === "done" && !Number.isNaN(readEps())) return true;
-  if (Number.isNaN(readEps())) complain(EPS);
-  return answer.problem ?? EPS;
+  const wrong = wrongNumbers(asked());
+  wrong.forEach(complain);
+  return answer.event === "done" && !wrong.length ? true : answer.problem ?? wrong[0];
 }
 
 function typeset(mathml) {

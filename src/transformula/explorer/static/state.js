@@ -3,6 +3,7 @@
 export const CONSTRUCTIONS = [
   "auto", "polynomial", "corollary", "lookup", "partition", "circuit", "attention-only", "local-polynomials", "yun",
 ];
+const TOUR_STEPS = 7;
 const SHOWN = ["model", "formula", "error"];
 const VIEWS = ["map", "surface"];
 
@@ -12,7 +13,7 @@ export const named = (...tables) => Object.assign(Object.create(null), ...tables
 export function blank() {
   return {
     formula: "", box: "", eps: null, construction: "auto", dtype: "float64",
-    output: 0, x: "", y: "", at: named(), show: "model", view: "map", cells: true,
+    seconds: null, tour: 0, output: 0, x: "", y: "", at: named(), show: "model", view: "map", cells: true,
   };
 }
 
@@ -23,6 +24,8 @@ export function toHash(state) {
   if (state.eps !== null) query.set("eps", String(state.eps));
   if (state.construction !== "auto") query.set("construction", state.construction);
   if (state.dtype !== "float64") query.set("dtype", state.dtype);
+  if (state.seconds !== null) query.set("seconds", String(state.seconds));
+  if (state.tour) query.set("tour", String(state.tour));
   if (state.output) query.set("output", String(state.output));
   if (state.x) query.set("x", state.x);
   if (state.y) query.set("y", state.y);
@@ -46,6 +49,9 @@ export function fromHash(hash) {
   state.eps = query.get("eps") && Number.isFinite(eps) && eps > 0 ? eps : null;
   state.construction = among("construction", CONSTRUCTIONS, "auto");
   state.dtype = among("dtype", ["float64", "float32"], "float64");
+  const seconds = Number(query.get("seconds"));
+  state.seconds = query.get("seconds") && seconds > 0 && Number.isFinite(seconds) ? seconds : null;
+  state.tour = Math.min(Math.max(0, Number.parseInt(query.get("tour") || "0", 10) || 0), TOUR_STEPS);
   state.output = Math.max(0, Number.parseInt(query.get("output") || "0", 10) || 0);
   state.x = query.get("x") || "";
   state.y = query.get("y") || "";

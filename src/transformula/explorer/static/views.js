@@ -4,6 +4,7 @@ import { post, Refused } from "/static/api.js";
 import * as charts from "/static/charts.js";
 import { $, aborted, later, options, session, waiting } from "/static/session.js";
 import { named, toHash } from "/static/state.js";
+import { showSum } from "/static/sums.js";
 
 const HEADS_SHOWN = 3;
 const { atMost, pretty } = charts;
@@ -105,6 +106,7 @@ function drawAll() {
 const plane = () => session.state.y !== "-";
 
 function drawPicture() {
+  if (!session.state.x) return; // another model is on its way, whose variables are not known yet
   const variables = plane() ? [session.state.x, session.state.y] : [session.state.x];
   view("picture", "slice", { output: session.state.output, variables, at: session.state.at }, (cut) => {
     drawn.picture = cut;
@@ -146,6 +148,7 @@ function paintPicture() {
 }
 
 function drawLine() {
+  if (!session.state.x) return;
   view("error", "slice", { output: session.state.output, variables: [session.state.x], at: session.state.at }, (cut) => {
     drawn.line = cut;
     paintLine();
@@ -164,6 +167,7 @@ function paintLine() {
 function drawAttention() {
   view("attention", "attention", { point: session.state.at, output: session.state.output }, (answer) => {
     drawn.attention = answer;
+    showSum(answer);
     $("attention").hidden = answer.heads.length === 0;
     const groups = [];
     for (let k = 0; k < answer.heads.length; k += HEADS_SHOWN) {
@@ -187,7 +191,7 @@ export function paintAttention() {
     `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, ${proven(answer)} ≤ ${atMost(answer.bound)}`;
   charts.attention("attention-chart", heads);
   const cut = heads.filter((head) => head.total > head.tokens.length);
-  const notes = ["colour: the value a token offers, red above 0 and blue below"];
+  const notes = ["a bar is a weight; its colour and the number on it are the value a token offers, red above 0 and blue below"];
   if (cut.length) notes.push(`the ${cut[0].tokens.length} largest weights of ${cut[0].total} are drawn`);
   if (answer.total_heads > answer.heads.length) notes.push(`the first ${answer.heads.length} of ${answer.total_heads} heads`);
   if (heads[0].kind === "hardmax") notes.push(`asked by ${heads[0].query}; hardmax keeps the largest score as it is`);
@@ -213,6 +217,18 @@ function movePoint(place) {
   });
 }
 
+// Move the point by a share of each drawn interval, and back from its end to its beginning.
+export function shiftPoint(share) {
+  const { variables, ranges } = session.model.facts;
+  const place = named();
+  variables.forEach((name, k) => {
+    const [low, high] = ranges[k];
+    place[name] = low + ((session.state.at[name] - low + share * (high - low)) % (high - low));
+  });
+  movePoint(place);
+  showSliders();
+}
+
 export function changeView() {
   session.state.output = Number($("output").value) || 0;
   const [x, y] = [$("x-variable").value, $("y-variable").value];
@@ -236,4 +252,5 @@ export function repaint() {
   paintPicture();
   paintLine();
   paintAttention();
+  if (drawn.attention) showSum(drawn.attention);
 }

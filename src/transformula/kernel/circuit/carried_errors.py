@@ -37,7 +37,7 @@ _TOGETHER = 300_000
 
 
 class Relative(NamedTuple):
-    """Computed with so many roundings of the whole, (1 + d)ⁿ with |d| ≤ u, but for what is ``lost`` to underflow.
+    """A value off by a relative (1 + d)ⁿ with |d| ≤ u for n roundings of the whole, plus ``lost`` to underflow.
 
     An input is, with one. If û = u(1 + δ) + e, ReLU(û) is ReLU(u)(1 + δ) up to |e|. A sum of nonnegative terms
     that are all such is within the largest of their factors; a multiple of one of them is such whatever its sign.
@@ -98,7 +98,7 @@ class Carrier:
         self.norms: dict[int, tuple[Fuzz, Fuzz]] = {}
         box = meanings.formula.box
         #: Below the smallest normal number results may be flushed to zero.
-        self.flush = form.tiny / form.unit_roundoff
+        self.flush = form.normal.max(form.tiny)
         for k in range(box.dimension):
             ends = enclose(box.lower[k]).lower(), enclose(box.upper[k]).upper()
             wrong = box.magnitude(k) * form.unit_roundoff + form.tiny
@@ -141,7 +141,8 @@ class Carrier:
         ends = low.lower(), high.upper()
         signs = all(t.coefficient == t.size > 0 and (k == ONE or self.values[k].nonnegative) for k, t in terms.items())
         error, rounding = (error + made).upper(), (rounding + rounded).upper()
-        return Argument(error, rounding, made.upper(), rounded.upper(), ends, signs, self._relative(terms, form, signs))
+        kept = signs and self.form.keeps_signs
+        return Argument(error, rounding, made.upper(), rounded.upper(), ends, kept, self._relative(terms, form, signs))
 
     def _relative(self, terms: Mapping[int, Term], form: WireForm, signs: bool) -> Relative | None:
         """The rounding of a form whose terms do not cancel, if all its wires have relative rounding."""
@@ -185,7 +186,7 @@ class Carrier:
             assert wire.measure is not None
             error = wire.measure.error * (arb(self.ranges.values[k][1]) + off + moved)
             wrong = sum((to_fmpq(c) * arb(self.values[i].made.argument) for i, c in wire.parts), arb(0))
-            rounded = (2 * error).min(wire.measure.bend * moved) + 2 * wire.measure.unit_factor * wrong
+            rounded = (2 * error).min(wire.measure.gradient_gap * moved) + 2 * wire.measure.unit_factor * wrong
             self.norms[k] = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounded))
         return self.norms[k]
 

@@ -113,7 +113,7 @@ def _partition(item: Any) -> tuple[int, Any]:
 
 def score_error(form: FloatFormat, table: SoftmaxTable, reach: Sequence[float], wrong: Sequence[float]) -> arb:
     """Largest |computed − real| score: arguments are off, and 2d products and sums are rounded."""
-    total = arb(0)
+    total = form.score_slip
     for slopes, offsets, far, off in zip(table.slopes, table.offsets, reach, wrong, strict=True):
         steepest, largest = arb(float(np.max(np.abs(slopes)))), arb(float(np.max(np.abs(offsets))))
         total += steepest * arb(off) + form.gamma(2 * len(reach) + 2) * (steepest * arb(far) + largest)

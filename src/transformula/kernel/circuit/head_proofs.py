@@ -79,7 +79,7 @@ def leak(head: HeadTable, reach: Sequence[float], form: FloatFormat) -> Leak:
         return Leak(arb(0), arb(0))
     # each of two scores has 2d + 1 products and sums in the format, and as many in float64 above
     operations = 2 * len(far) + 3
-    slack = 2 * size * (round_up(form.gamma(operations)) + operations * 2.0**-52)
+    slack = 2 * size * (round_up(form.gamma(operations)) + operations * 2.0**-52) + 2 * round_up(form.score_slip)
     gap = arb(own) - arb(foreign) - arb(slack)
     if not gap > SILENT:
         raise RefutedError(

@@ -178,7 +178,7 @@ class Ring(Effort):
     _bound: list[int] = field(default_factory=list)  # atoms with a relation
 
     def extend(self, size: int) -> None:
-        """A context with place for so many atoms; polynomials of older ones are lifted where they are used."""
+        """A context with room for a number of atoms; polynomials of smaller contexts are lifted where they are used."""
         self.ctx = fmpq_mpoly_ctx.get([f"a{k}" for k in range(size)], Ordering.lex)
         self.gens, self.one = self.ctx.gens(), self.ctx.constant(1)
 

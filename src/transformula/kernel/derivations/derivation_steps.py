@@ -2,14 +2,20 @@
 
 *Removable singularities.* A step replaces a quotient S = A/B in the formula by E. It is checked that
 
-* B is built of functions that are analytic on the whole line, so it is analytic on R^n, and is not zero at a
-  given point: its zeros have measure zero, and the points of the box with B != 0 are dense in the box, whose
-  intervals are no single points;
+* B is built of functions that are analytic on the whole line, or inside a domain in whose interior the range of
+  their argument over the box lies. By continuity B is then analytic on an open connected set that holds the box, and
+  it is not zero at a given point of the box: its zeros have measure zero, and the points of the box with B != 0 are
+  dense in the box, whose intervals are no single points;
 * A is defined on the whole box (`Facts`), so that S is defined wherever B is not zero: what is closed is no larger
   hole, such as x < 0 in (sin(x) + 0*log(x))/x;
 * E*B and A have the same normal form, with f(u) written by the rests that are in E (`taylor_rests`), so E = S wherever
   E is defined and B is not zero;
 * no exponent becomes a number: x**(y/y) is defined for x > 0 only, x**1 everywhere.
+
+A step may also replace a product S = A log(u) by an E with xlogx(u) in it, which is u log(u) and 0 at u = 0. It is
+checked that u is analytic as B is above and positive at the point, that A is defined on the whole box, and that E with
+u log(u) for xlogx(u) has the normal form of S. E is proven to be defined on the box, so u >= 0 there, and u > 0, where
+S is defined and equals E, on a dense set.
 
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
 whole box (`Facts`); hence it is the old one, continuously extended to zeros of B.
@@ -43,6 +49,7 @@ from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomial_signs import direction, product
 from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
 from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
+from transformula.kernel.enclosures.intervals import Ends, try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
@@ -136,31 +143,48 @@ def _plus(expr: Expr, value: Fraction) -> Expr:
     return ex.add(expr, ex.number(value)) if value else expr
 
 
-def extended(
-    outputs: Sequence[Expr], step: Any, names: Sequence[str], algebra: Algebra
-) -> tuple[tuple[Expr, ...], Expr]:
+def extended(outputs: Sequence[Expr], step: Any, region: Region, algebra: Algebra) -> tuple[tuple[Expr, ...], Expr]:
     """The outputs after one step {"of": S, "is": E, "at": {variable: rational number}}, and the numerator A."""
     if not isinstance(step, Mapping) or set(step) != {"of", "is", "at"} or not isinstance(step["at"], Mapping):
         raise RefutedError("a step of a derivation has an of, an is and an at")
-    old, new = (parsed(step[key], names) for key in ("of", "is"))
+    old, new = (parsed(step[key], region.names) for key in ("of", "is"))
     nodes = {node for expr in outputs for node in walk(expr)}
     if old not in nodes:
         raise RefutedError(f"the formula has no {short_text(old)} to be extended")
-    above, below = split_quotient(old)
+    closed = _closed_log(old, new)
+    above, below = closed or split_quotient(old)
     point = {name: _rational(text) for name, text in step["at"].items()}
-    if not is_analytic(below) or not variables_of(below) <= set(point):
+    if not is_analytic(below, region.ends) or not variables_of(below) <= set(point) <= set(region.names):
         raise RefutedError(f"the zeros of {short_text(below)} are not seen to be of measure zero")
+    if not all(low <= to_fmpq(point[name]) <= high for name, (low, high) in region.ends.items() if name in point):
+        raise RefutedError("the point of a derivation lies outside the box")
+    for node in walk(old):
+        needs_sign = node.op == "log" or (node.op == "pow" and node.args[1].number is None)
+        if needs_sign and _lies_inside(node.args[0], _ZERO, None, region.ends):
+            algebra.learn(algebra.of(node.args[0]), 2)
     with precision(_BITS):
         value = enclose(below, {name: arb(to_fmpq(at)) for name, at in point.items()})
-    if not (value > 0 or value < 0):
+    if not (value > 0 or (value < 0 and closed is None)):
         raise RefutedError(f"{short_text(below)} is not seen to be other than zero at the point given")
-    a, b = (algebra.of(substitute(part, _by_rests(new))) for part in (above, below))
-    if not algebra.same(algebra.of(new) * b, a):
+    if closed is not None:
+        whole = ex.mul(below, ex.call("log", below))
+        same = algebra.same(algebra.of(substitute(new, {ex.call("xlogx", below): whole})), algebra.of(old))
+    else:
+        a, b = (algebra.of(substitute(part, _by_rests(new))) for part in (above, below))
+        same = algebra.same(algebra.of(new) * b, a)
+    if not same:
         raise RefutedError(f"{short_text(new)} is not seen to extend {short_text(old)}")
     exponents = [node.args[1] for node in nodes if node.op == "pow" and node.args[1].number is None]
     if any(substitute(exponent, {old: new}).number is not None for exponent in exponents):
         raise RefutedError(f"an exponent with {short_text(old)} in it would become a number, which has another domain")
     return tuple(substitute(expr, {old: new}) for expr in outputs), above
+
+
+def _closed_log(old: Expr, new: Expr) -> tuple[Expr, Expr] | None:
+    """A and u, if a product is A log(u) and xlogx(u) stands in what replaces it."""
+    made = {node.args[0] for node in walk(new) if node.op == "xlogx"}
+    logs = [f for f in old.args if f.op == "log" and f.args[0] in made] if old.op == "mul" else []
+    return (ex.mul(*(f for f in old.args if f is not logs[0])), logs[0].args[0]) if len(logs) == 1 else None
 
 
 def _by_rests(expr: Expr) -> dict[Expr, Expr]:
@@ -176,25 +200,49 @@ def _by_rests(expr: Expr) -> dict[Expr, Expr]:
     return found
 
 
-def is_analytic(expr: Expr) -> bool:
-    """Whether an expression with variables is real-analytic for all real values of them."""
+_ZERO = Fraction(0)
+#: Functions that are analytic in the interior of their domains, which are intervals.
+_ANALYTIC_INSIDE = ("log", "sqrt", "asin", "acos")
+
+
+def is_analytic(expr: Expr, ends: Mapping[str, Ends]) -> bool:
+    """Whether an expression with variables is real-analytic on an open connected set that holds a box."""
     good: dict[Expr, bool] = {}
     for node in walk(expr):
-        op = node.op
-        inside = all(good[a] for a in node.args)
-        constant = not variables_of(node)
-        if constant:
+        if not variables_of(node):
             good[node] = bool(_constant(node).is_finite())
-        elif op == "pow":
-            by = node.args[1].number
-            good[node] = inside and by is not None and by.denominator == 1 and by >= 0
-        elif op == "div":
-            fixed = not variables_of(node.args[1])
-            good[node] = inside and fixed and bool(_constant(node.args[1]) != 0)
         else:
-            function = find(op)
-            good[node] = inside and ((function is not None and function.analytic) or op in ("variable", "add", "mul"))
+            good[node] = all(good[a] for a in node.args) and _keeps_analytic(node, ends)
     return good[expr] and bool(variables_of(expr))
+
+
+def _keeps_analytic(node: Expr, ends: Mapping[str, Ends]) -> bool:
+    """Whether a node of analytic arguments is analytic."""
+    if node.op in ("variable", "add", "mul"):
+        return True
+    if node.op == "div":
+        return _avoids_zero(node.args[1], ends)
+    if node.op == "pow":
+        base, by = node.args[0], node.args[1].number
+        if by is None or by.denominator != 1:
+            return _lies_inside(base, _ZERO, None, ends)
+        return by >= 0 or _avoids_zero(base, ends)
+    function = find(node.op)
+    if function is None or function.analytic:
+        return function is not None
+    return node.op in _ANALYTIC_INSIDE and _lies_inside(node.args[0], function.low, function.high, ends)
+
+
+def _avoids_zero(expr: Expr, ends: Mapping[str, Ends]) -> bool:
+    return _lies_inside(expr, _ZERO, None, ends) or _lies_inside(expr, None, _ZERO, ends)
+
+
+def _lies_inside(expr: Expr, low: Fraction | None, high: Fraction | None, ends: Mapping[str, Ends]) -> bool:
+    """Whether low < expr < high on the whole box, by its range."""
+    found = try_range(expr, ends)
+    if found is None:
+        return False
+    return (low is None or bool(to_fmpq(low) < found[0])) and (high is None or bool(found[1] < to_fmpq(high)))
 
 
 def _constant(expr: Expr) -> arb:
@@ -246,7 +294,7 @@ class Facts:
         outputs = formula.outputs
         self.numerators: list[Expr] = []
         for step in steps:
-            outputs, numerator = extended(outputs, step, self.region.names, self.algebra)
+            outputs, numerator = extended(outputs, step, self.region, self.algebra)
             self.numerators.append(numerator)
         self.formula = Formula(outputs, formula.box)
         for index, text in enumerate(signs):

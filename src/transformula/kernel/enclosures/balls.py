@@ -51,7 +51,7 @@ class Operations(Generic[T]):
         if op == "pow":
             return self.power(args[0], args[1], node.args[1].number)
         if op in ("min", "max"):
-            different = dict(zip(node.args, args, strict=True)).values()  # min(x, x) is no kink
+            different = dict(zip(node.args, args, strict=True)).values()  # min(x, x) is smooth
             return reduce(self.larger if op == "max" else self._smaller, different)
         return getattr(function_of(op), self.kind)(args[0])  # type: ignore[no-any-return]
 

@@ -28,7 +28,7 @@ _SHOWN = 12
 
 
 def order_for(dimension: int) -> int:
-    """The order of Taylor models that is affordable in so many variables."""
+    """The affordable order of Taylor models, by number of variables."""
     return 4 if dimension <= 6 else 3 if dimension <= 60 else 2
 
 

@@ -43,7 +43,7 @@ def _power(base: arb_series, exponent: arb_series, by: Fraction | None) -> arb_s
 
 
 def _larger(a: arb_series, b: arb_series) -> arb_series:
-    absolute(a - b)  # refuses a kink
+    absolute(a - b)  # refuses arguments that may be equal
     return a if head(a - b) > 0 else b
 
 

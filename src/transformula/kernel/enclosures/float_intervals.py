@@ -20,15 +20,16 @@ def plus(a: Pair, b: Pair) -> Pair:
 
 def outward(low: Floats, high: Floats) -> Pair:
     """Ends rounded outwards; an end that is not a number is not known."""
-    low, high = np.where(np.isnan(low), -math.inf, low), np.where(np.isnan(high), math.inf, high)
+    low, high = np.fmax(low, -math.inf), np.fmin(high, math.inf)  # of a NaN and a number, the number
     return np.nextafter(low, -math.inf), np.nextafter(high, math.inf)
 
 
 def times(a: Pair, b: Pair) -> Pair:
     """Products of intervals."""
     with np.errstate(invalid="ignore", over="ignore"):
-        corners = [x * y for x in a for y in b]
-    return outward(np.minimum.reduce(np.broadcast_arrays(*corners)), np.maximum.reduce(np.broadcast_arrays(*corners)))
+        p, q, r, s = a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]
+    low, high = np.minimum(np.minimum(p, q), np.minimum(r, s)), np.maximum(np.maximum(p, q), np.maximum(r, s))
+    return outward(low, high)
 
 
 def squared(a: Pair) -> Pair:

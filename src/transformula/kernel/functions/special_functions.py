@@ -15,6 +15,7 @@ Arb's enclosures and derivatives of integrals:
 * over a wide ball in u > 0, whose least number is a and largest b: abs(J_n) <= 1 for whole n; J_v**2 + Y_v**2 decreases
   (Nicholson's integral, Watson 13.73), which bounds both; K_v = K_-v decreases; I_v increases for v >= 0, so does
   I_-n = I_n, and abs(I_-v - I_v) = abs(2 sin(v pi) K_v / pi) <= K_v. For whole n, I_n is even or odd.
+* xlogx(u) = u log(u), 0 at zero, is continuous for u >= 0 and decreases up to 1/E, where it is least.
 * E(m) and K(m) are pi/2 times 2F1(-+1/2, 1/2; 1; m), whose derivatives are 2F1 with parameters raised by one
   (DLMF 15.5.2, 19.5.1).
 """
@@ -32,8 +33,16 @@ from flint import arb, arb_series, ctx, fmpq
 from transformula.kernel.arithmetic import head, precision
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.functions import elementary_functions as elementary
-from transformula.kernel.functions.elementary_functions import Taylor, of_series
-from transformula.kernel.functions.smooth_functions import Ball, Function, finite, from_taylor, on_series, primitive
+from transformula.kernel.functions.elementary_functions import Ends, Taylor, of_series
+from transformula.kernel.functions.smooth_functions import (
+    Ball,
+    Function,
+    finite,
+    from_taylor,
+    on_models,
+    on_series,
+    primitive,
+)
 from transformula.kernel.functions.taylor_rests import rest_taylor
 
 MAX_ORDER = 50
@@ -41,6 +50,7 @@ _THIN = 2.0**-30
 _MOST_BITS = 1000
 _LARGE = 2.0**40
 _ZERO, _ONE = Fraction(0), Fraction(1)
+_ABOVE: dict[str, Any] = {"low": _ZERO, "open": True}
 
 
 def _gamma_taylor(at: arb, length: int) -> list[arb]:
@@ -151,8 +161,34 @@ def _wave(scale: Callable[[arb_series], arb_series]) -> Callable[[arb_series], a
     return lambda u: scale(u * u * (arb.pi() / 2))
 
 
+def _xlogx() -> Function:
+    """u log(u) for u > 0, and 0 at zero."""
+    inside = from_taylor(
+        "xlogx", lambda u: u * u.log(), of_series(lambda u: u * elementary.positive(u).log()), **_ABOVE
+    )
+    falling = fmpq(1, 4)
+
+    def ball(u: arb) -> arb:
+        if not u >= 0 or u > 0:
+            return inside.ball(u)
+        top = u.upper()
+        if top.is_zero():
+            return arb(0)
+        least = top * top.log() if top <= falling else -arb(-1).exp()
+        return least.union(arb(0)).union(top * top.log())
+
+    def ends(low: fmpq, high: fmpq) -> Ends:
+        if low > 0:
+            return inside.ends(low, high)
+        first = min(high, falling)
+        a, b = inside.ends(first, high) if high > 0 else (fmpq(0), fmpq(0))
+        return a, max(b, fmpq(0))  # it falls from 0 on the first part
+
+    taylor = finite(of_series(inside.series))
+    return Function("xlogx", ball, ends, inside.series, on_models(taylor, ends, _ZERO), low=_ZERO)
+
+
 sinc_series = on_series(finite(rest_taylor(of_series(arb_series.sin), 0, [fmpq(0)])))
-_ABOVE: dict[str, Any] = {"low": _ZERO, "open": True}
 _lgamma = from_taylor("lgamma", arb.lgamma, _lgamma_taylor, 1, **_ABOVE)
 SPECIAL: tuple[Function, ...] = (
     from_taylor(
@@ -192,6 +228,7 @@ SPECIAL: tuple[Function, ...] = (
         monotone=True,
         odd=True,
     ),
+    _xlogx(),
     from_taylor("erf", arb.erf, of_series(arb_series.erf), monotone=True, analytic=True, odd=True),
     from_taylor("erfc", arb.erfc, of_series(arb_series.erfc), monotone=True, analytic=True, sign=2),
     from_taylor("gamma", arb.gamma, _gamma_taylor, sign=2, **_ABOVE),

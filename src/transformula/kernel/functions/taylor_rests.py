@@ -86,7 +86,7 @@ def rest_taylor(inner: Taylor, at: int, terms: list[fmpq]) -> Taylor:
 
 
 def _lost(distance: arb, powers: int) -> int:
-    """Bits that dividing by so many powers of a distance loses; too many if that may be zero."""
+    """Bits lost by dividing by a power of a distance; more than any precision if the distance may be zero."""
     near = distance.abs_lower()
     if not near > 0:
         return _MOST_BITS + 1

@@ -61,7 +61,7 @@ class BoxBalls:
 
 
 def _lost(terms: int) -> float:
-    """More than float64 loses, relatively, in a sum of so many products and a few operations more."""
+    """An upper bound of the relative rounding of float64 in a sum of products and a few operations more."""
     return (terms + 16) * 2.0**-52
 
 
@@ -136,7 +136,7 @@ class Runner:
         return self._added(terms, chain((self._product(matrix, z, terms) for matrix, z in products), plain))
 
     def _added(self, terms: int, found: Iterable[BoxBalls]) -> BoxBalls:
-        """The sum of so many terms, of which one is held at a time."""
+        """The sum of the given number of terms, of which one is held at a time."""
         middle = real = computed = size = np.zeros(())
         count = np.zeros((), np.int64)
         for one in found:
@@ -150,7 +150,7 @@ class Runner:
         return BoxBalls(middle, (real + lost) * (1 + _lost(terms)), (computed + lost + rounded) * (1 + _lost(terms)))
 
     def _product(self, matrix: Matrix, z: BoxBalls, terms: int) -> BoxBalls:
-        """The matrix times the last axis, in a sum of so many terms; rows without entries are 0."""
+        """The matrix times the last axis, as a sum of the given number of terms; rows without entries are 0."""
         shape = (*z.middle.shape[:-1], matrix.shape[0])
         result = BoxBalls(*(np.zeros(shape) for _ in range(3)))
         if not matrix.nonzeros:

@@ -172,7 +172,7 @@ def check_plan(weights: Weights, plan: PromptPlan) -> None:
 
 
 def _check_block(name: str, block: Block, layer: Layer, place: Mapping[str, int]) -> None:
-    attention, bend = block.attention, block.feed_forward
+    attention, feed_forward = block.attention, block.feed_forward
     plain = attention.kind == layer.kind and attention.scale == 1 and len(attention.heads) == 1
     _require(plain, f"{name}: the kind of its heads, or how many there are")
     head, written = attention.heads[0], {slot: r for r, slot in enumerate(layer.writes)}
@@ -185,18 +185,18 @@ def _check_block(name: str, block: Block, layer: Layer, place: Mapping[str, int]
     _same(f"{name}.key", head.key, {(r, place[answers]): ONE for r, (_, answers) in enumerate(layer.scores)})
     _same(f"{name}.value", head.value, {(written[to], place[of]): v for (to, of), v in layer.adds.items()})
     _same(f"{name}.output", output, {(place[to], r): ONE for to, r in written.items()})
-    if bend is None or layer.threshold is None:
-        _require(bend is None and layer.threshold is None, f"{name}: its feed-forward layer")
+    if feed_forward is None or layer.threshold is None:
+        _require(feed_forward is None and layer.threshold is None, f"{name}: its feed-forward layer")
         return
-    reads, biases, writes = bend_entries(place["w"], place["p"], layer.threshold)
-    _require(bend.hidden.shape[0] == len(reads), f"{name}: the units of its feed-forward layer")
-    _same(f"{name}.hidden", bend.hidden, reads)
-    _same(f"{name}.hidden_bias", bend.hidden_bias, biases)
-    _same(f"{name}.output", bend.output, writes)
-    _same(f"{name}.output_bias", bend.output_bias, {})
+    reads, biases, writes = threshold_entries(place["w"], place["p"], layer.threshold)
+    _require(feed_forward.hidden.shape[0] == len(reads), f"{name}: the units of its feed-forward layer")
+    _same(f"{name}.hidden", feed_forward.hidden, reads)
+    _same(f"{name}.hidden_bias", feed_forward.hidden_bias, biases)
+    _same(f"{name}.output", feed_forward.output, writes)
+    _same(f"{name}.output_bias", feed_forward.output_bias, {})
 
 
-def bend_entries(w: int, p: int, threshold: fmpq) -> tuple[Entries, Entries, Entries]:
+def threshold_entries(w: int, p: int, threshold: fmpq) -> tuple[Entries, Entries, Entries]:
     """Hidden weights, their biases and output weights of the feed-forward layer that makes S(w) of w and 0 of p."""
     units = [(w, 1, 1), (w, -1, -1), (w, 1, -1), (w, -1, 1), (p, 1, -1), (p, -1, 1)]  # slot, sign, what goes back
     reads = {(u, slot): fmpq(sign) for u, (slot, sign, _) in enumerate(units)}

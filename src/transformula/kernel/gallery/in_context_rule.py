@@ -157,10 +157,10 @@ def _lasso(sizes: _StreamSizes) -> arb:
         moved = sizes.layer(task.features, task.pairs * sizes.x, 2, rate * (sizes.y + p), held)
         u = held + task.pairs * sizes.x * rate * (sizes.y + p) + moved
         # three roundings in each of two units, four in a sum of at most 2 (u + t), one of at most 3 (u + t)
-        bend = form.gamma(20) * (u + threshold) + 16 * sizes.lost
+        rounded_relu = form.gamma(20) * (u + threshold) + 16 * sizes.lost
         check_size(form, 8 * (u + threshold))
         delta = rho * delta + rate * (sizes.b_off + sizes.matrix_off * w + sizes.keys * p_off)
-        delta = (delta + sizes.root * (moved + bend)).upper()
+        delta = (delta + sizes.root * (moved + rounded_relu)).upper()
         w = (rho * w + rate * sizes.b).upper()
         p_off = sizes.layer(task.features, task.features * sizes.x, 1, w + delta, sizes.lost) + sizes.lost
     return sizes.root * (sizes.shift(task.x) * w + sizes.x * delta) + p_off

@@ -18,7 +18,7 @@ times what an operation may lose that underflows (`formats`), which Â is raised
 Adding zeros and products with zeros are exact, so m counts what is stored. All heads' products that go into one slot,
 and what it held, count as one sum: N of them, of which m_h come from head h, for k heads. Summed head by head and
 then together, a product passes through at most m_h + k <= N roundings. Nothing overflows, as every Â is looked at, of
-tokens that nobody reads too: infinity times 0 would be no number.
+tokens that no head reads too: infinity times 0 would be no number.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_memory
-from transformula.kernel.rules.softmax_rule import BITS, Walk
+from transformula.kernel.rules.softmax_rule import BITS, NormReading, Walk
 from transformula.kernel.structures.network import read_network
 from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, WireForm, wire_form
 from transformula.kernel.structures.stored_circuit import CircuitReader
@@ -68,14 +68,21 @@ ORDERS, PARTS = {1: 12, 2: 8, 3: 6, 4: 5}, {1: 4, 2: 2, 3: 2, 4: 1}
 MAX_COLUMNS = 1_000
 
 
-def prove_local(weights: Weights, formula: Formula, circuit: Any, evidence: Evidence) -> Proof:
-    """Prove local models, or raise `RefutedError` or `NotProvenError` with the place where it fails."""
+def prove_local(
+    weights: Weights, formula: Formula, circuit: Any, evidence: Evidence, norm: NormReading | None = None
+) -> Proof:
+    """Prove local models, or raise `RefutedError` or `NotProvenError` with the place where it fails.
+
+    ``norm`` as in `softmax_rule.prove_softmax`.
+    """
     stated = circuit.get("local") if isinstance(circuit, dict) else None
     if not isinstance(stated, dict) or type(stated.get("bits")) is not int or type(stated.get("head")) is not int:
         raise RefutedError("model.json does not state the head and the bits of local models")
     if len(weights.data_tokens) != 1:
         raise RefutedError("local models are not those of a sequence")
-    rest, columns = _taken_apart(read_network(weights), stated["head"])
+    network = read_network(weights)
+    form, read = (FORMATS[weights.dtype], network) if norm is None else (norm.form, read_network(weights, norm.reading))
+    rest, columns = _taken_apart(network, read, stated["head"])
     terms = [_terms(texts, len(columns.tables), formula.box) for texts in _lists(stated.get("models"), formula)]
     with precision(BITS):
         held = [np.append(t.values, t.foreign_values) for t in columns.tables]
@@ -84,7 +91,7 @@ def prove_local(weights: Weights, formula: Formula, circuit: Any, evidence: Evid
         if len(wires.outputs) != len(rest.outputs) or len(terms) != len(rest.outputs):
             raise RefutedError("the circuit has another number of outputs than the formula or the weights")
         check_memory(weights)
-        walk = Walk(FORMATS[weights.dtype], rest, wires, Meanings(both, wires, circuit, evidence), evidence, False)
+        walk = Walk(form, rest, wires, Meanings(both, wires, circuit, evidence), evidence, False)
         cells = _Cells(columns, formula.box, stated["bits"], walk.form)
         for i, wrong in enumerate(cells.wrong):
             k = formula.box.dimension + i
@@ -107,8 +114,8 @@ class _Columns(NamedTuple):
     tables: tuple[HeadTable, ...]
 
 
-def _taken_apart(network: Network, head: int) -> tuple[Network, _Columns]:
-    """The network with the columns of a head of its first block as further inputs, and the head."""
+def _taken_apart(network: Network, read: Network, head: int) -> tuple[Network, _Columns]:
+    """The network, as it is ``read``, with the columns of a head of its first block as further inputs; and the head."""
     own = [i for i, w in enumerate(network.wires) if w.table is not None and w.place[:2] == (0, head)]
     if not 0 < len(own) <= MAX_COLUMNS:
         raise RefutedError("the head of the local models is not there")
@@ -129,10 +136,10 @@ def _taken_apart(network: Network, head: int) -> tuple[Network, _Columns]:
             known[id(form)] = WireForm({number[k]: term for k, term in form.terms.items()}, form.underflow)
         return known[id(form)]
 
-    wires = [replace(network.wires[i], arguments=tuple(map(moved, network.wires[i].arguments))) for i in others]
-    outputs, held = tuple(map(moved, network.outputs)), tuple(map(moved, network.held))
+    wires = [replace(read.wires[i], arguments=tuple(map(moved, read.wires[i].arguments))) for i in others]
+    outputs, held = tuple(map(moved, read.outputs)), tuple(map(moved, read.held))
     rest = replace(
-        network, inputs=network.inputs + len(own), wires=tuple(wires), outputs=outputs, held=held,
+        read, inputs=network.inputs + len(own), wires=tuple(wires), outputs=outputs, held=held,
         blocks=max(network.blocks, 2),  # a table's argument never is an input as it is given
     )  # fmt: skip
     return rest, _Columns(tuple(axes), tuple(t for i in own if (t := network.wires[i].table) is not None))

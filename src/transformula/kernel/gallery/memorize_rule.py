@@ -49,12 +49,12 @@ class Memory(NamedTuple):
     values: Floats
 
 
-def prove_memorize(weights: Weights, samples: Mapping[str, Any]) -> Proof:
-    """Prove what the weights give at every sample."""
+def prove_memorize(weights: Weights, samples: Mapping[str, Any], form: FloatFormat | None = None) -> Proof:
+    """Prove what the weights give at every sample; ``form`` as in `softmax_rule.prove_softmax`."""
     x, y = read_samples(weights, samples)
     memory = read_memory(weights)  # refuses what is too large
     check_memory(weights)
-    return prove_memory(memory, FORMATS[weights.dtype], x, y)
+    return prove_memory(memory, form or FORMATS[weights.dtype], x, y)
 
 
 def read_samples(weights: Weights, samples: Mapping[str, Any]) -> tuple[Floats, Floats]:
@@ -126,6 +126,7 @@ def prove_memory(memory: Memory, form: FloatFormat, x: Floats, y: Floats) -> Pro
         size = arb(float(np.abs(values).max()))
         sums = off * size * (1 + twice) + (twice - 1) * (1 + computed) * size
         lost = 2 * (others + 1) * form.tiny * (1 + size) * (1 + gamma)  # underflow of divisions and products
+        lost += form.value_slip
         approximation = approximation.max(missed + share * spread)
         rounding = rounding.max((computed * spread + sums) / (1 - off) + lost + share * spread)
     return Proof(round_up(approximation), round_up(rounding))
@@ -157,4 +158,4 @@ def smallest_gap(memory: Memory, x: Floats, form: FloatFormat) -> tuple[arb, arb
     gap = arb(smallest) * (1 - double.unit_roundoff) - slack if tokens > 1 else form.largest
     # in the format: an input, a product, the sums, and the difference to the largest score, which is 2u S
     lost = 2 * form.tiny * (count + axes * arb(float(np.abs(slopes).max())))
-    return gap.lower(), (form.gamma(count + 4) * real + lost).upper(), owner
+    return gap.lower(), (form.gamma(count + 4) * real + lost + form.score_slip).upper(), owner

@@ -82,6 +82,21 @@ class FloatFormat:
         """Below this nothing overflows."""
         return arb(2) ** (self.largest_exponent - 1)
 
+    @property
+    def keeps_signs(self) -> bool:
+        """Whether sums of nonnegative slots are never read as negative; not so where a mean is subtracted first."""
+        return True
+
+    @property
+    def score_slip(self) -> arb:
+        """Absolute error of a score whose keys are read through a norm (`export.norm_rounding`)."""
+        return arb(0)
+
+    @property
+    def value_slip(self) -> arb:
+        """Absolute error of a token's value that is read through a norm."""
+        return arb(0)
+
     def holds(self, value: fmpq) -> bool:
         """Whether a rational is a number of the format."""
         p, q = abs(int(value.p)), int(value.q)

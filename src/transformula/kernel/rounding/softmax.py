@@ -167,7 +167,7 @@ def _bound(sheets: Sheets, factors: Sequence[_Factors], part: slice, arithmetic:
     common = arithmetic.gamma(adds)
     summed = common * result + (1 + common) * arithmetic.gamma(adds + 2 * d) * carried
     lost = flushed(arithmetic.form, values.size, float(np.abs(values).max()), d)
-    error = (shifted + summed) * UP + lost
+    error = (shifted + summed) * UP + lost + round_up(arithmetic.form.value_slip)
     return float((error + arithmetic.gamma(d + 3) * (result + error)).max()) * UP
 
 
@@ -189,6 +189,7 @@ def _axis_factors(
     roundings = 2 * d if arithmetic.score_roundings is None else arithmetic.score_roundings
     error = arithmetic.gamma(roundings + arithmetic.input_roundings) * (sizes * reach)  # one may be next to underflow
     error = error + arithmetic.gamma(roundings - 1) * np.abs(axis.offsets)
+    error = error + round_up(arithmetic.form.score_slip)
     error = error + (roundings + 1 + sizes) * 2 * eta + (1 + arithmetic.gamma(roundings)) * sizes * wrong
     gaps = np.maximum(_gaps(axis, low), _gaps(axis, high))
     worst = error.max(axis=1, keepdims=True)

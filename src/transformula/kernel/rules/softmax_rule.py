@@ -32,7 +32,7 @@ from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory
-from transformula.kernel.structures.network import read_network
+from transformula.kernel.structures.network import Reading, read_network
 from transformula.kernel.structures.network_wires import Network, NetworkWire, wire_form
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, Wire
 from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
@@ -40,12 +40,28 @@ from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 BITS = 128
 
 
-def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Evidence, sharp: bool = False) -> Proof:
+class NormReading(NamedTuple):
+    """The arithmetic of an executor that reads slots through a norm: its format, and what a reader rounds."""
+
+    form: FloatFormat
+    reading: Reading
+
+
+def prove_softmax(
+    weights: Weights,
+    formula: Formula,
+    circuit: Any,
+    evidence: Evidence,
+    sharp: bool = False,
+    norm: NormReading | None = None,
+) -> Proof:
     """Prove a softmax model, or raise `RefutedError` or `NotProvenError` with the place where it fails.
 
-    ``sharp`` takes the last block's tables as Gumaan's sharp cells instead of smooth ones.
+    ``sharp`` takes the last block's tables as Gumaan's sharp cells instead of smooth ones. ``norm`` is for exports to
+    architectures with norms (`export.norm_rounding`); no certificate is made with one.
     """
-    network = read_network(weights)
+    form = FORMATS[weights.dtype] if norm is None else norm.form
+    network = read_network(weights) if norm is None else read_network(weights, norm.reading)
     if network.repeated:
         formula = formula_of_a_position(formula, network.positions)
     wires = CircuitReader(formula.box.variables).read(circuit)
@@ -54,7 +70,7 @@ def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Ev
     with precision(BITS):
         meanings = Meanings(formula, wires, circuit, evidence)
         check_memory(weights)
-        walk = Walk(FORMATS[weights.dtype], network, wires, meanings, evidence, sharp)
+        walk = Walk(form, network, wires, meanings, evidence, sharp)
         walk.run()
         results = [walk.output(o) for o in range(len(wires.outputs))]
     approximation = float(np.max([error for error, _ in results]))

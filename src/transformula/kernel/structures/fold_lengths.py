@@ -48,7 +48,7 @@ class FoldRow(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """The measure of a length by so many ReLUs, which are two more than m."""
+    """The measure of a length, by its number of ReLUs, which is m + 2."""
 
     units: int
 
@@ -63,7 +63,7 @@ class Measure(NamedTuple):
         return (self.step / 2).tan() ** 2
 
     @property
-    def bend(self) -> arb:
+    def gradient_gap(self) -> arb:
         """Bound of the distance between the gradients of N and of the length."""
         return 2 / (1 + self.step.cos()) - 1 + 2 * (self.step / 2).sin()
 

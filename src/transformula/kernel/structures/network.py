@@ -11,13 +11,13 @@ checked, not assumed:
 
       Σ_axes (slope_j · u + offset_j) + gate_j,       gate_j = 0 for the head's own tokens;
 
-* values are copied as they are into slots of the stream; every head writes one, or its scores would be nobody's;
+* values are copied unchanged into slots of the stream, and every head writes at least one;
 * an output reads one position only: the same wire may be rounded differently at another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from flint import fmpq
@@ -33,10 +33,16 @@ MAX_CONSTANTS = 20_000_000
 MAX_AXES = 64
 MAX_UNITS = 100_000
 
+#: A form as it is read by a row of a "query" (block, head, row), "hidden" (block, unit) or "output" (output).
+Reading = Callable[[WireForm, str, tuple[int, ...]], WireForm]
 
-def read_network(weights: Weights) -> Network:
-    """Read the wires, or raise `RefutedError` naming what is out of place."""
-    return _NetworkReader(weights).read()
+
+def read_network(weights: Weights, reading: Reading = lambda form, kind, place: form) -> Network:
+    """Read the wires, or raise `RefutedError` naming what is out of place.
+
+    ``reading`` adds what a norm in front of every reader rounds (`export.norm_rounding`).
+    """
+    return _NetworkReader(weights, reading).read()
 
 
 def _require(condition: object, message: str) -> None:
@@ -45,8 +51,9 @@ def _require(condition: object, message: str) -> None:
 
 
 class _NetworkReader:
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, reading: Reading) -> None:
         self.weights = weights
+        self.reading = reading
         self.form = FORMATS[weights.dtype]
         self.positions = len(weights.data_tokens)
         leading = list(range(self.positions))
@@ -76,7 +83,7 @@ class _NetworkReader:
         return Network(inputs, tuple(self.wires), outputs, tuple(self.held), self.positions, repeated, len(blocks))
 
     def _check_constants(self) -> None:
-        """Keys and values read slots that nobody writes and no input reaches."""
+        """Keys and values read only slots that no head, unit or input writes."""
         answered: set[int] = {self.one}
         written: set[int] = set((self.weights.embedding.rows % self.weights.width).tolist())
         for block in dict.fromkeys(self.weights.blocks):  # those of a loop once
@@ -141,7 +148,10 @@ class _NetworkReader:
             query = wires.rows_of(head.query)
             for k in (*range(1, rows, 2), rows - 1):
                 _require(query[k] == [(self.one, fmpq(1))], "a query row does not read 1")
-            asked = [[self._dot(query[k], s, fmpq(0)) for k in range(0, rows - 1, 2)] for s in streams]
+            asked = [
+                [self.reading(self._dot(query[k], s, fmpq(0)), "query", (b, h, k)) for k in range(0, rows - 1, 2)]
+                for s in streams
+            ]
             _require(all(forms == asked[0] for forms in asked), "positions ask a head different things")
             tables = self._tables(head)
             _require(tables, "a head writes nothing")
@@ -196,7 +206,7 @@ class _NetworkReader:
         bias, added = wires.column_of(layer.hidden_bias), wires.column_of(layer.output_bias)
         units = []
         for unit, row in enumerate(wires.rows_of(layer.hidden)):
-            inside = self._dot(row, stream, bias.get(unit, fmpq(0)))
+            inside = self.reading(self._dot(row, stream, bias.get(unit, fmpq(0))), "hidden", (b, unit))
             value = inside.constant
             self.held += [inside] if inside.terms else []
             if value is None:
@@ -239,7 +249,8 @@ class _NetworkReader:
                 same = len(here) == len(rows[o]) and here == first and bias.get(o) == bias.get(o % own)
                 _require(same, "the positions are read differently")
             rows = rows[:own]
-        return tuple(
+        forms = (
             self._dot([(s, v) for _, s, v in row], streams[row[0][0] if row else 0], bias.get(o, fmpq(0)))
             for o, row in enumerate(rows)  # of one position each
         )
+        return tuple(self.reading(form, "output", (o,)) for o, form in enumerate(forms))

@@ -59,7 +59,7 @@ class Wire:
 
     ``arguments`` are the table's axes, the ReLU's argument, or the two factors or sides of a virtual wire.
     ``parts`` are a product's squares with their factors, or a norm's ReLUs with how often their errors count.
-    ``inside``: the argument is at most so many times √(left² + right²), for a ReLU of a fold.
+    ``inside``: bound of the argument as a multiple of √(left² + right²), for a ReLU of a fold.
     """
 
     arguments: tuple[LinearForm, ...] = ()

@@ -61,7 +61,7 @@ class Box:
             if not equals:
                 raise BoxError(f"cannot read {part!r} in the box: write name=low..high")
             ends = parse_interval(interval, names.strip())
-            intervals.extend((name, *ends) for name in _expand_names(names.strip()))
+            intervals.extend((name, *ends) for name in expanded_names(names.strip()))
             if len(intervals) > MAX_VARIABLES:
                 raise BoxError(f"the box has over {MAX_VARIABLES} variables")
         columns = zip(*intervals, strict=True) if intervals else ((), (), ())
@@ -138,7 +138,13 @@ def parse_end(text: str, name: str) -> Expr:
         raise BoxError(f"the value {text.strip()!r} of {name} cannot be read: {error}") from None
 
 
-def _expand_names(text: str) -> list[str]:
+def is_variable_name(name: str) -> bool:
+    """Whether a name can be that of a variable."""
+    return bool(_NAME.fullmatch(name)) and name not in ex.RESERVED
+
+
+def expanded_names(text: str) -> list[str]:
+    """The names that ``x1..x9`` stands for, or the one name given."""
     first, dots, last = text.partition("..")
     if not dots:
         return [text]

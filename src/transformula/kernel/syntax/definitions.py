@@ -16,7 +16,7 @@ from transformula.kernel.functions.taylor_rests import rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 
-#: Each in the argument u, or in u and v.
+#: Each in the argument u, in u and v, or in u, v and w.
 DEFINITIONS = {
     "log2": "log(u)/log(2)", "log10": "log(u)/log(10)", "log1p": "log(1 + u)", "exp2": "2**u", "expm1": "exp(u) - 1",
     "pow": "u**v", "hypot": "sqrt(u**2 + v**2)",
@@ -25,6 +25,7 @@ DEFINITIONS = {
     "sech": "1/cosh(u)", "csch": "1/sinh(u)", "coth": "cosh(u)/sinh(u)",
     "sigmoid": "(1 + tanh(u/2))/2", "logit": "log(u/(1 - u))", "softplus": "log(1 + exp(u))", "relu": "max(u, 0)",
     "gelu": "u*(1 + erf(u/sqrt(2)))/2", "silu": "u*(1 + tanh(u/2))/2", "softsign": "u/(1 + abs(u))",
+    "clip": "min(max(u, v), w)", "radians": "u*pi/180", "degrees": "u*180/pi", "Phi": "(1 + erf(u/sqrt(2)))/2",
     "factorial": "gamma(u + 1)", "beta": "gamma(u)*gamma(v)/gamma(u + v)",
     **{f"{kind}{order}": f"bessel{kind}({order}, u)" for kind in "jyik" for order in "01"},
 }  # fmt: skip
@@ -36,8 +37,12 @@ ALIASES = {
     "Gamma": "gamma", "loggamma": "lgamma", "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid",
     "swish": "silu", "LambertW": "lambertw", "jn": "besselj", "jv": "besselj", "yn": "bessely", "yv": "bessely",
     "iv": "besseli", "kn": "besselk", "kv": "besselk", "chebyshev": "chebyshevt",
+    "clamp": "clip", "deg2rad": "radians", "rad2deg": "degrees", "normcdf": "Phi",
     "ceiling": "ceil", "sgn": "sign", "Heaviside": "heaviside", "step": "heaviside", "Mod": "mod", "rint": "round",
 }  # fmt: skip
+
+#: Sums and products of arguments in a list.
+LISTED: dict[str, Callable[..., Expr]] = {"sum": ex.add, "prod": ex.mul}
 
 #: where(test, a, b) and Piecewise((a, test), .., (b, True)): see `pieces`.
 PIECEWISE = ("where", "Piecewise")
@@ -102,7 +107,7 @@ def is_known(name: str) -> bool:
 
 def known() -> tuple[str, ...]:
     """Every name that may stand before a bracket, aliases left out."""
-    return (*ex.FUNCTIONS, *ex.VARIADIC, *DEFINITIONS, *FAMILIES, *POLYNOMIALS)
+    return (*ex.FUNCTIONS, *ex.VARIADIC, *DEFINITIONS, *LISTED, *FAMILIES, *POLYNOMIALS)
 
 
 def written_out(name: str, args: list[Expr], read: Callable[[str], Expr]) -> Expr:
@@ -114,7 +119,9 @@ def written_out(name: str, args: list[Expr], read: Callable[[str], Expr]) -> Exp
     if name in DEFINITIONS or name in JUMPING:
         meaning = read(DEFINITIONS.get(name) or JUMPING[name])
         _count(name, args, len(meaning.names))
-        return ex.substitute(meaning, {ex.variable(n): a for n, a in zip("uv", args, strict=False)})
+        return ex.substitute(meaning, {ex.variable(n): a for n, a in zip("uvw", args, strict=False)})
+    if name in LISTED:
+        return LISTED[name](*args) if len(args) > 1 else args[0]
     if name in ex.VARIADIC and len(args) < 2:
         raise FormulaError(f"{name} takes two arguments or more")
     if name not in ex.VARIADIC:
@@ -127,4 +134,5 @@ def written_out(name: str, args: list[Expr], read: Callable[[str], Expr]) -> Exp
 
 def _count(name: str, args: list[Expr], wanted: int) -> None:
     if len(args) != wanted:
-        raise FormulaError(f"{name} takes {'one argument' if wanted == 1 else 'two arguments'}, not {len(args)}")
+        counts = {1: "one argument", 2: "two arguments", 3: "three arguments"}
+        raise FormulaError(f"{name} takes {counts[wanted]}, not {len(args)}")

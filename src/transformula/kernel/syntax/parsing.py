@@ -57,7 +57,7 @@ def parse(text: str, variables: Collection[str] | None = None, jumps: bool = Fal
 
 @lru_cache(maxsize=256)
 def _definition(text: str) -> Expr:
-    return parse(text, ("u", "v"), True)
+    return parse(text, ("u", "v", "w"), True)
 
 
 class _Parser:

@@ -90,7 +90,7 @@ def sum_error(form: FloatFormat, tokens: int, size: arb, axes: int) -> arb:
     """Error of sums, quotient and flushing, of values up to a size."""
     common = form.gamma(tokens)
     sums = (common + (1 + common) * form.gamma(tokens + 2 * axes)) * size  # a quotient and a product for each axis
-    return sums + flushed(form, tokens, round_up(size), axes)
+    return sums + flushed(form, tokens, round_up(size), axes) + form.value_slip
 
 
 def far_of(tokens: int, far_bits: int) -> arb:

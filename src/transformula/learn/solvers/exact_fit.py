@@ -304,6 +304,20 @@ def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> ExactFit:
     return fit
 
 
+def leave_one_out_losses(rows: Rows, degree: int) -> Floats | None:
+    """Losses of `fit_exact` at every row without that row, in variances of the targets over the total weight.
+
+    None where not all rows judge: there are too many of them, or of terms.
+    """
+    found = _choice(rows, degree)[1].losses
+    if len(found) < len(rows):
+        return None
+    if degree > 1:
+        line = _choice(rows, 1)[1].losses
+        return found if clearly_better(found, line, errors=2) else line
+    return found
+
+
 def better_line(features: Floats, rows: Rows) -> ExactFit | None:
     """The linear model, if it is better by leave-one-out than least squares on these features (rows, k).
 
@@ -322,16 +336,23 @@ def better_line(features: Floats, rows: Rows) -> ExactFit | None:
     return line if clearly_better(of_line, losses, errors=0.5) else None
 
 
-def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[ExactFit, Floats]:
-    """A fit, and the leave-one-out losses at the rows that chose its penalty, in variances of the targets."""
-    terms = all_terms(rows.X.shape[1], degree)
+def _choice(rows: Rows, degree: int, given: Choice | None = None) -> tuple[TermRows, Choice, Gram | None]:
+    """The table of a problem, its penalty with the losses that chose it, and its state unless terms outnumber rows."""
+    terms = all_terms(rows.X.shape[1], degree, rows.indicators)
     basis = orthonormal_basis(rows.X, degree, rows.weight)
     table = TermRows(rows.X, rows.Y, rows.weight, terms, basis)
     if len(rows) < len(terms):
-        choice = given or leave_one_out_of_few(table)
-        return ExactFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
+        return table, given or leave_one_out_of_few(table), None
     gram = Gram(terms, basis, table.mean).add(rows.X, rows.Y, rows.weight)
-    choice = given or leave_one_out(gram, table)
+    return table, given or leave_one_out(gram, table), gram
+
+
+def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[ExactFit, Floats]:
+    """A fit, and the leave-one-out losses at the rows that chose its penalty, in variances of the targets."""
+    table, choice, gram = _choice(rows, degree, given)
+    terms, basis = table.terms, table.basis
+    if gram is None:
+        return ExactFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
     penalties = choice.penalty.of(terms)
     solve = gram.solver(penalties)
     coefficients = gram.with_shift(solve(gram.right))

@@ -24,7 +24,7 @@ coefficients to powers of the original variables in exact rational arithmetic.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
 Ints = NDArray[np.intp]
+#: For each variable the number of the column that it indicates a level of, 0 for other variables; () if all are 0.
+Indicators = tuple[int, ...]
 #: Numbers in a block of features: 16 MiB, long enough for BLAS.
 _BLOCK_ENTRIES = 2**21
 
@@ -48,11 +50,13 @@ class Terms:
     ----------
     exponents : (p, d) small integers, row 0 is the constant term.
     groups : for each (variable, power), the rows it fills and the rows it multiplies.
+    indicators : see `all_terms`.
     """
 
     degree: int
     exponents: NDArray[np.int8]
     groups: tuple[tuple[int, int, slice, Ints], ...]
+    indicators: Indicators = ()
 
     def __len__(self) -> int:
         return len(self.exponents)
@@ -69,41 +73,55 @@ class Basis:
     s: Floats  # (d, q)
 
 
-def count_terms(n_features: int, degree: int) -> int:
-    """Count the monomials of degree at most `degree`: C(d + q, q).
+def count_terms(n_features: int, degree: int, indicators: Indicators = ()) -> int:
+    """Count the monomials of degree at most `degree`: C(d + q, q) where no variable is an indicator.
 
     Examples
     --------
-    >>> count_terms(10, 5)
-    3003
+    >>> count_terms(10, 5), count_terms(3, 2, (0, 1, 1))
+    (3003, 7)
     """
-    return comb(n_features + degree, degree)
+    levels = Counter(group for group in indicators if group)
+    free = n_features - levels.total()
+    chosen = [1]  # by their number, the ways to choose indicators of different columns
+    for size in levels.values():
+        chosen = [a + size * b for a, b in zip([*chosen, 0], [0, *chosen], strict=True)]
+    return sum(ways * comb(free + degree - k, degree - k) for k, ways in enumerate(chosen[: degree + 1]))
 
 
-def all_terms(n_features: int, degree: int) -> Terms:
+def all_terms(n_features: int, degree: int, indicators: Indicators = ()) -> Terms:
     """List every exponent of total degree at most `degree`.
+
+    Indicators are 0 or 1, and at most one of a column is 1. So c**2 = c, and the product of two of one column is 0:
+    such terms are left out.
 
     Examples
     --------
     >>> all_terms(2, 2).exponents.tolist()
     [[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [0, 2]]
+    >>> all_terms(2, 2, (1, 1)).exponents.tolist()
+    [[0, 0], [1, 0], [0, 1]]
     """
-    count = count_terms(n_features, degree)
+    count = count_terms(n_features, degree, indicators)
+    kinds = np.array(indicators or (0,) * n_features, dtype=np.intp)
     exponents = np.zeros((count, n_features), dtype=np.int8)
     total = np.zeros(count, dtype=np.intp)
     groups: list[tuple[int, int, slice, Ints]] = []
     stop = 1
     for variable in range(n_features):
-        earlier = stop
-        for power in range(1, degree + 1):
-            parents = np.flatnonzero(total[:earlier] <= degree - power)
+        earlier, kind = stop, kinds[variable]
+        for power in range(1, min(degree, 1 if kind else degree) + 1):
+            allowed = total[:earlier] <= degree - power
+            if kind:
+                allowed &= ~exponents[:earlier, kinds == kind].any(axis=1)
+            parents = np.flatnonzero(allowed)
             rows = slice(stop, stop + len(parents))
             exponents[rows] = exponents[parents]
             exponents[rows, variable] = power
             total[rows] = total[parents] + power
             groups.append((variable, power, rows, parents))
             stop = rows.stop
-    return Terms(degree, exponents, tuple(groups))
+    return Terms(degree, exponents, tuple(groups), indicators)
 
 
 def power_basis(shift: Floats, scale: Floats, degree: int) -> Basis:
@@ -241,3 +259,21 @@ class MonomialSum:
             return tuple(full)
 
         return MonomialSum(tuple({spread(e): c for e, c in terms.items()} for terms in self.outputs))
+
+    def reduced(self, indicators: Indicators) -> MonomialSum:
+        """The same values wherever at most one indicator of each column is 1: c**2 = c, and c*d = 0.
+
+        Examples
+        --------
+        >>> MonomialSum(({(2, 0): Fraction(3), (1, 1): Fraction(4)},)).reduced((1, 1)).outputs
+        ({(1, 0): Fraction(3, 1)},)
+        """
+        outputs = []
+        for terms in self.outputs:
+            kept: dict[Exponents, Fraction] = defaultdict(Fraction)
+            for exponents, c in terms.items():
+                groups = [group for group, e in zip(indicators, exponents, strict=True) if group and e]
+                if len(groups) == len(set(groups)):
+                    kept[tuple(min(e, 1) if g else e for g, e in zip(indicators, exponents, strict=True))] += c
+            outputs.append({e: c for e, c in kept.items() if c})
+        return MonomialSum(tuple(outputs))

@@ -82,7 +82,7 @@ class Gram:
 
     def lower(self, degree: int) -> Gram:
         """The state that the terms up to a lower degree alone would have; for all terms in their usual order."""
-        part = Gram(all_terms(self.terms.exponents.shape[1], degree), self.basis, self.shift)
+        part = Gram(all_terms(self.terms.exponents.shape[1], degree, self.terms.indicators), self.basis, self.shift)
         some = np.flatnonzero(self.terms.exponents.sum(axis=1, dtype=np.int64) <= degree)
         part.matrix = np.asfortranarray(self.matrix[np.ix_(some, some)])
         part.right = self.right[some]

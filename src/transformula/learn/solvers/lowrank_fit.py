@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import eigh
+from threadpoolctl import ThreadpoolController
 
-from transformula.blas_threads import one_thread
 from transformula.learn.distinct_rows import Rows
 from transformula.learn.solvers.directions import (
     Derivative,
@@ -113,7 +114,13 @@ class LowRankFit:
 
 def few_threads(entries: int) -> AbstractContextManager[object]:
     """One BLAS thread for small data: on a busy machine two wait for each other far longer."""
-    return one_thread() if entries < _ONE_THREAD else nullcontext()
+    return _pools().limit(limits=1) if entries < _ONE_THREAD else nullcontext()
+
+
+@lru_cache(maxsize=1)
+def _pools() -> ThreadpoolController:
+    """The thread pools of this process: looking for them takes longer than a small fit."""
+    return ThreadpoolController()
 
 
 def fit_lowrank(

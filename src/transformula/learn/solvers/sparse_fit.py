@@ -28,8 +28,9 @@ that can be told from noise falls with the number of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,7 @@ def fit_sparse(
     criterion: str = "ebic",
     max_terms: int | None = None,
     center: str = "auto",
+    shared: dict[Any, Any] | None = None,
 ) -> SparseFit:
     """Select monomials of degree at most `degree` and fit them by least squares.
 
@@ -109,6 +111,7 @@ def fit_sparse(
     criterion : "ebic" or "bic", which charges less for a term.
     max_terms : the most terms to select (default: a third of the rows, 200 at most).
     center : powers of (x - mean) ("mean"), or also of x ("auto").
+    shared : keeps the columns for another fit to the same rows, by another criterion.
 
     Examples
     --------
@@ -117,12 +120,16 @@ def fit_sparse(
     >>> fit.exponents[0][1:].tolist()
     [[3, 0, 0, 0], [0, 1, 1, 0]]
     """
-    rows = Rows(rows.X, rows.Y, rows.unit_weight)
+    rows = replace(rows, weight=rows.unit_weight)
     limit = _limit(max_terms, len(rows))
-    terms = all_terms(rows.X.shape[1], degree)
+    terms = all_terms(rows.X.shape[1], degree, rows.indicators)
     best: list[_Selection] = []
-    for basis in _power_bases(rows, degree, center):
-        best = _better(best, _selections(RowColumns(terms, basis, rows), criterion, limit))
+    shared = {} if shared is None else shared
+    for k, basis in enumerate(_power_bases(rows, degree, center)):
+        key = (degree, center, k)
+        if key not in shared:
+            shared[key] = RowColumns(terms, basis, rows)
+        best = _better(best, _selections(shared[key], criterion, limit))
     if max_terms is None and len(rows) <= JUDGES:  # of more rows, all that matters is worth it
         best = [one.or_line(rows.with_targets(y[:, None])) for one, y in zip(best, rows.Y.T, strict=True)]
     return _as_fit(best)

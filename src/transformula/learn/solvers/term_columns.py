@@ -33,6 +33,8 @@ from transformula.learn.solvers.features import (
 )
 from transformula.learn.solvers.gram import Gram, significant
 
+#: Numbers in a feature matrix that is kept: 32 MiB.
+_MOST_KEPT = 2**22
 #: Columns of the Gram matrix that one pass over the rows computes.
 _COLUMNS_A_PASS = 16
 #: Accuracy of the part outside the span, as a share of the targets' squares.
@@ -54,15 +56,21 @@ class RowColumns:
         self.target_means = rows.mean
         self.targets = (rows.Y - rows.mean) * self.root[:, None]
         total = rows.weight.sum()
+        self._kept = evaluate_terms(terms, basis, rows.X) if len(terms) * len(rows) <= _MOST_KEPT else None
         first, second = np.zeros(len(terms)), np.zeros(len(terms))
         for some in blocks(len(rows), len(terms)):
-            phi = evaluate_terms(terms, basis, rows.X[some])
+            phi = self._features(some)
             first += phi @ rows.weight[some]
-            phi *= phi
-            second += phi @ rows.weight[some]
+            second += phi**2 @ rows.weight[some]
         self.mean = first / total
         self.inverse_norm = _inverse_norm(second - total * self.mean**2, second)
         self._cache: dict[int, Floats] = {}
+
+    def _features(self, some: slice) -> Floats:
+        """All terms at some rows: (p, rows)."""
+        if self._kept is not None:
+            return self._kept[:, some]
+        return evaluate_terms(self.terms, self.basis, self.rows.X[some])
 
     def values(self, chosen: list[int]) -> Floats:
         """The chosen columns themselves: (rows, k)."""
@@ -75,7 +83,7 @@ class RowColumns:
         out = np.zeros((len(self.terms), V.shape[1]))
         weighted = V * self.root[:, None]
         for rows in blocks(self.count, len(self.terms)):
-            out += evaluate_terms(self.terms, self.basis, self.rows.X[rows]) @ weighted[rows]
+            out += self._features(rows) @ weighted[rows]
         out -= self.mean[:, None] * weighted.sum(axis=0)
         return np.asarray(out * self.inverse_norm[:, None])
 

@@ -1,4 +1,4 @@
-"""Where the rows of a program are in an ONNX graph, and linear forms of them.
+"""The rows of a program in an ONNX graph, and linear forms of them.
 
 Arrays are rows × batch. Inputs that few products read are transposed by these products, which takes less time than
 transposing them once. A product is a Gemm that adds to the previous result. There is no MatMul, so that onnxruntime's

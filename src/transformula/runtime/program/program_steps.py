@@ -188,11 +188,6 @@ class Program:
         """Approximate number of floats held at once per sample, which sets the size of a chunk."""
         return self.rows + max((_floats(step) for step in self.steps), default=0)
 
-    @property
-    def fused_floats(self) -> int:
-        """The same number where fused kernels hold no tokens (`torch_backend.fused`); grids are not fused."""
-        return 3 * self.rows + max((_floats(step) for step in self.steps if isinstance(step, GridStep)), default=0)
-
 
 def _floats(step: Step) -> int:
     if isinstance(step, AffineStep):

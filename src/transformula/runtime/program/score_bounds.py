@@ -176,7 +176,7 @@ def sinks(slopes: FloatArray, offsets: FloatArray, where: Interval, dtype: str) 
 
 
 def crossings(slopes: FloatArray, offsets: FloatArray) -> FloatArray:
-    """Where each token and the next have the same score; increasing slopes."""
+    """Arguments at which a token and the next have the same score; slopes increase."""
     crossed: FloatArray = -np.diff(offsets.astype(np.float64)) / np.diff(slopes.astype(np.float64))
     return crossed
 

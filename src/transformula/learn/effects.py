@@ -1,0 +1,207 @@
+r"""Terms, effects, importance and exact Shapley values of a fitted polynomial.
+
+For a monomial c Π_p g_p(x), where g_p has the features of one column p, and columns taken as independent, the worth of
+knowing the columns S is c Π_{p∈S} g_p(x) Π_{p∉S} E g_p. A monomial has few columns, so its Shapley values
+
+    φ_p = Σ_{S ∌ p} |S|! (k − 1 − |S|)! / k!  (worth(S ∪ p) − worth(S))
+
+are a sum over subsets of k ≤ degree columns, and those of the polynomial are their sum: no sampling. They add up to
+the prediction minus the mean prediction of independent columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import factorial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.calibration import calibration_curve
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r2_score
+from threadpoolctl import threadpool_limits
+
+from transformula.learn.classifier import probabilities
+from transformula.learn.distinct_rows import Floats
+from transformula.learn.preparation import CATEGORY
+from transformula.learn.scoring import class_score
+from transformula.learn.solvers.features import Exponents, MonomialSum
+
+if TYPE_CHECKING:
+    from transformula.learn.table_fit import TableFit, TrainedTable
+
+#: Rows whose points, Shapley values and permutations the report has.
+_POINTS = 400
+#: Places at which an effect is drawn, and the most columns.
+_PLACES, _COLUMNS = 33, 12
+#: Terms that are listed.
+_TERMS = 40
+#: Rows and features up to which boosted trees are fitted beside the polynomial.
+_MOST_ROWS = 60_000
+TREES = "boosted trees"
+#: A term: exponents and coefficient.
+Term = tuple[Exponents, float]
+
+
+def term_values(exponents: Exponents, X: Floats) -> Floats:
+    """A monomial at every row."""
+    out = np.ones(len(X))
+    for place in np.flatnonzero(exponents):
+        out = out * X[:, place] ** int(exponents[place])
+    return out
+
+
+def contributions(terms: Sequence[Term], X: Floats) -> list[tuple[int, float]]:
+    """Places of the terms, those whose values vary most first, each with its standard deviation over the rows."""
+    sizes = [(k, float(abs(c) * term_values(e, X).std())) for k, (e, c) in enumerate(terms)]
+    return sorted(sizes, key=lambda pair: -pair[1])
+
+
+def shapley_values(terms: Sequence[Term], owners: Sequence[int], background: Floats, X: Floats) -> Floats:
+    """Exact Shapley values of the columns at every row: (rows, columns).
+
+    ``owners`` gives the column of each feature; ``background`` are the rows whose means stand for unknown columns.
+
+    Examples
+    --------
+    >>> background = np.array([[0.0, 0.0], [2.0, 2.0]])  # both means are 1
+    >>> shapley_values([((1, 1), 3.0)], (0, 1), background, np.array([[2.0, 5.0]])).tolist()
+    [[9.0, 18.0]]
+    """
+    found = np.zeros((len(X), max(owners) + 1))
+    for exponents, c in terms:
+        players = sorted({owners[place] for place in np.flatnonzero(exponents).tolist()})
+        own = [tuple(e if owners[k] == p else 0 for k, e in enumerate(exponents)) for p in players]
+        known = [term_values(e, X) for e in own]
+        means = [float(term_values(e, background).mean()) for e in own]
+        count = len(players)
+        for place, player in enumerate(players):
+            others = [k for k in range(count) if k != place]
+            share = np.zeros(len(X))
+            for size in range(count):
+                weight = factorial(size) * factorial(count - 1 - size) / factorial(count)
+                for chosen in combinations(others, size):
+                    worth = np.full(len(X), weight)
+                    for k in others:
+                        worth = worth * (known[k] if k in chosen else means[k])
+                    share += worth
+            found[:, player] += c * share * (known[place] - means[place])
+    return found
+
+
+def fit_report(fit: TableFit) -> dict[str, Any]:
+    """Numbers for the report of a fit in memory: they are stored, since the report has no data."""
+    rows = fit.rows
+    assert rows is not None
+    X, y = (rows.held_X, rows.held_y) if len(rows.held_y) else (rows.X, rows.y)
+    some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _POINTS)).astype(int))
+    predict = fit.estimator.fitted_.predict
+    names = [column.name for column in fit.preparation.used]
+    owners = fit.preparation.owners
+    found: dict[str, Any] = {"points_are_held_out": bool(len(rows.held_y)), "names": names}
+    if fit.classes:
+        p = probabilities(predict(X))
+        found["calibration"] = _calibration(y, p) if len(fit.classes) == 2 else []
+        found["confusion"] = _confusion(y, p.argmax(axis=1), len(fit.classes))
+    else:
+        found["points"] = [[float(a), float(b)] for a, b in zip(y[some], predict(X[some])[:, 0], strict=True)]
+    found["beside"] = _boosted(fit)
+    found["importance"] = _importance(fit, X[some], y[some])
+    found["effects"] = [_effect(fit, place) for place in _ranked(found["importance"])[:_COLUMNS]]
+    written = fit.estimator.written(fit.tolerance, fit.box)
+    if isinstance(written, MonomialSum) and len(written.outputs) == 1:
+        terms = [(e, float(c)) for e, c in written.outputs[0].items()]
+        spread = float(np.std(rows.y)) if not fit.classes else 1.0
+        listed = contributions(terms, rows.X)[:_TERMS]
+        texts = fit.estimator.term_texts([terms[k][0] for k, _ in listed])
+        found["terms"] = [
+            [text or "1", terms[k][1], size / spread] for text, (k, size) in zip(texts, listed, strict=True)
+        ]
+        values = shapley_values(terms, owners, rows.X, X[some])
+        found["shapley"] = np.abs(values).mean(axis=0).tolist() + [0.0] * (len(names) - values.shape[1])
+    return found
+
+
+def _ranked(importance: Sequence[float]) -> list[int]:
+    return [int(k) for k in np.argsort(importance)[::-1] if importance[int(k)] > 0]
+
+
+def _loss(fit: TableFit) -> Callable[[Floats, Floats], float]:
+    """Mean squared error, or log loss, of the fit at rows."""
+    predict = fit.estimator.fitted_.predict
+    if fit.classes:
+        return lambda X, y: float(log_loss(y, probabilities(predict(X)), labels=range(len(fit.classes))))
+    return lambda X, y: float(np.mean((predict(X)[:, 0] - y) ** 2))
+
+
+def _importance(fit: TableFit, X: Floats, y: Floats) -> list[float]:
+    """How much the loss grows when a column is permuted, as a share of the loss without any column; five times each."""
+    loss, rng = _loss(fit), np.random.default_rng(0)
+    base = loss(X, y)
+    shares = np.bincount(y.astype(int)) / len(y) if fit.classes else None
+    alone = float(np.var(y)) if shares is None else float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
+    owners, found = np.array(fit.preparation.owners), []
+    for column in range(len(fit.preparation.used)):
+        mixed, grown = X.copy(), 0.0
+        for _ in range(5):
+            mixed[:, owners == column] = X[rng.permutation(len(X))][:, owners == column]
+            grown += (loss(mixed, y) - base) / 5
+        found.append(float(grown / alone) if alone > 0 else 0.0)
+    return found
+
+
+def _effect(fit: TableFit, column: int) -> dict[str, Any]:
+    """Mean prediction over the training rows (or probability of the last class), for each value of one column."""
+    assert fit.rows is not None
+    owners, name = np.array(fit.preparation.owners), fit.preparation.used[column]
+    mine = np.flatnonzero(owners == column)
+    X = fit.rows.X[:: max(1, len(fit.rows.X) // _POINTS)]
+    if name.kind == CATEGORY:
+        places = dict(zip((level or "empty" for level in name.levels), np.array(name.values), strict=True))
+    else:
+        low, high = fit.rows.X[:, mine].min(axis=0), fit.rows.X[:, mine].max(axis=0)
+        places = {repr(k): low + (high - low) * k / (_PLACES - 1) for k in range(_PLACES)}
+    means = []
+    for values in places.values():
+        changed = X.copy()
+        changed[:, mine] = values
+        out = fit.estimator.fitted_.predict(changed)
+        means.append(float(probabilities(out)[:, -1].mean() if fit.classes else out[:, 0].mean()))
+    at: list[Any] = list(places) if name.kind == CATEGORY else [float(v[0]) for v in places.values()]
+    return {"column": name.name, "kind": name.kind, "at": at, "mean": means}
+
+
+def _boosted(fit: TableFit) -> dict[str, Any]:
+    """Held-out scores of scikit-learn's boosted trees on the same split."""
+    rows = fit.rows
+    assert rows is not None
+    if not len(rows.held_y) or len(rows.y) > _MOST_ROWS:
+        return {}
+    with threadpool_limits(1):  # its threads wait for each other on a busy machine
+        return _trees(fit, rows)
+
+
+def _trees(fit: TableFit, rows: TrainedTable) -> dict[str, Any]:
+    if fit.classes:
+        trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X, rows.y)
+        return {TREES: class_score(rows.held_y, trees.predict_proba(rows.held_X), len(fit.classes))}
+    made = HistGradientBoostingRegressor(random_state=0).fit(rows.X, rows.y).predict(rows.held_X)
+    r2 = float(r2_score(rows.held_y, made)) if len(made) > 1 else None
+    miss = float(mean_squared_error(rows.held_y, made)) ** 0.5
+    return {TREES: {"rmse": miss, "mae": float(mean_absolute_error(rows.held_y, made)), "r2": r2}}
+
+
+def _calibration(y: Floats, p: Floats) -> list[list[float]]:
+    """Mean probability and share of the second class, in up to ten groups of rows."""
+    if len(np.unique(y)) < 2:
+        return []
+    seen, said = calibration_curve(y, p[:, 1], n_bins=10, strategy="quantile")
+    groups: list[list[float]] = np.column_stack([said, seen]).tolist()
+    return groups
+
+
+def _confusion(y: Floats, chosen: Any, count: int) -> list[list[int]]:
+    table = np.zeros((count, count), dtype=int)
+    np.add.at(table, (y.astype(int), chosen), 1)
+    return table.tolist()

@@ -1,0 +1,348 @@
+"""Fits of raw tables: the target read, the columns prepared, a polynomial fitted and judged on held-out rows.
+
+A table that fits into memory is split first, so that nothing learned of it (medians, levels, means of the target) has
+seen the held-out rows. A larger one is prepared from a sample and then fitted in passes over its parts.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformula.errors import InputError, PointError, TransformulaError, brief
+from transformula.files import as_path
+from transformula.kernel.syntax.boxes import Box
+from transformula.learn.base import check_choice
+from transformula.learn.classifier import PolynomialTransformerClassifier
+from transformula.learn.columns import columns_of, write_notes
+from transformula.learn.distinct_rows import Floats, Range
+from transformula.learn.effects import fit_report
+from transformula.learn.fitted_table import TableModel, cells_of
+from transformula.learn.preparation import IMPUTES, Cells, Preparation, PrepareOptions, as_numbers, as_text, prepare
+from transformula.learn.regressor import PolynomialTransformerRegressor
+from transformula.learn.scoring import (
+    LINEAR,
+    THIS_FIT,
+    Judged,
+    class_scores,
+    judge,
+    judge_rows,
+    linear_is_better,
+    scores_from,
+)
+from transformula.learn.states import HeldOut, Survey, row_hashes
+from transformula.learn.streaming import Parts
+from transformula.learn.writing import range_box
+from transformula.model import Model
+
+TASKS = ("auto", "regression", "classification")
+#: Most classes of a target.
+_MOST_CLASSES = 50
+#: Rounding of the written coefficients on the whole box, as a share of the residuals' standard deviation.
+_DIGITS = 0.01
+#: The least and the largest rounding, in standard deviations of the target.
+_FINEST, _COARSEST = 1e-9, 1e-3
+#: Rounding of the written scores of classes: a probability changes by a quarter of it at most.
+_LOG_ODDS = 0.01
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of a fit; ``training`` has further parameters of the estimator."""
+
+    degree: int = 3
+    solver: str = "auto"
+    test: float = 0.2
+    seed: int = 0
+    margin: float = 0.0
+    task: str = "auto"
+    categorical: tuple[str, ...] = ()
+    impute: str = "median"
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse what cannot be."""
+        check_choice("task", self.task, TASKS)
+        check_choice("impute", self.impute, IMPUTES)
+        if not 0 <= self.test < 1:
+            raise InputError(f"--test must be at least 0 and below 1, not {self.test}")
+        if not (self.margin >= 0 and math.isfinite(self.margin)):
+            raise InputError(f"--margin must be 0 or more, not {self.margin}")
+
+    def prepare_options(self) -> PrepareOptions:
+        """The wishes about columns."""
+        return PrepareOptions(self.categorical, self.impute, self.seed)
+
+    def estimator(self, preparation: Preparation, classes: int) -> Any:
+        """The regressor or classifier for prepared rows."""
+        made = PolynomialTransformerClassifier if classes else PolynomialTransformerRegressor
+        given = {"random_state": self.seed, "indicators": preparation.indicators, **self.training}
+        return made(self.degree, self.solver, **given)
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """The target of every row: numbers, or labels 0..classes−1; NaN where it is empty."""
+
+    name: str
+    values: Floats
+    classes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, name: str, cells: NDArray[Any], task: str) -> TargetColumn:
+        """Text and 0/1 are classes, other numbers are not, unless the task says otherwise."""
+        texts, numbers = as_text(cells), as_numbers(cells)
+        filled = texts != ""
+        numeric = not np.isnan(numbers[filled]).any()
+        binary = numeric and set(np.unique(numbers[filled])) == {0.0, 1.0}
+        if not filled.any():
+            raise PointError(f"{brief(name)} is empty in every row: there is nothing to learn")
+        if task == "regression" or (task == "auto" and numeric and not binary):
+            if not numeric:
+                odd = texts[filled & np.isnan(numbers)][0]
+                raise InputError(f"{brief(name)} has texts such as {brief(odd)}, so it needs --task classification")
+            return cls(name, numbers)
+        if numeric:
+            texts = as_text(numbers)  # 1 and 1.0 are one class
+        levels = sorted(set(texts[filled]), key=lambda text: (float(text) if numeric else 0.0, text))
+        if not 2 <= len(levels) <= _MOST_CLASSES:
+            count = "one value" if len(levels) == 1 else f"{len(levels)} different values"
+            raise InputError(f"{brief(name)} has {count}: classes must be from 2 to {_MOST_CLASSES}")
+        known = {level: float(k) for k, level in enumerate(levels)}
+        return cls(name, np.array([known.get(text, math.nan) for text in texts]), tuple(levels))
+
+
+@dataclass(frozen=True)
+class TrainedTable:
+    """The rows of a fit in memory, on both sides of the split, as numbers."""
+
+    X: Floats
+    y: Floats
+    held_X: Floats
+    held_y: Floats
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """A fitted table: what became of its columns, the estimator, the box around all rows and the facts.
+
+    ``rows`` is None for a table in parts.
+    """
+
+    preparation: Preparation
+    target: str
+    classes: tuple[str, ...]
+    estimator: Any
+    box: Box
+    tolerance: float
+    facts: dict[str, Any]
+    rows: TrainedTable | None = None
+
+    @property
+    def formula(self) -> list[str]:
+        """The polynomials with the digits that the data support: one, or one for each of three or more classes."""
+        texts = self.estimator.to_formula(self.tolerance, self.box)
+        return [texts] if isinstance(texts, str) else texts
+
+    def transformer(self) -> Model:
+        """The Transformer of the written polynomials."""
+        return self.estimator.to_transformer(self.box, self.tolerance)  # type: ignore[no-any-return]
+
+    def notes(self) -> dict[str, Any]:
+        """The contents of fit.json beside the columns."""
+        report = {} if self.rows is None else {"report": fit_report(self)}
+        return {
+            "target": self.target,
+            **({"classes": list(self.classes)} if self.classes else {}),
+            "preparation": self.preparation.to_json(),
+            **{key: value for key, value in self.facts.items() if key != "classes"},
+            "formula": self.formula,
+            **report,
+        }
+
+    def save(self, folder: Path, force: bool = False, more: Mapping[str, Any] | None = None) -> Model:
+        """Write the Transformer with fit.json beside it, which also keeps ``more``."""
+        model = self.transformer()
+        model.save(folder, force=force)
+        write_notes(folder, self.preparation.features, self.notes() | dict(more or {}))
+        return model
+
+
+def fit_table(
+    table: Any, target: str, *, folder: str | Path | None = None, force: bool = False, **options: Any
+) -> TableModel:
+    """Fit a table in memory: raw columns in, a Transformer that predicts raw rows out.
+
+    Parameters
+    ----------
+    table : data frame (pandas, polars), Arrow table or dict of columns
+        Text becomes categories, dates become numbers, empty cells are filled: see `TableModel.preparation`.
+    target : str
+        The column to predict: numbers, or classes where it holds text or 0 and 1.
+    folder : path, optional
+        Where to save the model; `TableModel.load` reads it back.
+    options
+        The fields of `TableOptions`: degree, solver, test, seed, margin, task, categorical, impute.
+    """
+    cells = cells_of(table)
+    if target not in cells:
+        raise InputError(f"the table has no column {brief(target)} (it has {', '.join(map(brief, cells))})")
+    fit = fit_cells(cells, target, TableOptions(**options))
+    model = fit.transformer() if folder is None else fit.save(as_path(folder), force)
+    return TableModel(model, fit.preparation, target, fit.classes, fit.notes())
+
+
+def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
+    """Fit a table in memory."""
+    options.check()
+    goal = TargetColumn.read(target, cells[target], options.task)
+    have = np.flatnonzero(~np.isnan(goal.values))
+    inputs = {name: column[have] for name, column in cells.items() if name != target}
+    y = goal.values[have]
+    order = np.argsort(row_hashes(_numbered(inputs, y), options.seed), kind="stable")  # whatever order they came in
+    held = round(options.test * len(y))
+    if len(y) < 2:
+        raise PointError("the table has one row with a target; at least 2 are needed to fit")
+    if options.test > 0 and not 1 <= held <= len(y) - 2:
+        raise InputError(f"--test {options.test} of {len(y)} rows leaves too few to fit or to score")
+    some, rest = order[held:], order[:held]
+    with in_sentences():
+        chosen = {name: column[some] for name, column in inputs.items()}
+        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes))
+        everything = preparation.rows(inputs).X
+        rows = TrainedTable(X, y[some], everything[rest], y[rest])
+        estimator = options.estimator(preparation, len(goal.classes)).fit(X, y[some])
+    span = Range.of(everything).union(Range.of(X)).widened(options.margin)
+    skipped = len(goal.values) - len(y)
+    return _finished(preparation, goal, estimator, span, rows, {"rows_without_target": skipped} if skipped else {})
+
+
+def _finished(
+    preparation: Preparation, goal: TargetColumn, estimator: Any, span: Range, rows: TrainedTable, more: dict[str, Any]
+) -> TableFit:
+    """Scores and digits of a fit in memory."""
+    estimator.feature_names_in_ = np.array(preparation.features, dtype=object)
+    box = range_box(list(columns_of(preparation.features)), span)
+    predict = estimator.fitted_.predict
+    if goal.classes:
+        held = class_scores(predict, rows) if len(rows.held_y) else None
+        facts, tolerance = _class_facts(estimator, goal.classes, held), _LOG_ODDS
+        if held is not None:
+            written = partial(estimator.written_values, tolerance=tolerance, box=box)
+            before, after = (scores[THIS_FIT]["log_loss"] for scores in (held, class_scores(written, rows)))
+            facts["log_loss_change_by_rounding"] = None if before is None or after is None else after - before
+    else:
+        judged = judge_rows(estimator.fitted_, (rows.X, rows.y), (rows.held_X, rows.held_y))
+        facts = regression_facts(estimator, judged, len(rows.held_y))
+        residual = math.sqrt(float(judged.training.mean[1]))
+        tolerance = supported_digits(residual, estimator)
+        if len(rows.held_y):
+            written = estimator.written_values(rows.held_X, tolerance, box)[:, 0]
+            exact = predict(rows.held_X)[:, 0]
+            spread = float(np.sum((rows.held_y - rows.held_y.mean()) ** 2)) or 1.0
+            change = np.sum((rows.held_y - exact) ** 2) - np.sum((rows.held_y - written) ** 2)
+            facts["r2_change_by_rounding"] = float(change / spread)
+    sizes = {"rows": len(rows.y), "held_out_rows": len(rows.held_y), **more, "in_parts": False}
+    return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, sizes | facts, rows)
+
+
+def supported_digits(residual: float, estimator: Any) -> float:
+    """The rounding of the coefficients that disappears in the residuals, in standard deviations of the target."""
+    spread = float(estimator.target_spread_[0])
+    return min(max(_DIGITS * residual / spread, _FINEST), _COARSEST)
+
+
+def fit_table_parts(
+    parts: Parts, survey: Survey, preparation: Preparation, goal: TargetColumn, options: TableOptions
+) -> TableFit:
+    """Fit a table in parts, by a closed form, to its prepared rows."""
+    split = HeldOut(options.test, options.seed)
+    if split.share and not 0 < survey.held_rows < survey.rows - 1:
+        raise InputError(f"--test {split.share} of {survey.rows} rows leaves too few to fit or to score")
+    estimator = options.estimator(preparation, 0)
+    with in_sentences():
+        judged = judge(parts, estimator.fit_parts(parts, survey, split), split)
+    estimator.feature_names_in_ = np.array(preparation.features, dtype=object)
+    box = range_box(list(columns_of(preparation.features)), survey.range.widened(options.margin))
+    tolerance = supported_digits(math.sqrt(float(judged.training.mean[1])), estimator)
+    sizes = {"rows": survey.rows - survey.held_rows, "held_out_rows": survey.held_rows, "in_parts": True}
+    facts = sizes | regression_facts(estimator, judged, survey.held_rows)
+    return TableFit(preparation, goal.name, (), estimator, box, tolerance, facts)
+
+
+def fit_prepared(X: Floats, y: Floats, preparation: Preparation, goal: TargetColumn, options: TableOptions) -> TableFit:
+    """Fit rows that are numbers already, for gradient training of a large table."""
+    order = np.argsort(row_hashes(np.column_stack([X, y]), options.seed), kind="stable")
+    held = round(options.test * len(y))
+    some, rest = order[held:], order[:held]
+    rows = TrainedTable(X[some], y[some], X[rest], y[rest])
+    with in_sentences():
+        estimator = options.estimator(preparation, len(goal.classes)).fit(rows.X, rows.y)
+    return _finished(preparation, goal, estimator, Range.of(X).widened(options.margin), rows, {})
+
+
+def _numbered(inputs: Cells, y: Floats) -> Floats:
+    """A number for every cell, the same for equal cells: the split does not depend on the order of the rows."""
+    columns = []
+    for cells in inputs.values():
+        numbers = as_numbers(cells)
+        if cells.dtype.kind != "f" and np.isnan(numbers).any():
+            hashed = [float(zlib.crc32(text.encode())) for text in cells.tolist()]
+            numbers = np.where(np.isnan(numbers), hashed, numbers)
+        columns.append(np.nan_to_num(numbers))
+    return np.column_stack([*columns, y])
+
+
+def regression_facts(estimator: Any, judged: Judged, held: int) -> dict[str, Any]:
+    """Solver, size and scores of a regression."""
+    scores = None
+    if held:
+        scores = scores_from(judged.held)
+        if linear_is_better(judged.held):
+            warnings.warn(
+                f"a linear model is better on the held-out rows (RMSE {scores[LINEAR]['rmse']:.4g} against "
+                f"{scores[THIS_FIT]['rmse']:.4g}): use --solver auto or --degree 1",
+                UserWarning,
+                stacklevel=2,
+            )
+    return {
+        "task": "regression",
+        "solver": estimator.solver_,
+        "degree": estimator.degree_,
+        "terms": estimator.n_terms_,
+        "r2_training": scores_from(judged.training)[THIS_FIT]["r2"],
+        "r2_held_out": scores and scores[THIS_FIT]["r2"],
+        "held_out": scores,
+    }
+
+
+def _class_facts(estimator: Any, classes: tuple[str, ...], held: Any) -> dict[str, Any]:
+    return {
+        "task": "classification",
+        "classes": list(classes),
+        "solver": estimator.solver_,
+        "degree": estimator.fitted_.degree,
+        "terms": estimator.n_terms_,
+        "held_out": held,
+    }
+
+
+@contextmanager
+def in_sentences() -> Iterator[None]:
+    """A solver's refusal as an error of the input."""
+    try:
+        yield
+    except TransformulaError:
+        raise
+    except (ValueError, FloatingPointError) as error:
+        raise InputError(str(error)) from None

@@ -1,0 +1,319 @@
+"""The one emitter: a program as scalar expressions in order, as a Triton kernel or as a function for torch.compile.
+
+Row k of the program is the variable ``r{k}``, and ``w`` holds the stored numbers. Linear forms, powers (Horner's rule)
+and tables are written out; a step of more than `UNROLLED` tokens is a loop over the numbers in Triton, and in torch a
+call of its array code. The backward kernel repeats the forward lines and follows them in reverse: ``g{k}`` is the
+gradient of row k, and each number occurs in one place, so that its own gradient is one sum over a block of samples.
+
+*Rounding.* The lines add, multiply, divide once after the sums and take exponentials, as `program_steps` allows, and do
+nothing else. Names decide the rest: ``div`` is IEEE division and ``exp`` a library's exponential, never the fast ones
+of a compiler (`triton_program`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from transformula.runtime.program.numpy_backend import scores_kept
+from transformula.runtime.program.packed_steps import UNROLLED, PackedStep, Softmax
+from transformula.runtime.program.program_steps import ONE, AffineStep, GridStep, Powers
+
+#: Numbers up to which a program is written out: compilers take seconds for a thousand.
+MOST_NUMBERS = 4096
+#: Bytes of a sample's exponentials up to which the backward kernel keeps them; beyond, loops take them again.
+KEPT_BYTES = 400
+#: A token's place: a number, or the variable of a loop.
+Token = int | str
+
+
+@dataclass
+class Code:
+    """The lines of one kernel or function."""
+
+    shifted: bool
+    triton: bool = False
+    weights: bool = False
+    unrolled: int = UNROLLED
+    lines: list[str] = field(default_factory=list)
+    given: set[int] = field(default_factory=set)
+    indent: str = ""
+
+    def put(self, name: str, value: str) -> None:
+        """An assignment."""
+        self.lines.append(f"{self.indent}{name} = {value}")
+
+    def number(self, place: str) -> str:
+        """A stored number."""
+        return f"tl.load(w + {place})" if self.triton else f"w[{place}]"
+
+    def clamp(self, name: str, low: float, high: float = math.inf) -> None:
+        """A variable held between two ends; Triton would round bare constants to float32."""
+        for sign, side, end in (("<", "min", low), (">", "max", high)):
+            if math.isfinite(end):
+                held = f"tl.where({name} {sign} tl.full((), {end!r}, dtype), tl.full((), {end!r}, dtype), {name})"
+                self.put(name, held if self.triton else f"{name}.clamp({side}={end!r})")  # NaN stays NaN
+
+    def total(self, name: str, parts: Sequence[str]) -> None:
+        """A sum, a few terms at a time."""
+        for k in range(0, max(len(parts), 1), 8):
+            self.put(name, " + ".join([*([name] if k else []), *parts[k : k + 8]]) or "zero")
+
+    def each(self, packed: PackedStep, body: Callable[[Token, str], None]) -> None:
+        """Lines for each token: ``body`` gets its place and an ending for its names."""
+        if packed.tokens <= (self.unrolled if isinstance(packed.step, Softmax) else UNROLLED):
+            for j in range(packed.tokens):
+                body(j, f"{packed.first}_{j}")
+            return
+        self.lines.append(f"{self.indent}for j in range({packed.tokens}):")
+        self.indent += "    "
+        body("j", f"{packed.first}")
+        self.indent = self.indent[:-4]
+
+    def add(self, row: int, value: str) -> None:
+        """A part of a row's gradient."""
+        if row != ONE:
+            self.put(f"g{row}", f"g{row} + {value}" if row in self.given else value)
+            self.given.add(row)
+
+    def gradient(self, place: str, value: str) -> None:
+        """The gradient of a stored number: its sum over the samples of the block."""
+        if self.weights:
+            self.lines.append(f"{self.indent}tl.atomic_add(dw + {place}, tl.sum({value}, axis=0), sem='relaxed')")
+
+
+def _at(packed: PackedStep, array: int, *index: Token) -> str:
+    """The place of a number, in a loop over one of its indices where that is a name."""
+    place = packed.place(array, *(0 if isinstance(k, str) else k for k in index))
+    strides = [math.prod(packed.shapes[array][k + 1 :]) for k in range(len(index))]
+    return " + ".join([str(place), *(f"{k}*{n}" for k, n in zip(index, strides, strict=True) if isinstance(k, str))])
+
+
+def _terms(packed: PackedStep, row: int) -> list[tuple[int, str]]:
+    """The rows that a form reads, and the places of their factors."""
+    return [(packed.reads[k], _at(packed, 0, row, k)) for k in np.flatnonzero(packed.arrays[0][row]).tolist()]
+
+
+def _forms(packed: PackedStep, step: AffineStep, code: Code) -> None:
+    for row in range(step.width):
+        name, terms = f"r{packed.first + row}", _terms(packed, row)
+        parts = [code.number(place) + ("" if read == ONE else f"*r{read}") for read, place in terms]
+        code.total(name, ["zero", *parts] if all(read == ONE for read, _ in terms) else parts)
+        if step.relu:
+            code.put(name, f"tl.where({name} < 0, 0.0, {name})" if code.triton else f"{name}.relu()")
+
+
+def _forms_back(packed: PackedStep, step: AffineStep, code: Code) -> None:
+    for row in (k for k in range(step.width) if packed.first + k in code.given):
+        name = f"g{packed.first + row}"
+        if step.relu:
+            code.put(name, f"tl.where(r{packed.first + row} > 0, {name}, 0.0)")
+        for read, place in _terms(packed, row):
+            code.gradient(place, name if read == ONE else f"{name}*r{read}")
+            code.add(read, f"{code.number(place)}*{name}")
+
+
+def _factors(packed: PackedStep, j: Token) -> list[tuple[str, str, str]]:
+    """For each argument of a token's linear form: its name, the name of its gradient, and the place of its factor."""
+    skip = int(isinstance(packed.step, Softmax))  # a token's offset
+    written = isinstance(j, int) and not skip
+    used = np.flatnonzero(packed.arrays[0][int(j)]).tolist() if written else range(len(packed.reads))
+    return [(f"u{packed.first}_{a}", f"d{packed.first}_{a}", _at(packed, 0, j, a + skip)) for a in used]
+
+
+def _linear(packed: PackedStep, code: Code, j: Token, name: str) -> None:
+    """A token's linear form: its score, or the argument of its powers."""
+    first = [code.number(_at(packed, 0, j, 0))] if isinstance(packed.step, Softmax) else []
+    products = [f"{code.number(place)}*{argument}" for argument, _, place in _factors(packed, j)]
+    code.total(name, [*first, *(products or ["zero"])])
+
+
+def _linear_back(packed: PackedStep, code: Code, j: Token, value: str) -> None:
+    for argument, gradient, place in _factors(packed, j):
+        code.gradient(place, f"{value}*{argument}")
+        code.put(gradient, f"{gradient} + {code.number(place)}*{value}")
+
+
+def _exponential(packed: PackedStep, step: Softmax, code: Code, j: Token, end: str) -> None:
+    _linear(packed, code, j, f"s{end}")
+    if code.shifted or step.anchors is None:
+        code.put(f"s{end}", f"s{end} - m{packed.first}")
+    if step.sinks and not code.triton:  # exponentials next to underflow are slow on some CPUs
+        code.clamp(f"s{end}", float(scores_kept(step.block.dtype)))
+    code.put(f"e{end}", f"exp(s{end})")
+
+
+def _softmax(packed: PackedStep, step: Softmax, code: Code) -> None:
+    p, shifted, columns = packed.first, code.shifted or step.anchors is None, range(step.width)
+    for a, (read, ends) in enumerate(zip(packed.reads, step.clamps, strict=True)):
+        code.put(f"u{p}_{a}", f"r{read}")
+        if not shifted:
+            code.clamp(f"u{p}_{a}", *ends)
+    if shifted:
+        code.put(f"m{p}", "zero + float('-inf')" if step.anchors is None else "zero")
+
+        def larger(j: Token, end: str) -> None:
+            _linear(packed, code, j, f"s{end}")
+            code.put(
+                f"m{p}", f"tl.where(m{p} < s{end}, s{end}, m{p})" if code.triton else f"m{p}.maximum(s{end}.detach())"
+            )
+
+        code.each(packed, larger)
+    code.put(f"o{p}", "zero" if step.anchors is None else f"exp(-m{p})" if shifted else "zero + 1.0")
+    code.put(f"b{p}", f"o{p}")
+    for c in columns:
+        code.put(f"r{p + c}", f"o{p}" if step.anchors is None else f"{code.number(_at(packed, 1, c))}*o{p}")
+
+    def more(j: Token, end: str) -> None:
+        _exponential(packed, step, code, j, end)
+        code.put(f"b{p}", f"b{p} + e{end}")
+        for c in columns:
+            code.put(f"r{p + c}", f"r{p + c} + {code.number(_at(packed, 0, j, c - step.width))}*e{end}")
+
+    code.each(packed, more)
+    for c in columns:
+        code.put(f"r{p + c}", f"div(r{p + c}, b{p})")
+
+
+def _softmax_back(packed: PackedStep, step: Softmax, code: Code) -> None:
+    """With q = g/Σe the score of a token gets e Σ_c q_c (y_c − T_c)."""
+    p, columns = packed.first, [c for c in range(step.width) if packed.first + c in code.given]
+    for c in columns:
+        code.put(f"q{p}_{c}", f"div(g{p + c}, b{p})")
+        if step.anchors is not None:
+            code.gradient(_at(packed, 1, c), f"q{p}_{c}*o{p}")
+
+    def follow(j: Token, end: str) -> None:
+        if isinstance(j, str):  # the loop has kept nothing
+            _exponential(packed, step, code, j, end)
+        places = {c: _at(packed, 0, j, c - step.width) for c in columns}
+        for c, place in places.items():
+            code.gradient(place, f"q{p}_{c}*e{end}")
+        code.total(f"f{end}", [f"q{p}_{c}*({code.number(place)} - r{p + c})" for c, place in places.items()])
+        code.put(f"f{end}", f"f{end}*e{end}")
+        code.gradient(_at(packed, 0, j, 0), f"f{end}")
+        _linear_back(packed, code, j, f"f{end}")
+
+    if columns:
+        _tokens_back(packed, code, follow)
+
+
+def _tokens_back(packed: PackedStep, code: Code, follow: Callable[[Token, str], None]) -> None:
+    """The gradients of all that the tokens read; zero where it was clamped."""
+    p = packed.first
+    for a in range(len(packed.reads)):
+        code.put(f"d{p}_{a}", "zero")
+    code.each(packed, follow)
+    for a, read in enumerate(packed.reads):
+        code.add(read, f"tl.where(r{read} == u{p}_{a}, d{p}_{a}, 0.0)")
+
+
+def _ridges(packed: PackedStep, step: Powers, code: Code) -> None:
+    p = packed.first
+    for a, read in enumerate(packed.reads):
+        code.put(f"u{p}_{a}", f"r{read}")
+    for output in range(step.width):
+        code.put(f"r{p + output}", "zero")
+
+    def more(j: Token, end: str) -> None:
+        _linear(packed, code, j, f"t{end}")
+        for output in range(step.width):
+            if places := _coefficients(packed, j, output):
+                value = _horner({s: code.number(place) for s, place in places.items()}, f"t{end}")
+                code.put(f"r{p + output}", f"r{p + output} + {value}*t{end}")
+
+    code.each(packed, more)
+
+
+def _coefficients(packed: PackedStep, j: Token, output: int) -> dict[int, str]:
+    """The places of a token's coefficients, by power; without zeros where the token is written out."""
+    table = packed.arrays[1][:, output]
+    used = range(len(table)) if isinstance(j, str) else np.flatnonzero(table[:, j]).tolist()
+    return {s: _at(packed, 1, s, output, j) for s in used if s}
+
+
+def _horner(factors: dict[int, str], t: str) -> str:
+    """Σ_s factors[s] t^(s − 1)."""
+    value = factors[max(factors)]
+    for s in range(max(factors) - 1, 0, -1):
+        value = f"({value}*{t} + {factors[s]})" if s in factors else f"({value}*{t})"
+    return value
+
+
+def _ridges_back(packed: PackedStep, step: Powers, code: Code) -> None:
+    outputs = [o for o in range(step.width) if packed.first + o in code.given]
+
+    def follow(j: Token, end: str) -> None:
+        if isinstance(j, str):
+            _linear(packed, code, j, f"t{end}")
+        slopes = []
+        for output, places in ((o, found) for o in outputs if (found := _coefficients(packed, j, o))):
+            given, t = f"g{packed.first + output}", f"t{end}"
+            slopes.append(f"{given}*{_horner({s: f'{s}*{code.number(n)}' for s, n in places.items()}, t)}")
+            for s, place in places.items():
+                code.gradient(place, "*".join([given, *[t] * s]))
+        code.total(f"f{end}", slopes)
+        _linear_back(packed, code, j, f"f{end}")
+
+    if outputs:
+        _tokens_back(packed, code, follow)
+
+
+_FORWARD: dict[type, Callable[..., None]] = {AffineStep: _forms, Softmax: _softmax, Powers: _ridges}
+_BACKWARD: dict[type, Callable[..., None]] = {AffineStep: _forms_back, Softmax: _softmax_back, Powers: _ridges_back}
+
+
+def _too_long(steps: Sequence[PackedStep]) -> bool:
+    return sum(int(step.kept.sum()) for step in steps if step.tokens <= UNROLLED) > MOST_NUMBERS
+
+
+def torch_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], shifted: bool) -> str:
+    """A function of points (samples × inputs), numbers, the same with fixed zeros, and steps."""
+    code, arrays = Code(shifted), _too_long(steps)
+    for k, packed in enumerate(steps):
+        if arrays or packed.tokens > UNROLLED or isinstance(packed.step, GridStep):
+            new = "".join(f"r{packed.first + c}, " for c in range(packed.step.width))
+            read = ", ".join(f"r{row}" for row in packed.reads)
+            code.put(new, f"steps[{k}].run(kept, [{read}], {shifted})")
+        else:
+            _FORWARD[type(packed.step)](packed, packed.step, code)
+    names = ["".join(f"r{row}, " for row in rows) for rows in (range(1, 1 + inputs), outputs)]
+    begin = ["def rows_of(x, w, kept, steps):", f"{names[0]} = x.unbind(1)", "zero = zeros_like(r1)", "r0 = zero + 1.0"]
+    return "\n    ".join([*begin, *code.lines, f"return stack([{names[1]}], 1)"]) + "\n"
+
+
+def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], shifted: bool) -> str:
+    """Kernels for rows, for gradients of the points, and of the numbers too; nothing where there is a grid."""
+    if _too_long(steps) or any(isinstance(packed.step, GridStep) for packed in steps):
+        return ""
+    begin = [
+        "dtype: tl.constexpr = x.dtype.element_ty",
+        "place = tl.program_id(0).to(tl.int64)*BLOCK + tl.arange(0, BLOCK)",
+        "held = tl.minimum(place, samples - 1)",  # nothing is computed from numbers that are not there
+        *(f"r{1 + k} = tl.load(x + held*{inputs} + {k})" for k in range(inputs)),
+        "zero = tl.zeros_like(r1)",
+        "r0 = zero + 1.0",
+    ]
+    numbers = sum(len(packed.numbers) for packed in steps)
+    kept = sum(p.tokens * p.arrays[0].itemsize for p in steps if isinstance(p.step, Softmax)) <= KEPT_BYTES
+    kernels = []
+    for name in ("forward", "backward", "backward_weights"):
+        back, weights = name != "forward", name == "backward_weights"
+        code = Code(shifted, True, weights, 1 if back and (weights or not kept) else UNROLLED)
+        code.lines = [*begin, *([f"dw += (tl.program_id(0) % shares).to(tl.int64)*{numbers}"] if weights else [])]
+        for packed in steps:
+            _FORWARD[type(packed.step)](packed, packed.step, code)
+        for c, row in enumerate(outputs if back else ()):
+            code.add(row, f"tl.where(place < samples, tl.load(given + held*{len(outputs)} + {c}), 0.0)")
+        for packed in reversed(steps if back else ()):
+            _BACKWARD[type(packed.step)](packed, packed.step, code)
+        ends = [f"g{row}" if row in code.given else "zero" for row in range(1, 1 + inputs)]
+        ends, array = (ends, "dx") if back else ([f"r{row}" for row in outputs], "y")
+        stores = (f"tl.store({array} + place*{len(ends)} + {c}, {v}, mask=place < samples)" for c, v in enumerate(ends))
+        given = "given, dx, dw, shares" if back else "y"
+        head = f"@triton.jit\ndef {name}(x, w, {given}, samples, BLOCK: tl.constexpr):"
+        kernels.append("\n    ".join([head, *code.lines, *stores]) + "\n")
+    return "\n\n".join(kernels)

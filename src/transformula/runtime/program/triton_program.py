@@ -1,0 +1,106 @@
+"""A whole program as one Triton kernel, forward and backward, from the text of `scalar_code`.
+
+Nothing but points, outputs and their gradients passes through memory. exp is that of CUDA's library (Triton's own would
+multiply by log2(e) first, and lose digits in large scores) and quotients are IEEE (Triton's float32 quotient is off by
+up to two units in the last place, where the rounding model counts half a unit); a product and a sum may be fused. The
+gradients of stored numbers are sums over blocks of samples, which are then added up.
+"""
+
+from __future__ import annotations
+
+import linecache
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch.autograd.function import once_differentiable
+from triton.language.extra import libdevice
+
+#: Samples of a program and its warps: forward, backward, and backward with sums over the samples, one warp's own.
+BLOCKS = {"forward": (256, 4), "backward": (128, 4), "backward_weights": (64, 1)}
+#: The same where the forward kernel has a loop: more samples share what a step of the loop reads.
+LOOP_BLOCKS = {"forward": (512, 2), "backward": (256, 2), "backward_weights": (128, 1)}
+#: Floats in which the gradients of stored numbers are added up.
+SUMS = 1 << 22
+
+
+@triton.jit
+def div(above, below):
+    """IEEE division."""
+    return tl.div_rn(above, below) if above.dtype == tl.float32 else above / below
+
+
+#: Whether CUDA's library is there; Triton's interpreter has none.
+LIBRARY = tl.constexpr(isinstance(div, triton.JITFunction))
+
+
+@triton.jit
+def exp(score):
+    """Within 2 units in the last place."""
+    return libdevice.exp(score) if LIBRARY else tl.exp(score)
+
+
+@lru_cache(maxsize=256)
+def kernels(source: str) -> dict[str, Any]:
+    """The kernels of a text, which Triton reads again through `linecache`."""
+    name = f"<transformula {sha256(source.encode()).hexdigest()}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    found: dict[str, Any] = {"__name__": __name__, "triton": triton, "tl": tl, "div": div, "exp": exp}
+    exec(compile(source, name, "exec"), found)  # our own text: stored numbers are not in it
+    found["blocks"] = LOOP_BLOCKS if "for j in" in source.partition("def backward")[0] else BLOCKS
+    return found
+
+
+def _launch(source: str, name: str, samples: int, *arrays: torch.Tensor | int) -> None:
+    found = kernels(source)
+    block, warps = found["blocks"][name]
+    if samples:
+        found[name][triton.cdiv(samples, block),](*arrays, samples, BLOCK=block, num_warps=warps)
+
+
+def forward_rows(x: torch.Tensor, w: torch.Tensor, source: str, outputs: int) -> torch.Tensor:
+    """Samples × inputs to samples × outputs."""
+    y = x.new_empty(len(x), outputs)
+    _launch(source, "forward", len(x), x.contiguous(), w, y)
+    return y
+
+
+def gradients(
+    x: torch.Tensor, w: torch.Tensor, given: torch.Tensor, source: str, weights: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of points and numbers; the sums over blocks of samples take about `SUMS` floats."""
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    shares = min(1 + len(x) // 64, 1 + SUMS // max(1, len(w))) if weights else 0
+    dw = w.new_zeros(shares, len(w))
+    name = "backward_weights" if weights else "backward"
+    _launch(source, name, len(x), x.contiguous(), w, given.contiguous(), dx, dw, shares)
+    return dx, dw.sum(dim=0)
+
+
+#: The same for torch.compile, which does not look inside: its own exp and quotients would not be within the claim.
+_forward_op = torch.library.custom_op("transformula::forward_rows", forward_rows, mutates_args=())
+_forward_op.register_fake(lambda x, w, source, outputs: x.new_empty(x.shape[0], outputs))
+_gradients_op = torch.library.custom_op("transformula::gradients", gradients, mutates_args=())
+_gradients_op.register_fake(lambda x, w, *_: (x.new_empty(x.shape), torch.empty_like(w)))
+
+
+class FusedRows(torch.autograd.Function):
+    """`forward_rows`, differentiable once in points and numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, source: str, outputs: int) -> torch.Tensor:
+        """Samples × outputs."""
+        ctx.save_for_backward(x, w)
+        ctx.source = source
+        return (_forward_op if torch.compiler.is_compiling() else forward_rows)(x, w, source, outputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of points and numbers."""
+        run, weights = _gradients_op if torch.compiler.is_compiling() else gradients, ctx.needs_input_grad[1]
+        dx, dw = run(*ctx.saved_tensors, given, ctx.source, weights)
+        return dx, dw if weights else None, None, None

@@ -1,0 +1,218 @@
+"""Formulas and boxes as engineers write them: what is read, and the hint on what is not."""
+
+import numpy as np
+import pytest
+
+import transformula as tf
+from transformula.errors import FormulaError, InputError
+from transformula.formula.constants import as_box
+from transformula.formula.formula_file import FormulaFile
+from transformula.formula.notations import given_formula
+
+BOX = "x=0..1, x1=0..1, x2=0..1, y=0..1, Re=1000..4000"
+
+READ = [
+    ("x² + π", "x**2 + pi"),
+    ("x⁻¹", "x**(-1)"),
+    ("x¹²", "x**12"),
+    ("2·x − 3×y ÷ 4", "2*x - 3*y/4"),
+    ("√x + √(x + 1) + √2", "sqrt(x) + sqrt(x + 1) + sqrt(2)"),
+    ("x₁·x₂", "x1*x2"),
+    ("½*x", "(1/2)*x"),
+    ("where(x ≤ y, x, y)", "where(x <= y, x, y)"),
+    ("d = x/y; exp(-d²/2)", "exp(-(x/y)**2/2)"),
+    ("a = x + 1; b = a*y; b - a", "((x + 1)*y) - (x + 1)"),
+    ("E = 210e9; E*x", "210e9*x"),
+    ("a := x + y\n2*a", "2*(x + y)"),
+    ("clip(x, 0, 1/2)", "min(max(x, 0), 1/2)"),
+    ("clamp(x, 0, 1/2)", "min(max(x, 0), 1/2)"),
+    ("radians(x) + deg2rad(y)", "x*pi/180 + y*pi/180"),
+    ("degrees(x) + rad2deg(y)", "x*180/pi + y*180/pi"),
+    ("Phi(x) + normcdf(y)", "(1 + erf(x/sqrt(2)))/2 + (1 + erf(y/sqrt(2)))/2"),
+    ("sum(x, y, 1)", "x + y + 1"),
+    ("prod(x, y, 2)", "x*y*2"),
+    ("sum(x)", "x"),
+]
+
+MISTAKES = [
+    ("np.sin(x)", "write sin(x)"),
+    ("numpy.exp(x)", "write exp(x)"),
+    ("math.sqrt(x)", "write sqrt(x)"),
+    ("np.pi*x", "write pi"),
+    ("np.maximum(x, 0)", "write max(x, 0)"),
+    ("np.square(x)", "write (x)**2"),
+    ("norm.cdf(x)", "write Phi(x)"),
+    ("scipy.stats.norm.cdf(x)", "write Phi(x)"),
+    ("sin^2(x)", "write sin(x)^2"),
+    ("cos**2(x)", "write cos(x)^2"),
+    ("sin^2 x", "write sin(x)^2"),
+    ("sin^-1(x)", "write asin(x) for the inverse function"),
+    ("exp^x", "write exp(x)"),
+    ("e(x)", "write exp(x)"),
+    ("x if x > 0 else 0", "write where(x > 0, x, 0)"),
+    ("if x > 0 then x else 0", "write where(x > 0, x, 0)"),
+    ("x > 0 ? x : 0", "write where(x > 0, x, 0)"),
+    ("if(x > 0, x, 0)", "write where(x > 0, x, 0)"),
+    ("e^(i*pi*x)", "formulas are real: write cos(u) and sin(u)"),
+    ("x1 x2", "write x1*x2"),
+    ("x1x2", "write x1*x2"),
+    ("lnx", "write ln(x)"),
+    ("(x + 1) y", "write )*y"),
+    ("2x", "write 2*x"),
+    ("2π", "write 2*pi"),
+    ("πx", "write pi*x"),
+    ("2(x + 1)", "write 2*("),
+    ("x(1 + y)", "write x*(1 + y)"),
+    ("sin x", "write sin(x)"),
+    ("log(x, 10)", "write log10(x)"),
+    ("log(x, 2)", "write log2(x)"),
+    ("log(x, 7)", "write log(x)/log(7)"),
+    ("log_2(x)", "write log2(x)"),
+    ("1,5*x", "write 1.5 with a decimal point"),
+    ("20%*x", "write 20/100"),
+    ("x % 2", "write mod(x, 2)"),
+    ("T[0]*x", "write T0, with T0=low..high in the box"),
+    ("Sin[x]", "write sin(x) with round brackets"),
+    ("[x + 1]*2", "use round brackets only"),
+    ("{x}", "use round brackets only"),
+    ("|x|", "write abs(x)"),
+    ("x!", "write factorial(x)"),
+    ("30°*x", "write radians(30)"),
+    ("SIN(x)", "write sin(x)"),
+    ("tg(x)", "write tan(x)"),
+    ("ctg(x)", "write cot(x)"),
+    ("arctg(x)", "write atan(x)"),
+    ("lg(x)", "write log10(x)"),
+    ("sqr(x)", "write (x)**2"),
+    ("mean(x, y)", "write sum(x, y)/n"),
+    ("gama(x)", "the nearest function is gamma"),
+    ("∫x", "write the result as a formula"),
+    ("diff(x, x)", "write the result as a formula"),
+    ("Sum(x, y)", "write the terms out: sum(a, b, c)"),
+    ("x and y", "nest where"),
+    ("x == 1", "compare with < <= > >="),
+    ("x < y", "a comparison stands inside where"),
+    ("inf*x", "only finite numbers"),
+    ("1_000*x", "write 1000"),
+    ("1 000*x", "write 1000 without the space"),
+    ("0x10*x", "write the number in decimal digits"),
+    ("1.2.3*x", "a number has one decimal point"),
+    ("'x'", "leave out the quotation marks"),
+    ("x***2", "write one ** or one ^"),
+    ("x ^^ 2", "write one ** or one ^"),
+    ("(x + 1", "1 bracket not closed"),
+    ("x + 1)", "1 bracket too many"),
+    ("x, y", "give several formulas as separate arguments"),
+    ("f(x) = x^2", "write the right-hand side alone: x^2"),
+    ("z = x^2", "write x^2 alone"),
+    ("y = x^2", "y is a variable of the box"),
+    ("a = x; a = y; a", "a already has a meaning"),
+    ("sin = x; sin", "sin already has a meaning"),
+    ("a = ; a", "write what a is"),
+    ("lambda x: x**2", "write x**2"),
+    ("x -> x^2", "write x^2 alone"),
+    ("for i in range(3): x", "loops and statements are not read"),
+    (r"\frac{x}{2}", "read with --latex"),
+    ("$x$", "read with --latex"),
+    ("x + q", "add q=low..high to the box"),
+    ("α*x", "add alpha=low..high to the box"),
+    ("where(Re < 2300, 64/Re, 0.3)", "a ramp such as min(max((Re - 2300)/30, 0), 1)"),
+]
+
+BOXES = [
+    ("x=[0, 1]", "x=0..1"),
+    ("x in [0, 1]", "x=0..1"),
+    ("x ∈ [0, 2*pi]", "x=0..2*pi"),
+    ("0 <= x <= 1", "x=0..1"),
+    ("0 < x < 1, y=0..1", "x=0..1, y=0..1"),
+    ("x=0..1; y=0..1", "x=0..1, y=0..1"),
+    ("x=0..1\ny=0..1", "x=0..1, y=0..1"),
+    ("β=0..1", "beta=0..1"),
+    ("x=0..1, c=299792458, a=9..9", "x=0..1"),
+]
+
+BAD_BOXES = [
+    ("x=0:1", "write x=0..1"),
+    ("x=(0, 1)", "write x=0..1"),
+    ("x=0 to 1", "write x=0..1"),
+    ("x=0-1", "write x=0..1"),
+    ("x=5±1", "write x=5-1..5+1"),
+    ("x>0", "give both ends, x=0..high"),
+    ("[0, 1]", "an interval has a name"),
+    ("x=3", "nothing varies on the box"),
+    ("x=0..1, x=3", "the box gives x twice"),
+    ("x=0..1, sin=3", "cannot be the name of a constant"),
+    ("x=0...1", "three dots"),
+]
+
+
+@pytest.mark.parametrize(("text", "means"), READ)
+def test_is_read(text, means):
+    (found,) = given_formula(text, BOX).outputs
+    (wanted,) = given_formula(means, BOX).outputs
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES)
+def test_a_mistake_has_its_hint(text, said):
+    with pytest.raises(FormulaError) as caught:
+        given_formula(text, BOX)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "means"), BOXES)
+def test_a_box_is_read(text, means):
+    assert str(given_formula("1", text).box) == means
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_BOXES)
+def test_a_box_that_is_not_read_has_its_hint(text, said):
+    with pytest.raises(InputError) as caught:
+        given_formula("1", text)
+    assert said in str(caught.value)
+
+
+def test_constants_of_a_box_are_no_inputs():
+    model = tf.compile("c*x + a", {"x": (0, 1), "c": 0.1, "a": "9..9"})
+    assert model.formula.typed == ("0.1*x + 9",) and model.formula.box.variables == ("x",)
+    assert model([0.5]) == pytest.approx(9.05)
+    traced = tf.compile(lambda x, c: np.where(x > c, x, c), "x=0..1, c=0.5")
+    assert traced.formula.typed == ("where(x > 0.5, x, 0.5)",)
+
+
+def test_a_constant_may_have_the_name_of_a_number():
+    assert given_formula("E*x + 1e5", "x=0..1, E=210e9").typed == ("210e9*x + 1e5",)
+
+
+def test_intermediate_values_that_explode_are_refused():
+    doubled = "; ".join(f"a{k + 1} = a{k}*a{k}" for k in range(60))
+    with pytest.raises(FormulaError, match="once its intermediate values are written out"):
+        given_formula(f"a0 = x; {doubled}; a60", "x=0..1")
+
+
+def test_physical_constants_are_named_on_request_only():
+    with pytest.raises(FormulaError, match="unknown name 'kB'"):
+        given_formula("kB*T", "T=200..400")
+    assert given_formula("kB*T", {"T": (200, 400), **as_box("kB")}).typed == ("1.380649e-23*T",)
+    with pytest.raises(InputError, match="there is no constant 'q': known are c, h"):
+        as_box("c, q")
+
+
+def test_a_formula_file_has_settings_values_and_formulas():
+    text = "# title\non: x=0..1\non: y=0..1  # more\neps: 1e-3\nd = x*y\n\nd**2\nd + 1\n"
+    read = FormulaFile.of(text, "f")
+    assert read.settings == {"on": "x=0..1, y=0..1", "eps": "1e-3"} and read.number("eps") == 1e-3
+    assert given_formula(read.formulas, read.settings["on"]).typed == ("(x*y)**2", "(x*y) + 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("size: 3\nx", "line 1: 'size' is no setting"),
+        ("eps: 1\neps: 2\nx", "line 2: eps is given twice"),
+        ("on: x=0..1", "has no formula"),
+    ],
+)
+def test_a_formula_file_is_refused_by_line(text, said):
+    with pytest.raises(InputError, match=said):
+        FormulaFile.of(text, "f")
