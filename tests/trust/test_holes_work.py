@@ -69,7 +69,7 @@ def test_the_columns_of_a_head_share_what_they_ask_for():
     network = read_network(_layers(COLUMNS))
     more = [wire.arguments[0] for wire in network.wires[-COLUMNS:]]
     assert len(more[0].terms) == COLUMNS + 1 and all(form is more[0] for form in more)
-    rest, _ = local._taken_apart(network, 0)
+    rest, _ = local._taken_apart(network, network, 0)
     moved = [wire.arguments[0] for wire in rest.wires[-COLUMNS:]]
     assert len(moved[0].terms) == COLUMNS + 1 and all(form is moved[0] for form in moved)
 

@@ -79,14 +79,12 @@ _READS, _UNITS = 2, 3
 _BITS = 120
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NormFormat(FloatFormat):
-    """A format with what a norm adds to it."""
+    """A format with what a norm adds to it: its roundings an operation, and the error of a form that is read."""
 
     units: int
     read_slip: arb
-    scores: arb
-    values: arb
 
     @property
     def unit_roundoff(self) -> arb:
@@ -97,21 +95,6 @@ class NormFormat(FloatFormat):
     def tiny(self) -> arb:
         """Largest absolute error of an operation that underflows, or of a form that is read."""
         return (super().tiny + self.read_slip).upper()
-
-    @property
-    def keeps_signs(self) -> bool:
-        """Whether no mean is subtracted."""
-        return self.units == 1
-
-    @property
-    def score_slip(self) -> arb:
-        """Absolute error of a score."""
-        return self.scores
-
-    @property
-    def value_slip(self) -> arb:
-        """Absolute error of a value."""
-        return self.values
 
 
 class StretchedEvidence(Evidence):
@@ -232,8 +215,10 @@ def norm_reading(
         )
         values += off(head.value, either)
     unit = flush if tables else _largest([*rows.values()])
-    slips = [unit, _largest(scores), _largest(values)]
-    normed = NormFormat(form.name, form.digits, form.largest_exponent, _UNITS if centred else 1, *slips)
+    normed = NormFormat(
+        form.name, form.digits, form.largest_exponent, not centred, _largest(scores), _largest(values),
+        units=_UNITS if centred else 1, read_slip=unit,
+    )  # fmt: skip
     inputs = int((weights.embedding.rows < weights.width).sum())
     return NormReading(normed, _Lost(unit, centred, inputs, rows).reading)
 

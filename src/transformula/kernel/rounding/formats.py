@@ -42,6 +42,7 @@ from transformula.kernel.folder.weights import Matrix, Weights, named_matrices, 
 EXP_ULPS = 4
 #: √D for heads of up to 4096 coordinates (`export.stock_torch`).
 QUERY_FACTOR = 64
+_EXACT = arb(0)
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class FloatFormat:
     name: str
     digits: int
     largest_exponent: int
+    #: Whether sums of nonnegative slots are never read as negative; not so where a mean is subtracted first.
+    keeps_signs: bool = True
+    #: Absolute error of a score, and of a token's value, that is read through a norm (`export.norm_rounding`).
+    score_slip: arb = _EXACT
+    value_slip: arb = _EXACT
 
     @property
     def unit_roundoff(self) -> arb:
@@ -81,21 +87,6 @@ class FloatFormat:
     def largest(self) -> arb:
         """Below this nothing overflows."""
         return arb(2) ** (self.largest_exponent - 1)
-
-    @property
-    def keeps_signs(self) -> bool:
-        """Whether sums of nonnegative slots are never read as negative; not so where a mean is subtracted first."""
-        return True
-
-    @property
-    def score_slip(self) -> arb:
-        """Absolute error of a score whose keys are read through a norm (`export.norm_rounding`)."""
-        return arb(0)
-
-    @property
-    def value_slip(self) -> arb:
-        """Absolute error of a token's value that is read through a norm."""
-        return arb(0)
 
     def holds(self, value: fmpq) -> bool:
         """Whether a rational is a number of the format."""

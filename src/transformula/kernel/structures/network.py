@@ -37,7 +37,11 @@ MAX_UNITS = 100_000
 Reading = Callable[[WireForm, str, tuple[int, ...]], WireForm]
 
 
-def read_network(weights: Weights, reading: Reading = lambda form, kind, place: form) -> Network:
+def _unchanged(form: WireForm, kind: str, place: tuple[int, ...]) -> WireForm:
+    return form
+
+
+def read_network(weights: Weights, reading: Reading = _unchanged) -> Network:
     """Read the wires, or raise `RefutedError` naming what is out of place.
 
     ``reading`` adds what a norm in front of every reader rounds (`export.norm_rounding`).
@@ -51,7 +55,7 @@ def _require(condition: object, message: str) -> None:
 
 
 class _NetworkReader:
-    def __init__(self, weights: Weights, reading: Reading) -> None:
+    def __init__(self, weights: Weights, reading: Reading = _unchanged) -> None:
         self.weights = weights
         self.reading = reading
         self.form = FORMATS[weights.dtype]
