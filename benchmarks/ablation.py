@@ -2,8 +2,10 @@
 
 ``python benchmarks/ablation.py [--formulas 60] [--kinds cases ...] [--only NAME ...] [--page]`` prints a Markdown table,
 and with ``--page`` writes it to docs/ablation.md. The formulas are a seeded sample of the cases in both formats, of the
-campaign, and of the cases at tolerances of 1e-9 to 1e-12. Each variant runs in a process of its own with the disk cache
-of tables off. Work is the deterministic count of `transformula.budget`, so that the table is the same on every machine.
+campaign, of the cases at tolerances of 1e-9 to 1e-12, of single tables that are hard to fit, and of the gallery. Each
+compilation runs in a process of its own with the disk cache of tables off. A formula is compiled again only if its
+search reads the constant that changes. Work is the deterministic count of `transformula.budget`, so that the table is
+the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 os.environ["TRANSFORMULA_CACHE"] = "off"
 sys.path.append(str(Path(__file__).parent))
@@ -33,7 +36,26 @@ from transformula.errors import TransformulaError
 
 TIGHT = (1e-9, 1e-10, 1e-11, 1e-12)  # absolute tolerances of the cases in their third round
 CAMPAIGN = 100  # random formulas to draw from
-KINDS = ["cases", "campaign", "tight"]
+HARD = (1e-6, 1e-9, 1e-10, 1e-11)  # tolerances of the single tables
+#: Functions whose tables are hard to fit, and their intervals.
+HARD_TABLES = {
+    "log(x)": "x=0.01..1", "1/x": "x=0.1..10", "asin(x)": "x=-1..0.99", "acos(x)": "x=0..1", "sqrt(x)": "x=0.001..1",
+    "sin(20*x)": "x=0..1", "exp(-x**2)": "x=-3..3", "1/(1+25*x**2)": "x=-1..1",
+}  # fmt: skip
+#: Formulas, boxes and tolerances for the constructions that `auto` seldom takes.
+GALLERY = [
+    ("partition", "sin(x*y)", "x=0..1, y=0..1", 0.05),
+    ("partition", "exp(x)", "x=0..1", 1e-3),
+    ("corollary", "exp(x)", "x=0..1", 1e-6),
+    ("corollary", "sin(x+y)", "x=0..1, y=0..1", 1e-3),
+    ("yun", "sin(x)", "x=0..1", 0.05),
+    ("yun", "x*y", "x=0..1, y=0..1", 0.1),
+    ("local-polynomials", "exp(x)", "x=0..1", 1e-4),
+    ("local-polynomials", "sin(x*y)", "x=0..1, y=0..1", 1e-2),
+    ("attention-only", "x*y", "x=0..1, y=0..1", 0.05),
+    ("lookup", "sin(x)*y", "x=0..3, y=0..1", 1e-3),
+]
+KINDS = ["cases", "campaign", "tight", "hard", "gallery"]
 FORMULA_SECONDS = 60  # processor time of one formula
 TABLES = "transformula.compiler.tables."
 PAGE = HERE.parent / "docs" / "ablation.md"
@@ -77,14 +99,33 @@ def sample(count: int, kinds: list[str]) -> list[dict[str, Any]]:
             for eps in TIGHT:
                 asked = {"formula": case["formula"], "on": case["on"], "options": {"eps": eps}}
                 found["tight"].append({"name": f"{case['name']} {eps:g}", **asked})
+    for formula, box in HARD_TABLES.items():
+        for eps in HARD:
+            found["hard"].append({"name": f"{formula} {eps:g}", "formula": formula, "on": box, "options": {"eps": eps}})
+    for name, formula, box, eps in GALLERY:
+        options = {"eps": eps, "construction": name}
+        found["gallery"].append({"name": f"{formula} as {name}", "formula": formula, "on": box, "options": options})
     each, rng = max(1, count // len(kinds)), random.Random(0)
     return [one for kind in kinds for one in rng.sample(found[kind], min(each, len(found[kind])))]
 
 
+class Recorder(ModuleType):
+    """The policy as a module that notes which of its constants are read."""
+
+    read: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.isupper():
+            Recorder.read.add(name)
+        return super().__getattribute__(name)
+
+
 def compiled(asked: dict[str, Any]) -> dict[str, Any]:
-    """Tokens, proven bound and work of one formula; no tokens where it was refused."""
+    """Tokens, proven bound, work and constants read of one formula; no tokens where it was refused."""
     signal.setitimer(signal.ITIMER_PROF, FORMULA_SECONDS)
     found: dict[str, Any] = {"name": asked["name"], "tokens": None, "bound": None}
+    policy.__class__ = Recorder
+    Recorder.read.clear()
     with budget.limited(math.inf) as limit:
         try:
             model = tf.compile(asked["formula"], on=asked["on"], **asked["options"])
@@ -93,7 +134,7 @@ def compiled(asked: dict[str, Any]) -> dict[str, Any]:
             found |= {"bound": getattr(error, "best_bound", None)}
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        return found | {"work": limit.spent}
+        return found | {"work": limit.spent, "read": sorted(Recorder.read)}
 
 
 def scaled(value: Any, factor: float) -> Any:
@@ -113,8 +154,8 @@ def constants() -> dict[str, Any]:
     return {name: value for name, value in vars(policy).items() if name.isupper() and not name.startswith("_")}
 
 
-def variants(only: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A label for each variant, and the change that makes it, in the order of the policy."""
+def variants(only: list[str]) -> Iterator[tuple[str, str | None, Callable[[], None]]]:
+    """A label for each variant, the constant that it changes, if one, and the change, in the order of the policy."""
     for name, value in constants().items():
         if only and name not in only:
             continue
@@ -123,25 +164,25 @@ def variants(only: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
             changed["first only"] = value[:1]
         for label, other in changed.items():
             if other != value:
-                yield f"{name} × {label}", lambda name=name, other=other: setattr(policy, name, other)
+                yield f"{name} × {label}", name, lambda name=name, other=other: setattr(policy, name, other)
     for name, (module, function, other) in SWITCHES.items():
         if not only or name in only:
-            yield f"{name} off", lambda m=module, f=function, o=other: setattr(import_module(m), f, o)
+            yield f"{name} off", None, lambda m=module, f=function, o=other: setattr(import_module(m), f, o)
 
 
-def measured(change: Callable[[], None], asked: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """All formulas in one child process with a change of the policy; None if it crashed."""
+def measured(change: Callable[[], None], asked: dict[str, Any]) -> dict[str, Any]:
+    """One formula in a child process with a change of the policy; refused if the process crashed."""
 
-    def job() -> list[dict[str, Any]]:
+    def job() -> dict[str, Any]:
         signal.signal(signal.SIGPROF, _timeout)
         change()
-        return [compiled(one) for one in asked]
+        return compiled(asked)
 
-    status, value, *_ = in_child(job, FORMULA_SECONDS * len(asked))
+    status, value, seconds, _ = in_child(job, 2 * FORMULA_SECONDS)
     if status != "ok":
         print(value, file=sys.stderr)
-        return None
-    found: list[dict[str, Any]] = value
+        return {"name": asked["name"], "tokens": None, "bound": None, "work": seconds, "read": []}
+    found: dict[str, Any] = value
     return found
 
 
@@ -149,10 +190,8 @@ def _timeout(*_: object) -> None:
     raise TimeoutError
 
 
-def compared(base: list[dict[str, Any]], found: list[dict[str, Any]] | None) -> dict[str, Any]:
+def compared(base: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
     """A variant against the baseline: ratios over the formulas that both prove, and the proofs lost and gained."""
-    if found is None:
-        return {"crashed": True}
     pairs = list(zip(base, found, strict=True))
     both = [(a, b) for a, b in pairs if a["tokens"] is not None and b["tokens"] is not None]
     bounds = [b["bound"] / a["bound"] for a, b in both if a["bound"]]
@@ -170,8 +209,6 @@ def compared(base: list[dict[str, Any]], found: list[dict[str, Any]] | None) -> 
 
 def row(label: str, found: dict[str, Any]) -> str:
     """One line of the Markdown table."""
-    if "crashed" in found:
-        return f"| {label} | crashed | | | | | | |"
     changes = [f"{100 * (found[key] - 1):+.1f} %" for key in ("tokens", "bound", "work")]
     counts = [f"{found['more tokens']} / {found['fewer tokens']}", f"{found['worst bound']:.2f}"]
     proofs = [str(len(found["lost"])), str(len(found["gained"]))]
@@ -187,8 +224,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     asked = sample(given.formulas, given.kinds)
-    base = measured(lambda: None, asked)
-    assert base is not None
+    base = [measured(lambda: None, one) for one in asked]
     proven = [one for one in base if one["tokens"] is not None]
     names = ", ".join(one["name"] for one in base)
     lines = [
@@ -199,8 +235,10 @@ def main() -> None:
     ]
     print("\n".join(lines), flush=True)
     rows = {}
-    for label, change in variants(given.only):
-        rows[label] = compared(base, measured(change, asked))
+    for label, constant, change in variants(given.only):
+        pairs = zip(base, asked, strict=True)
+        found = [measured(change, one) if constant is None or constant in was["read"] else was for was, one in pairs]
+        rows[label] = compared(base, found)
         lines.append(row(label, rows[label]))
         print(lines[-1], flush=True)
         if given.page:
