@@ -90,7 +90,7 @@ class PlanningGuide(Guide):
         ends = self.ranges.of(inner)
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
-        return after < policy.EXCHANGE_GAIN * math.prod(largest(self.ranges.of(f)) for f in factors)
+        return after < policy.CLEARLY_SMALLER * math.prod(largest(self.ranges.of(f)) for f in factors)
 
     def measure(self, radicand: Expr) -> Measure | None:
         """The mode's measure if the length may come so close to zero that errors under the root grow."""
@@ -120,7 +120,7 @@ class PlanningGuide(Guide):
         """Whether the rest is smaller, in a careful circuit."""
         if not self.mode.careful:
             return False
-        return largest(self.ranges.of(rest)) < policy.SMALL_COMPLEMENT * largest(self.ranges.of(part))
+        return largest(self.ranges.of(rest)) < policy.CLEARLY_SMALLER * largest(self.ranges.of(part))
 
 
 def _centre(ends: Interval) -> tuple[Fraction, float]:

@@ -264,12 +264,12 @@ def _node(wire: Wire, facts: WireFacts, ends: Interval, values: Interval, argume
 def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
     """Numbers of few bits by which a square's argument and value fit the one table of u² on about −1..1.
 
-    Arguments so small that their squares leave the format are not scaled up all the way: then they are next to 0.
+    Arguments so small that squares of their scale leave the format are not scaled up all the way: these are next to 0.
     """
     reach = max(largest(node.ends), 1e-300) / (1 + MARGIN / 2)
     if 2 * node.drift > MARGIN / 2 * reach:  # errors are not small beside the range
         reach += 2 * node.drift
-    power = min(-math.ceil(math.log2(reach)), policy.MOST_SQUARE_SCALE[dtype])
+    power = min(-math.ceil(math.log2(reach)), np.finfo(dtype).maxexp * 7 // 16)
     step = max((step for step in _STEPS if step * reach * 2.0**power <= 1), default=Fraction(1))
     scale = step * Fraction(2) ** power
     return scale, scale**2

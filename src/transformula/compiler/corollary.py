@@ -55,10 +55,9 @@ def corollary_attempts(task: BuildTask) -> Iterator[Attempt]:
 def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head: bool) -> Iterator[Weights]:
     """Polynomial Transformers whose measured error meets the tolerance, lowest degree first."""
     box, used = _used(formula)
-    if box.dimension > policy.MAX_VARIABLES:
-        raise InputError(
-            f"approximation by a polynomial takes at most {policy.MAX_VARIABLES} variables, not {box.dimension}"
-        )
+    most = max(policy.MAX_DEGREE)
+    if box.dimension > most:
+        raise InputError(f"approximation by a polynomial takes at most {most} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
     searches = [_Degrees(expr, box) for expr in formula.outputs]
     for share in policy.DEGREE_SHARES:

@@ -58,7 +58,7 @@ class _Fitter:
     ) -> None:
         self.eps, self.share = eps, share
         self.dtype, self.fell_short = dtype, False
-        self.most_tokens, self.missed = int(min(policy.MAX_GRID_TOKENS, most)), missed
+        self.most_tokens, self.missed = int(min(policy.MOST_TOKENS, most)), missed
 
     def __call__(self, parts: Sequence[Wanted]) -> Iterator[TableTokens]:
         tasks = {
@@ -104,7 +104,7 @@ def _fit(
                 table = _fit_grid(part, names, ranges, eps, dtype, most_tokens)
         return _tokens(table), fell_short, None
     except CannotFit as failure:
-        if most_tokens < policy.MAX_GRID_TOKENS:
+        if most_tokens < policy.MOST_TOKENS:
             raise NotProvenError(f"a table of {part.original} would be larger than what is proven") from None
         if failure.best is None:
             raise NotProvenError(f"no table for {short_text(part.original):.80} was found: {failure}") from None

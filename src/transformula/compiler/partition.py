@@ -71,8 +71,8 @@ def _sampled(
     part: Part, names: Sequence[str], ranges: Sequence[tuple[float, float]], eps: float
 ) -> tuple[list[Floats], Floats]:
     """The function on a mesh that is refined, axis by axis, where it jumps by much of a cell."""
-    axes = [np.linspace(low, high, policy.PARTITION_MESH[len(ranges)]) for low, high in ranges]
-    for left in reversed(range(policy.REFINEMENTS)):
+    axes = [np.linspace(low, high, policy.MESH[len(ranges)]) for low, high in ranges]
+    for left in reversed(range(policy.MOST_ROUNDS)):
         checkpoint()
         values = evaluate(part.expr, names, np.meshgrid(*axes, indexing="ij"))
         if not np.all(np.isfinite(values)):

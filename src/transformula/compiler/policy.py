@@ -27,6 +27,7 @@ COARSE = 1 / 16  # tolerance of the first coarse model, as a fraction of the for
 ROOM = 1.5  # factor between a measured error and a tolerance that can be proven for it
 
 # --- plan
+MOST_TOKENS = 20_000  # most tokens of a grid, of a polynomial, and of local polynomials: more than one would run
 #: Most linear forms of a summand for which a grid competes with a circuit: sin(x)*y at 1e-3 is smaller as one.
 MAX_GRID_FORMS = 2
 FEWEST_FLOATS = 8  # fewest numbers of the format that an interval must contain for a table to make sense
@@ -49,21 +50,18 @@ FAR_BITS = {"float64": 41, "float32": 17}
 #: Widening of a cell, as a fraction of the narrower neighbour: sharper cells have larger scores, hence more rounding.
 WIDENING = {"float64": 1e-3, "float32": 1e-1}
 BLUNTER_BEYOND = 1_000  # number of cells on an axis from which they are made proportionally blunter
-#: Mesh points on an axis where the variation is measured, by number of axes.
-PARTITION_MESH = {1: 20_001, 2: 801, 3: 101, 4: 33}
-MAX_MESH, REFINEMENTS = 1_500_000, 40  # most mesh points in all, and most refinements of the mesh
+#: Mesh points on an axis where the variation is measured, by number of axes; of more axes, yun has no model.
+MESH = {1: 20_001, 2: 801, 3: 101, 4: 33, 5: 13, 6: 9}
+MAX_MESH = 1_500_000  # most mesh points in all
 #: Factors by which cells are made finer, tried in turn: the first aims at the covering number.
 FINER_CELLS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
 # --- polynomial
 MAX_PROOF_TERMS = 30_000_000  # terms the proof may expand: some ten seconds of work
 MAX_SYSTEM = 40_000  # largest rational linear system (rows × columns) that is worth solving to save a token
-#: Most directions of the lattice and terms of a polarization: more would make a model nobody can run.
-MAX_DIRECTIONS = 20_000
 
 # --- corollary
-MAX_VARIABLES = 4  # most variables of an approximating polynomial
-#: Highest degree tried, by number of variables: beyond it the tokens are too many or the terms too large.
+#: Highest degree tried, by number of variables (of more, none is tried): beyond it there are too many tokens or terms.
 MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
 #: Shares of the tolerance for the measured error, tried in turn; the rest is for proof and rounding.
 DEGREE_SHARES = (0.97, 0.8, 0.5, 0.2)
@@ -92,7 +90,7 @@ OPERATIONS_PER_MICROSECOND = 4e3  # floating-point operations of one core in a m
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 LEAST_WEIGHT = 1e-6  # least weight for which a token's value is priced, which bounds the values
 STALL = 10  # steps over which the cost must fall
-STALLED = 0.98  # cost after these steps, as a fraction of the cost before, above which a descent ends
+STALLED = 0.98  # cost after these steps, as a fraction of the cost before, above which a descent ends; so for bounds
 HIGH_PRICE = 1e-2  # rounding that values as large as the function's range may cost, as a fraction of the tolerance
 
 # --- tables: starts
@@ -144,7 +142,6 @@ GRID_SECTIONS = {2: 41, 3: 13, 4: 8}  # points of each other axis through which 
 GRID_NEGLIGIBLE = 1e-6  # share of the tolerance below which the error of a grid needs no sharper bound
 GRID_RANKS = {2: 12, 3: 20, 4: 24}  # singular vectors of the sections that are fitted, by dimension
 GRID_POINTS = {2: 160, 3: 44, 4: 20}  # points of each axis on which values are solved, by dimension
-MAX_GRID_TOKENS = 20_000  # tokens of a grid
 GRID_CAUTIONS = (1.0, 30.0, 1000.0)  # factors on the price of large values while scores are chosen
 GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)  # factors on the price of large values while rounding is the larger error
 
@@ -158,14 +155,11 @@ SHORT_LENGTH = 1e-4
 LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
 FAR_FROM_ZERO = 1.0  # distance of values from zero, in spreads, beyond which a table holds them around zero
 CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
-EXCHANGE_GAIN = 0.5  # largest ratio of the sizes of exchanged factors to those of the factors as written
+CLEARLY_SMALLER = 0.5  # ratio of two sizes up to which the smaller form of a product or of p/(p + r) is taken
 PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
 CAREFUL_LOGS = 2  # fewest positive factors that a careful circuit multiplies by adding logarithms
-SMALL_COMPLEMENT = 0.5  # largest ratio r/p for which a careful circuit writes p/(p + r) as 1 - r/(p + r)
 NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
-MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of removable singularities
-#: Largest power of two by which the argument of a square is scaled up, by format.
-MOST_SQUARE_SCALE = {"float64": 480, "float32": 56}
+MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of finer meshes, of limits
 OUT_OF_REACH = 10.0  # ratio of rounding to tolerance above which the tolerance is out of reach
 ABOVE_ROUNDING = 2.0  # ratio of the tolerance planned for instead to the rounding
 SINGULAR_SHARE = 2.5  # share of a table whose function has an unbounded slope, in shares of other tables
@@ -204,7 +198,6 @@ SEARCH_PART = 0.2  # fraction of the remaining work for the evidence of one proo
 FLOW_PARTS = 1500  # most parts of the box
 FLOW_WORST = 0.85  # fraction of the worst bound above which a part is cut
 FLOW_LOOKS = 4000  # most rounds times the square of the number of inputs
-FLOW_GAIN = 0.98  # fraction that the worst bound must fall to within a few rounds
 
 # --- evidence: pieces of grids
 GRID_TIGHTNESS = 1.5  # ratio of the bound of an error to an error that occurs, without a target
@@ -237,12 +230,10 @@ CLAIM_DEPTH = 40  # most quantities that are nested
 CLAIM_NODES = 150  # most nodes of an expression that is searched for repeated parts, or whose sign is a candidate
 
 # --- gallery: yun
-MAX_CONTEXTS, MAX_TOKENS = 1024, 6  # most contexts (cells of the box), and most variables
+MAX_CONTEXTS = 1024  # most contexts (cells of the box)
 #: Shares of eps for the cells, tried in turn; the rest is for seams, rounding and enclosures that are not tight.
 YUN_SHARES = (0.93, 0.85, 0.7, 0.5)
 YUN_SEAMS = 1 / 32  # share of eps for the seams
-#: Mesh points on an axis where the variation is measured, by number of variables.
-YUN_MESH = {1: 4001, 2: 257, 3: 49, 4: 21, 5: 13, 6: 9}
 #: Pieces of a cell along an axis, and of all cells together: the mean on a cell is proven piece by piece.
 YUN_PIECES, MAX_YUN_PIECES = 8, 40_000
 
@@ -253,7 +244,7 @@ CELL_SHARE, CIRCUIT_SHARE = 0.9, 0.025
 NOISE = 0.05  # noise of the format, in tolerances, that is no reason to look for another degree
 #: Factors by which cells are made finer, tried in turn, and circuits tried for each.
 FINER_LOCAL_CELLS, CIRCUITS_EACH = (1.0, 1.5, 3.0), 3
-MAX_CELLS, MAX_CELL_POINTS = 20_000, 5_000_000  # most cells, and most sample points of all cells together
+MAX_CELL_POINTS = 5_000_000  # most sample points of all cells together
 MORE_CELLS = 1.25  # factor by which an axis is cut finer
 EXTRA_POINTS = 2  # Chebyshev points of a cell beyond those that determine a polynomial
 

@@ -87,7 +87,7 @@ def lattice_ridge_sum(polynomials: Sequence[Terms]) -> RidgeSum | None:
     exponents = [e for terms in polynomials for e in terms]
     degree = max(map(sum, exponents))
     support = [k for k in range(len(exponents[0])) if any(e[k] for e in exponents)]
-    if math.comb(len(support) - 1 + degree, degree) > policy.MAX_DIRECTIONS:
+    if math.comb(len(support) - 1 + degree, degree) > policy.MOST_TOKENS:
         return None
     result = RidgeSum(len(polynomials))
     for output, terms in enumerate(polynomials):
@@ -214,7 +214,7 @@ def _support(exponents: Sequence[int]) -> set[int]:
 
 def _greedy(polynomials: Sequence[Terms], hints: list[Direction]) -> RidgeSum | None:
     """Top degree first; each part reuses known directions if it can."""
-    if sum(_polarization_size(p) for p in polynomials) > policy.MAX_DIRECTIONS:
+    if sum(_polarization_size(p) for p in polynomials) > policy.MOST_TOKENS:
         return None
     result = RidgeSum(len(polynomials))
     parts = [homogeneous_parts(p) for p in polynomials]

@@ -23,12 +23,10 @@ from transformula.formula.evaluation import evaluate, increasing
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.digits import at_most
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.coverings import Ends, defined_on, products
+from transformula.kernel.enclosures.coverings import DefinedCells, Ends, products
 from transformula.kernel.enclosures.expression_models import enclose_ranges, model_of
-from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.taylor_models import TINY, Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError
-from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.rounding.softmax import ORDERS as SOFTMAX_ORDERS
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.cell_error import BITS as CELL_BITS
@@ -75,6 +73,7 @@ def find_pieces(
     enough = 0.0 if target is None else target
     examined = 0
     with precision(BITS):
+        cells = DefinedCells(function, names, ends)
         while True:
             checkpoint()
             spend(costs.grid(table, function, lower.shape[1]))
@@ -84,7 +83,7 @@ def find_pieces(
             seen = max(seen, float(bounds.reached.max()))
             hopeless = target is not None and seen > policy.GRID_HOPELESS * target
             done = error <= max(_goal(bounds, seen, enough, hopeless), settled)
-            done[done] = _defined(function, names, ends, lower[:, done], upper[:, done])
+            done[done] = _defined(cells, lower[:, done], upper[:, done])
             settled = float(np.max(error[done], initial=settled))
             best = max(settled, float(error.max()))
             report("proving", examined, int((~done).sum()))
@@ -97,7 +96,7 @@ def find_pieces(
             halves = cut_boxes(lower, upper, axes)
             spent = examined + halves[0].shape[1] > budget or len(levels) > policy.MOST_ROUNDS
             if spent or not (halves[0] < halves[1]).all():
-                if not (best <= enough and _defined(function, names, ends, lower, upper).all()):
+                if not (best <= enough and _defined(cells, lower, upper).all()):
                     raise _refusal(function, _BUDGET if spent else _TOO_SMALL, best, seen)
                 axes[:] = False
                 break
@@ -105,17 +104,16 @@ def find_pieces(
     return {"edges": [e.tolist() for e in edges], "trees": trees_of(levels)}
 
 
-def _defined(function: Expr, names: Sequence[str], ends: Sequence[Ends], lower: Floats, upper: Floats) -> Mask:
+def _defined(cells: DefinedCells, lower: Floats, upper: Floats) -> Mask:
     """The cells on which a function is defined, in chunks between which the search can be stopped."""
-    box = {name: (dyadic_below(a), dyadic_above(b)) for name, (a, b) in zip(names, ends, strict=True)}
+    if cells.everywhere:
+        return cells.on(lower, upper)
     found = np.ones(lower.shape[1], dtype=np.bool_)
-    if try_range(function, box) is not None:
-        return found
     for start in range(0, lower.shape[1], _CELLS):
         part = slice(start, start + _CELLS)
         checkpoint()
-        spend(costs.defined(function, found[part].size))
-        found[part] = defined_on(function, names, ends, lower[:, part], upper[:, part])
+        spend(costs.defined(cells.function, found[part].size))
+        found[part] = cells.on(lower[:, part], upper[:, part])
     return found
 
 
@@ -250,6 +248,7 @@ def find_partition_cells(
         lower, upper, values = used_cells(table, ends, far_of(int(np.size(table.values)), far_bits), shifts)
     levels: list[Any] = []
     settled = 0.0
+    cells = DefinedCells(function, names, ends)
     while True:
         checkpoint()
         spend(costs.models(function, lower.shape[1], ORDER))
@@ -257,7 +256,7 @@ def find_partition_cells(
         with np.errstate(invalid="ignore"):
             error = np.maximum(high - values, values - low)
         known = np.isfinite(error)
-        known[known] = _defined(function, names, ends, lower[:, known], upper[:, known])
+        known[known] = _defined(cells, lower[:, known], upper[:, known])
         cut = (error > policy.PARTITION_CLOSE * _attained(function, names, lower, upper, values)) & (
             error > settled
         ) | ~known

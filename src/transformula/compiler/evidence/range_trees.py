@@ -303,7 +303,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
         high = np.concatenate([high[:, kept], cut_high], axis=1)
         nodes = np.concatenate([nodes[kept], first, first + 1])
         history.append(float(bounds.max()))
-        if len(history) > len(lower) + 2 and history[-1] > policy.FLOW_GAIN * history[-len(lower) - 3]:
+        if len(history) > len(lower) + 2 and history[-1] > policy.STALLED * history[-len(lower) - 3]:
             break
     return tree.preorder(), low, high
 

@@ -243,7 +243,7 @@ class CellPlan:
     def most_tokens(self) -> int:
         """Largest number of cells: of them, and of sample points that fit into memory."""
         points: int = (self.degree + 1 + policy.EXTRA_POINTS) ** len(self.names)
-        return min(policy.MAX_CELLS, policy.MAX_CELL_POINTS // points)
+        return min(policy.MOST_TOKENS, policy.MAX_CELL_POINTS // points)
 
     @property
     def numbers(self) -> int:

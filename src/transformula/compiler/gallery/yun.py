@@ -68,10 +68,9 @@ _APART = 0.125
 def yun_attempts(task: BuildTask, narrow: bool = False) -> Iterator[Attempt]:
     """Models with ever finer cells, coarsest first; ``narrow`` ones have the paper's many layers."""
     formula, ground = task.formula, task.ground
-    if formula.box.dimension > policy.MAX_TOKENS:
-        raise InputError(
-            f"the construction yun takes at most {policy.MAX_TOKENS} variables, not {formula.box.dimension}"
-        )
+    if formula.box.dimension not in policy.MESH:
+        most = max(policy.MESH)
+        raise InputError(f"the construction yun takes at most {most} variables, not {formula.box.dimension}")
     for share in policy.YUN_SHARES:
 
         def build(share: float = share) -> Built:
@@ -116,7 +115,7 @@ def _plan(formula: Formula, eps: float, share: float, dtype: str) -> YunPlan:
 
 def _variation(formula: Formula, ends: tuple[tuple[float, float], ...]) -> Floats:
     """Mean variation of the formula along each axis, the largest over the outputs."""
-    axes = [np.linspace(low, high, policy.YUN_MESH[len(ends)]) for low, high in ends]
+    axes = [np.linspace(low, high, policy.MESH[len(ends)]) for low, high in ends]
     mesh = np.meshgrid(*axes, indexing="ij")
     total = np.zeros(len(ends))
     for expr in formula.outputs:

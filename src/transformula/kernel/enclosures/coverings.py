@@ -100,27 +100,32 @@ def halfway(low: float, high: float) -> float:
 
 def check_defined(function: Expr, names: Sequence[str], ends: Sequence[Ends], lower: Floats, upper: Floats) -> None:
     """Refuse unless the function is defined on the box of the ends, or else on each of the given cells."""
-    known = defined_on(function, names, ends, lower, upper)
+    known = DefinedCells(function, names, ends).on(lower, upper)
     if not known.all():
         low, high = lower[:, ~known][:, 0], upper[:, ~known][:, 0]
         place = ", ".join(f"{n} = {a:.6g}..{b:.6g}" for n, a, b in zip(names, low, high, strict=True))
         raise NotProvenError(f"{short_text(function)} may be undefined or unbounded on {place}", place=place)
 
 
-def defined_on(
-    function: Expr, names: Sequence[str], ends: Sequence[Ends], lower: Floats, upper: Floats
-) -> NDArray[np.bool_]:
-    """On which cells (d, cells) the function is proven to be defined, by exact intervals.
+class DefinedCells:
+    """Where a function is proven to be defined by exact intervals: on the box of the ends, or else cell by cell."""
 
-    Cells that stick out of the box are cut to it: its ends may be those of the function's domain.
-    """
-    box = [(dyadic_below(a), dyadic_above(b)) for a, b in ends]
-    if try_range(function, dict(zip(names, box, strict=True))) is not None:
-        return np.ones(lower.shape[1], dtype=np.bool_)
-    known = []
-    for low, high in zip(lower.T.tolist(), upper.T.tolist(), strict=True):
-        sides = zip(box, low, high, strict=True)
-        cell = [(max(first, from_float(a)), min(last, from_float(b))) for (first, last), a, b in sides]
-        empty = any(a > b for a, b in cell)
-        known.append(empty or try_range(function, dict(zip(names, cell, strict=True))) is not None)
-    return np.array(known, dtype=np.bool_)
+    def __init__(self, function: Expr, names: Sequence[str], ends: Sequence[Ends]) -> None:
+        self.function, self.names = function, names
+        self.box = [(dyadic_below(a), dyadic_above(b)) for a, b in ends]
+        self.everywhere = try_range(function, dict(zip(names, self.box, strict=True))) is not None
+
+    def on(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
+        """On which of the cells (d, cells) the function is defined.
+
+        Cells that stick out of the box are cut to it: its ends may be those of the function's domain.
+        """
+        if self.everywhere:
+            return np.ones(lower.shape[1], dtype=np.bool_)
+        known = []
+        for low, high in zip(lower.T.tolist(), upper.T.tolist(), strict=True):
+            sides = zip(self.box, low, high, strict=True)
+            cell = [(max(first, from_float(a)), min(last, from_float(b))) for (first, last), a, b in sides]
+            empty = any(a > b for a, b in cell)
+            known.append(empty or try_range(self.function, dict(zip(self.names, cell, strict=True))) is not None)
+        return np.array(known, dtype=np.bool_)
