@@ -79,7 +79,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import on first use, so that the command line starts at once."""
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        return globals().setdefault(name, getattr(import_module(_HOME[name]), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

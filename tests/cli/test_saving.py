@@ -93,7 +93,9 @@ def test_compile_does_not_replace_another_formulas_model(cli, tmp_path, monkeypa
     assert cli("compile", "x + y", "--on", "x=0..1, y=0..1", "--out", out).code == 0
     before = contents(tmp_path / "sum")
     with monkeypatch.context() as patch:
-        patch.setattr("transformula.api.compile", lambda *_: pytest.fail("work is spent on what cannot be saved"))
+        patch.setattr(
+            "transformula.cli.compile_verb.compile", lambda *_: pytest.fail("work is spent on what cannot be saved")
+        )
         refused = cli("compile", "x*y", "--on", "x=0..1, y=0..1", "--out", out)
         assert refused.code == 2 and not refused.out and refused.err.count("\n") == 1
         assert "holds the model of x + y on x=0..1, y=0..1" in refused.err and "--force" in refused.err

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformula.cluster.engines import Engine, EngineError, opened_engine
+if TYPE_CHECKING:
+    from transformula.cluster.engines import Engine
 
 _lent: ContextVar[Engine | None] = ContextVar("lent", default=None)
 
@@ -30,6 +31,8 @@ def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[E
     ...     tf.compile("sin(x*y)", on="x=0..1, y=0..1", eps=1e-3).status
     'proven'
     """
+    from transformula.cluster.engines import opened_engine
+
     with opened_engine(jobs, scheduler) as engine:
         before = _lent.set(engine)
         try:
@@ -46,6 +49,8 @@ def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tupl
     engine = _lent.get()
     if engine is None:
         return
+    from transformula.cluster.engines import EngineError
+
     try:
         for outcome in engine.run(function, tasks):
             if outcome.error is None:

@@ -37,11 +37,10 @@ from transformula.compiler.evidence.range_search import (
     largest,
 )
 from transformula.compiler.evidence.range_trees import cut_parts
-from transformula.compiler.layout import Design, HeadSpec, TableTokens, Unit, assembled, places
+from transformula.compiler.layout import Design, HeadSpec, TableTokens, Unit, assembled, midpoint, places
 from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts, has_slot
 from transformula.compiler.lower.store_circuit import store_circuit
-from transformula.compiler.one_layer_parts import midpoint
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import NotProvenError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz

@@ -22,12 +22,17 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from flint import fmpq
+from flint import arb, fmpq
 
 from transformula.errors import NotProvenError
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, FloatArray, Head, Weights, to_rational
+from transformula.kernel.syntax.expression import Expr
 from transformula.runtime.matrices import dense_matrix, matrix_of
 
+#: Precision of irrational constants, in bits: their error is then far below that of any float format.
+CONSTANT_BITS = 320
 #: exp(−800) is below the smallest double: behind the gate nothing is left.
 GATE_MARGIN = 800.0
 
@@ -36,6 +41,20 @@ Entries = list[tuple[int, int, Any]]
 Reads = Mapping[str, Any]
 #: A hidden unit: coefficients of the slots it reads, its bias, and its coefficients in the slots it adds to.
 Unit = tuple[Reads, Any, Reads]
+
+
+def midpoint_rational(ball: arb) -> fmpq:
+    """The exact rational in the middle of a ball."""
+    mantissa, exponent = ball.mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+
+
+def midpoint(constant: Expr) -> fmpq:
+    """The constant's rational value, or a rational within 2^-300 of it."""
+    if constant.number is not None:
+        return to_fmpq(constant.number)
+    with precision(CONSTANT_BITS):
+        return midpoint_rational(enclose(constant))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from flint import arb, fmpq
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.layout import HeadSpec, OneLayerSpec, ReluSpec, TableTokens, assemble, power_of_two
+from transformula.compiler.layout import HeadSpec, OneLayerSpec, ReluSpec, TableTokens, assemble, midpoint, power_of_two
 from transformula.compiler.lower.additive import AffineForm, Form, Part
 from transformula.compiler.lower.derivation_hints import selector_signs
 from transformula.compiler.lower.store_circuit import store_one_layer
@@ -19,11 +19,6 @@ from transformula.errors import InputError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import Expr
-
-#: Precision of irrational constants, in bits: their error is then far below that of any float format.
-CONSTANT_BITS = 320
-
 
 #: A part, the ranges of its forms, and its share of the tolerance.
 Wanted = tuple[Part, tuple[tuple[float, float], ...], float]
@@ -104,20 +99,6 @@ def _head(part: Part, table: int, ranges: Sequence[tuple[float, float]], output:
 
 def _rational(affine: AffineForm) -> tuple[tuple[fmpq, ...], fmpq]:
     return tuple(to_fmpq(v) for v in affine.form), midpoint(affine.constant)
-
-
-def midpoint_rational(ball: arb) -> fmpq:
-    """The exact rational in the middle of a ball."""
-    mantissa, exponent = ball.mid().man_exp()
-    return fmpq(mantissa) * fmpq(2) ** int(exponent)
-
-
-def midpoint(constant: Expr) -> fmpq:
-    """The constant's rational value, or a rational within 2^-300 of it."""
-    if constant.number is not None:
-        return to_fmpq(constant.number)
-    with precision(CONSTANT_BITS):
-        return midpoint_rational(enclose(constant))
 
 
 def _reach(form: Sequence[fmpq], constant: fmpq, box: Box) -> float:

@@ -29,7 +29,7 @@ from flint import arb, fmpq
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY, POLYNOMIAL
-from transformula.compiler.one_layer_parts import CONSTANT_BITS, midpoint_rational
+from transformula.compiler.layout import CONSTANT_BITS, midpoint_rational
 from transformula.compiler.ridge_directions import Direction, RidgeSum, primitive, ridge_sums
 from transformula.errors import FormulaError, InputError
 from transformula.kernel.arithmetic import precision

@@ -29,12 +29,6 @@ _NAMES = {"elliptic_k": "ellipk", "elliptic_e": "ellipe"}
 MAX_NODES = 100_000
 
 
-def is_sympy(given: object) -> bool:
-    """Whether something is an expression of sympy."""
-    sympy = sys.modules.get("sympy")
-    return sympy is not None and isinstance(given, sympy.Basic)
-
-
 def from_sympy(
     expr: Any, variables: Collection[str] | None = None, symbols: dict[str, Any] | None = None
 ) -> FormulaText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -14,10 +15,16 @@ from flint import fmpq, fmpz
 from transformula.errors import BoxError, FormulaError, brief
 from transformula.formula.as_written import intervals_of
 from transformula.formula.formula_text import number_text
-from transformula.formula.from_sympy import from_sympy, is_sympy
+from transformula.formula.from_sympy import from_sympy
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, expanded_names, is_variable_name, parse_end
 from transformula.kernel.syntax.expression import Expr
+
+
+def is_sympy(given: object) -> bool:
+    """Whether something is an expression of sympy, which only a caller with one has imported."""
+    sympy = sys.modules.get("sympy")
+    return sympy is not None and isinstance(given, sympy.Basic)
 
 
 def box_of(given: str | Mapping[str, Any] | Box) -> Box:

@@ -12,8 +12,8 @@ from typing import Any
 from transformula.errors import FormulaError
 from transformula.formula.as_written import formulas_of, names_defined
 from transformula.formula.from_function import traced
-from transformula.formula.from_sympy import from_sympy, is_sympy
-from transformula.formula.given_box import box_and_constants
+from transformula.formula.from_sympy import from_sympy
+from transformula.formula.given_box import box_and_constants, is_sympy
 from transformula.formula.hints import advice_on
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula

@@ -28,11 +28,11 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import ATTENTION_ONLY
 from transformula.compiler.evidence.finder import Finder
-from transformula.compiler.layout import Design, HeadSpec, Reads, TableTokens, assembled, places
+from transformula.compiler.layout import Design, HeadSpec, Reads, TableTokens, assembled, midpoint, places
 from transformula.compiler.lower.additive import Decomposition, Form, Part
 from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
-from transformula.compiler.one_layer_parts import check_forms, form_range, midpoint
+from transformula.compiler.one_layer_parts import check_forms, form_range
 from transformula.compiler.partition import fit_partition
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.tables.softmax_table import softmax_weights
