@@ -69,7 +69,7 @@ class Limit:
         self.end = math.inf if time_limit is None else time.monotonic() + time_limit
 
     def after(self, seconds: float) -> None:
-        """From now on, end after so many seconds of all the work since this limit was set."""
+        """End after ``seconds`` of all the work since this limit was set."""
         self.most = self.start + seconds * SECOND
 
     @property
@@ -90,7 +90,7 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def limited(seconds: float, time_limit: float | None = None) -> Iterator[Limit]:
-    """Count work inside the block, and stop it after so many seconds of work, or when the time is up."""
+    """Count work inside the block, and stop it after ``seconds`` of work, or when the time is up."""
     with counting():
         limit = Limit(seconds, time_limit, _limit.get())
         before = _limit.set(limit)

@@ -139,7 +139,7 @@ def _sentences(path: str | Path) -> Iterator[None]:
 
 
 def _place(path: str | Path) -> tuple[Path, os.stat_result | None]:
-    """Where a path leads, and what is there now, if that is a file we may replace."""
+    """The place a path leads to, and what is there now, if that is a file we may replace."""
     place = Path(os.path.realpath(path))
     try:
         old = os.stat(path)

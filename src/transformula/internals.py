@@ -261,7 +261,7 @@ class Wires:
 
     @cached_property
     def arguments(self) -> dict[int, Ends]:
-        """Where the arguments of tables and ReLUs lie for points of the box, as evidence shows it.
+        """Ranges of the arguments of tables and ReLUs for points of the box, as evidence shows them.
 
         Of a model that does not verify, some are missing.
         """

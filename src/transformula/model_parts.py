@@ -35,7 +35,7 @@ class ModelParts:
 
     @property
     def box(self) -> Box:
-        """Where the certificate holds."""
+        """The box on which the certificate holds."""
         return self.formula.box
 
     @property

@@ -51,7 +51,10 @@ class FoundTable:
         """
         most = limit if len(self.parts) <= _FEW_PARTS else max(_FEW_PARTS * limit // len(self.parts), 100)
         chunks: list[Cells] = []
-        stride, kept, total, whole = 1, 0, 0, True
+        stride = 1
+        kept = 0
+        total = 0
+        whole = True
         for part in self.parts:
             begun = total
             for cells in part.cells():

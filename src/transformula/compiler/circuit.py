@@ -30,7 +30,8 @@ from transformula.compiler.lower.lowered_circuit import Balance, Guide, LoweredC
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.rewrites import domain_ends, parted, rooted
 from transformula.compiler.prepare import Prepared
-from transformula.errors import NotProvenError, RefutedError
+from transformula.compiler.refusal import unbounded_on_box
+from transformula.errors import RefutedError
 from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
 from transformula.kernel.syntax.boxes import formula_of_a_position
 from transformula.kernel.syntax.expression import Expr
@@ -128,7 +129,7 @@ def _centre(ends: Interval) -> tuple[Fraction, float]:
     low, high = ends
     half = max((high - low) / 2, 1e-9 * max(abs(low), abs(high)), 1e-300)
     if not math.isfinite(half):
-        raise NotProvenError("the range of a factor could not be bounded on the box: narrow the box")
+        raise unbounded_on_box("a factor")
     grain = Fraction(2) ** (math.floor(math.log2(half)) - 4)
     middle = round(Fraction((low + high) / 2) / grain) * grain
     return middle, half

@@ -42,6 +42,7 @@ from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFacts, has_slot
 from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.compiler.prepare import Prepared, proven_signs
+from transformula.compiler.refusal import unbounded_on_box
 from transformula.errors import NotProvenError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
@@ -75,9 +76,7 @@ class Analysis:
             wire, facts = circuit.wires[index], lowered.facts[index]
             if not (math.isfinite(low) and math.isfinite(high)):
                 (meaning,) = facts.arguments
-                raise NotProvenError(
-                    f"the range of {meaning} could not be bounded on the box: narrow the box", place=str(meaning)
-                )
+                raise unbounded_on_box(meaning, str(meaning))
             argument, _ = circuit.written_out(wire.arguments[0])
             nodes[index] = _node(wire, facts, (low, high), reach.values[index], argument)
         cells: dict[int, Cells] = {

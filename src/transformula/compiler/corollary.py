@@ -128,7 +128,9 @@ class _Degrees:
     """
 
     def __init__(self, expr: Expr, box: Box) -> None:
-        self.expr, self.dimension, self.first = expr, box.dimension, 0
+        self.expr = expr
+        self.dimension = box.dimension
+        self.first = 0
         count = policy.CHEBYSHEV_POINTS[box.dimension]
         self.fine, self.coarse = _samples(expr, box, 2 * count + 1), _samples(expr, box, count)
         self.coefficients = _chebyshev_coefficients(self.coarse)

@@ -188,7 +188,9 @@ def _cut_circuit(circuit: Circuit, cut: Sequence[int], names: Sequence[str]) -> 
 
 def _cut_weights(weights: Weights, cut: Sequence[Wire], names: Sequence[str]) -> Weights:
     """The weights with one more slot for each cut wire, which its head or unit writes, and one more input."""
-    width, wider, dtype = weights.width, weights.width + len(cut), weights.dtype
+    width = weights.width
+    wider = weights.width + len(cut)
+    dtype = weights.dtype
     slots = [written_slot(weights, wire) for wire in cut]
     new = {slot: width + i for i, slot in enumerate(slots)}
 

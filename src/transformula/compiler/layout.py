@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.errors import NotProvenError
+from transformula.compiler.refusal import beyond_format
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, FloatArray, Head, Weights, to_rational
@@ -225,9 +225,11 @@ class Design:
 def assembled(design: Design, dtype: str) -> Weights:
     """The matrices of a design."""
     at, positions, memory = design.slots, design.positions, design.memory()
-    width, tokens, outputs = len(at), len(memory), len(design.readout)
+    width = len(at)
+    tokens = len(memory)
+    outputs = len(design.readout)
     if not np.abs(memory).max() < float(np.finfo(dtype).max) / 2:
-        raise NotProvenError(f"the numbers of a table are beyond {dtype}'s range: rescale the variables")
+        raise beyond_format("numbers", dtype)
     carried = design.variables or design.inputs
     step, own = len(carried) if len(carried) < len(design.inputs) else 0, outputs // positions
     embedding = [
@@ -284,7 +286,7 @@ def feed_forward(units: Sequence[Unit], at: Mapping[str, int], dtype: str) -> Fe
 def gate_below(reach: float, dtype: str) -> float:
     """A gate that no score up to ``reach`` can make up for, exact in the format: a whole number or a power of two."""
     if not reach < float(np.finfo(dtype).max) / 8:
-        raise NotProvenError(f"the scores of a table are beyond {dtype}'s range: rescale the variables")
+        raise beyond_format("scores", dtype)
     gate = float(np.ceil(2 * reach + GATE_MARGIN))
     return -gate if float(np.dtype(dtype).type(gate)) == gate else -power_of_two(gate)
 

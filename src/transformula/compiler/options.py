@@ -49,7 +49,9 @@ def checked_options(
     """Options that can be used for the formula; a relative tolerance becomes an absolute one."""
     if rel is not None:
         eps = absolute(rel, eps, ground)
-    tolerance, form, wanted = positive(eps, "eps"), known_dtype(dtype), chosen(construction)
+    tolerance = positive(eps, "eps")
+    form = known_dtype(dtype)
+    wanted = chosen(construction)
     if not (layers is None or (isinstance(layers, Real) and layers == 1)):
         raise InputError("layers must be left out or set to 1")
     if shape is not None:

@@ -156,7 +156,9 @@ class _RidgeBuilder:
         return len(self.directions)
 
     def weights(self) -> Weights:
-        n, width, inputs = self.tokens, len(self.slots), self.box.dimension
+        n = self.tokens
+        width = len(self.slots)
+        inputs = self.box.dimension
         embedding, memory = [], []
         for k, (direction, shift) in enumerate(zip(self.directions, self.shifts, strict=True)):
             row = k * width + self.index["t"]

@@ -80,6 +80,16 @@ def undefined_on_box(what: object) -> NotProvenError:
     return NotProvenError(f"{what} is undefined or unbounded on the box: narrow the box")
 
 
+def unbounded_on_box(what: object, place: str = "") -> NotProvenError:
+    """The refusal of a quantity without a finite range."""
+    return NotProvenError(f"the range of {what} could not be bounded on the box: narrow the box", place=place)
+
+
+def beyond_format(what: str, dtype: str) -> NotProvenError:
+    """The refusal of weights that the format does not hold."""
+    return NotProvenError(f"the {what} of a table are beyond {dtype}'s range: rescale the variables")
+
+
 def unusable_interval(name: str, interval: str, dtype: str, beyond: bool) -> NotProvenError:
     """The refusal of an interval ``beyond`` the format's range, or of one with hardly any numbers in it."""
     if beyond:
@@ -113,7 +123,7 @@ def no_table(ends: tuple[float, float], eps: float, dtype: str, reached: float, 
     """Why a table was not found; circuits and lookups say so in their own refusals."""
     hint = "" if resolved else "; f looks discontinuous or noisy"
     said = f"no table on [{ends[0]}, {ends[1]}] met eps = {eps:g} in {dtype}: best total error {reached:.3g}{hint}"
-    return f"{said}; raise eps, narrow the interval or raise the effort"
+    return f"{said}; ask for a larger eps or narrow the interval"
 
 
 def beyond_floats() -> NotProvenError:

@@ -147,7 +147,7 @@ def cache_folder() -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder is the user's own, and nobody else may write there."""
+    """Whether a folder is the user's own, and no other user may write there."""
     try:
         status = folder.stat()
     except OSError:

@@ -70,4 +70,6 @@ class PointWidget(anywidget.AnyWidget):  # type: ignore[misc]
     def _moved(self, _: Any) -> None:
         found = attention_payload(self._of, self.point, self._output, 0)
         with self.hold_sync():  # one message: the bars belong to the answer
-            self.answer, self.target, self.bars = found["model"], found["formula"], found["sum"]["terms"]
+            self.answer = found["model"]
+            self.target = found["formula"]
+            self.bars = found["sum"]["terms"]

@@ -9,7 +9,7 @@ exact, as an IEEE root and quotient are.
 *RMSNorm* (T5, Llama) multiplies by 1/G and by G: the identity, except that a slot below G·η may underflow on its way.
 It is then off by at most 2·G·η =: f.
 
-*LayerNorm* (GPT-2, torch.nn) first subtracts the mean. The stream is given two more slots: *zero*, which nobody writes,
+*LayerNorm* (GPT-2, torch.nn) first subtracts the mean. The stream is given two more slots: *zero*, never written,
 and *balance*, which holds minus the sum of all others, so that the mean is 0 up to rounding. Let the computed mean be
 m̂, |m̂| ≤ M. Every slot i is read as (z_i − m̂)(1 + δ_i), and zero as −m̂ exactly. Whatever reads Σ w_i z_i reads
 Σ w_i slot_i − s·zero, s = fl(Σ w_i), so that m̂ cancels:
@@ -264,7 +264,9 @@ class _Sizes:
         for row, column in zip(weights.embedding.rows.tolist(), weights.embedding.cols.tolist(), strict=True):
             slot = row % weights.width
             held[0, slot] = max(held[0, slot], round_up(box.magnitude(column)))
-        answers, self.asked, self.terms = constants.max(axis=0, initial=0.0), list[FloatArray](), len(weights.inputs)
+        answers = constants.max(axis=0, initial=0.0)
+        self.asked = list[FloatArray]()
+        self.terms = len(weights.inputs)
         self.form, self.centred, self.widest = FORMATS[weights.dtype], centred, _widest(weights)
         for block in weights.blocks:
             units = 0 if block.feed_forward is None else block.feed_forward.hidden.shape[0]

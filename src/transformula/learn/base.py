@@ -193,7 +193,7 @@ class TrainedEstimator(TransformerEstimator):
         check_choice("init", getattr(self, "init", "random"), _INITS)
 
     def schedule(self, rows: int, usual: int) -> Schedule:
-        """The training schedule for so many rows; ``usual`` epochs if the parameters give none."""
+        """The training schedule for ``rows`` rows; ``usual`` epochs if the parameters give none."""
         from transformula.learn.training import Schedule
 
         epochs = self.epochs

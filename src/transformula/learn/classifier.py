@@ -127,7 +127,9 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         return self
 
     def _solve(self, rows: Rows) -> tuple[str, Solution]:
-        solver, classes, settings = self.solver, len(self.classes_), self._settings()
+        solver = self.solver
+        classes = len(self.classes_)
+        settings = self._settings()
         with one_thread():  # the products are thin, and threads of BLAS would wait for each other
             if solver == "auto":
                 many = count_terms(rows.X.shape[1], self.degree, rows.indicators) > _MOST_MONOMIALS

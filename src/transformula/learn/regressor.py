@@ -70,7 +70,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
     validation_fraction : float
         ``sgd``, ``adam``: the share of the rows that are held out for that.
     n_iter_no_change : int, optional
-        ``sgd``, ``adam``: stop after so many epochs without a better loss; by default a third of all.
+        ``sgd``, ``adam``: stop after this number of epochs without a better loss; by default a third of all.
     init : {"linear", "random"}
         ``sgd``, ``adam``: begin with a linear model, so that early stopping keeps nothing worse, or with the
         paper's random parameters.

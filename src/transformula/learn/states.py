@@ -33,7 +33,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sample_size(width: int) -> int:
-    """Number of rows in a sample of rows with so many numbers.
+    """Number of rows in a sample of rows with ``width`` numbers each.
 
     Examples
     --------

@@ -32,7 +32,7 @@ _LEAST_ROWS = 1_024
 
 
 def chunk_rows(width: int) -> int:
-    """Number of rows that are read at a time, of so many numbers each.
+    """Number of rows, of ``width`` numbers each, that are read at a time.
 
     Examples
     --------

@@ -216,7 +216,9 @@ def _theorem(model: Model) -> dict[str, Any]:
     the theorem's "less than" is an equality (docs/theory.md).
     """
     weights = model.weights
-    d, q, outputs = len(weights.inputs), model.degree, weights.outputs
+    d = len(weights.inputs)
+    q = model.degree
+    outputs = weights.outputs
     free = d ** (q + 1) + outputs * (q * d**q + 1)
     nonzero = d ** (q + 1) + 2 * q * d**q + 8 * q + outputs * (q * d**q + 1)
     return {

@@ -143,5 +143,5 @@ def percent(share: float) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """The text, cut to so many characters."""
+    """The text, cut to ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -293,7 +293,7 @@ def draw(*panels: Panel, width: float = 5.2) -> Any:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure of so many inches that needs no screen."""
+    """An empty figure that needs no screen, its sides in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

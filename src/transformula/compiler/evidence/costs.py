@@ -92,7 +92,7 @@ def softmax(table: SoftmaxTable, edges: list[list[float]]) -> float:
 
 
 def flow(terms: int, parts: int) -> float:
-    """Errors followed through a circuit of so many terms, on parts of the box."""
+    """Errors followed through a circuit of ``terms`` terms on ``parts`` parts of the box."""
     return terms * (60 + 0.3 * parts)
 
 

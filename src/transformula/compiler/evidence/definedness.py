@@ -1,4 +1,4 @@
-"""Where to cut a box so that an expression is shown to be defined on each part; if it is not, what breaks.
+"""Cuts of a box so that an expression is shown to be defined on each part; if it is not, what breaks.
 
 A refusal names the part of the formula, the range of its argument and a smaller box that would work.
 """
@@ -68,7 +68,7 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
 
 @dataclass(frozen=True)
 class _UndefinedPart:
-    """Where a search ended: ``part`` is (if ``certain``) undefined on the intervals ``values``."""
+    """The end of a search: ``part`` is (if ``certain``) undefined on the intervals ``values``."""
 
     part: Expr
     certain: bool

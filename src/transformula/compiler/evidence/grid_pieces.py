@@ -1,4 +1,4 @@
-"""Where to cut the box of a grid's arguments, or the cells of a partition, so that the kernel's bounds are tight.
+"""Cuts of the box of a grid's arguments, or the cells of a partition, so that the kernel's bounds are tight.
 
 Boxes above the target are cut into 2**d; if the function's remainder is the cause (a corner, a singular place), only
 along the axes that lower it. Every leaf is kept: the kernel bounds exactly these leaves again. Of a partition, only

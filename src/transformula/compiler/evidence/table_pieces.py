@@ -1,4 +1,4 @@
-"""Where to cut the range of a table of one axis or of a function, so that bounds of errors and slopes are tight.
+"""Cuts of the range of a table of one axis, or of a function, so that bounds of errors and slopes are tight.
 
 Nothing here is trusted: the kernel computes every bound again on the pieces that are found.
 """

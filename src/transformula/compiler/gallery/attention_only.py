@@ -87,7 +87,9 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
         of = [stored_linear([(first + lines[f], ex.number(ends[f][1]))], ex.number(ends[f][0])) for f in part.forms]
         function = substitute(part.expr, {ex.variable("u1"): ARGUMENT}) if len(of) == 1 else part.expr
         wires.append({"table": to_text(function), "of": of, "from": [*at[len(lines) + n], 0]})
-    readout, outputs, n = [], [], 0
+    readout = []
+    outputs = []
+    n = 0
     for split, parts in zip(splits, wanted, strict=True):
         own = range(n, n := n + len(parts))
         inside = {f"x.{name}": to_fmpq(v) for name, v in zip(box.variables, split.affine.form, strict=True) if v}

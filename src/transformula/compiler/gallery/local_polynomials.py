@@ -140,7 +140,9 @@ def joined(
     stated : dict
         What model.json says of the local models, but for the head.
     """
-    circuit, names, count = read_circuit(built.weights), built.weights.slots, columns.shape[1]
+    circuit = read_circuit(built.weights)
+    names = built.weights.slots
+    count = columns.shape[1]
     if any(block.units or block.bias for block in circuit.blocks):
         raise NotProvenError("the products of local polynomials would need a feed-forward layer")
     local = column_names(count)
@@ -192,7 +194,7 @@ _HEAD = 16
 
 @dataclass(frozen=True, eq=False)
 class CellPlan:
-    """Cells: so many along each axis, and polynomials of one degree."""
+    """Cells, ``counts`` of them along each axis, and polynomials of one degree."""
 
     target: Formula
     names: tuple[str, ...]
@@ -206,7 +208,7 @@ class CellPlan:
     ) -> CellPlan | None:
         """The fewest cells that meet the tolerance at sample points: the axis that helps most per token is cut finer.
 
-        None if that would take more than so many numbers.
+        None if that would take more than ``most`` numbers.
         """
         plan = cls(formula, names, degree, dtype, (1,) * len(names))
         error = plan.measured

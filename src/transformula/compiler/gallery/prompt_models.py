@@ -62,7 +62,7 @@ def in_context(
         Ridge regression, ``steps`` gradient steps or, without ``steps``, its exact solution to a tolerance; ``steps``
         steps of ISTA for the lasso; kernel regression; or a recurrence x → a·x + b, continued ``steps`` times.
     pairs, features : int
-        The prompt: so many pairs (x_i, y_i), and a query with as many features as x_i.
+        The prompt: the number of pairs (x_i, y_i), and a query with as many features as x_i.
     steps : int, optional
         Steps of the algorithm, exactly: one layer each, two for the lasso.
     penalty : number, optional
@@ -231,7 +231,9 @@ def _written(task: PromptTask, plan: PromptPlan, dtype: str, looped: bool = Fals
 
 
 def _block(layer: Layer, place: dict[str, int], dtype: str) -> Block:
-    width, rows, row = len(place), len(layer.scores), {slot: r for r, slot in enumerate(layer.writes)}
+    width = len(place)
+    rows = len(layer.scores)
+    row = {slot: r for r, slot in enumerate(layer.writes)}
     head = Head(
         matrix_of((rows, width), [(r, place[s], layer.factor) for r, (s, _) in enumerate(layer.scores)], dtype),
         matrix_of((rows, width), [(r, place[s], 1) for r, (_, s) in enumerate(layer.scores)], dtype),

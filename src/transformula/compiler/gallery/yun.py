@@ -307,7 +307,9 @@ class _YunBuilder:
         self.tokens = len(plan.inputs)
 
     def weights(self) -> Weights:
-        plan, width, tokens = self.plan, len(self.slots), self.tokens
+        plan = self.plan
+        width = len(self.slots)
+        tokens = self.tokens
         memory = np.zeros((tokens, width))
         memory[:, self.at["one"]] = 1
         embedding = []

@@ -108,7 +108,7 @@ def check_defined(function: Expr, names: Sequence[str], ends: Sequence[Ends], lo
 
 
 class DefinedCells:
-    """Where a function is proven to be defined by exact intervals: on the box of the ends, or else cell by cell."""
+    """A function proven to be defined by exact intervals: on the whole box of the ends, or else cell by cell."""
 
     def __init__(self, function: Expr, names: Sequence[str], ends: Sequence[Ends]) -> None:
         self.function, self.names = function, names

@@ -21,7 +21,7 @@ Nothing overflows where values are added up, or in the memory tokens' own stream
 up at most N·Y for N tokens with |values| ≤ Y, its own or not: a kernel that takes the tokens in blocks subtracts the
 largest score of those it has seen, which may all be foreign ones. Computed sums are at most twice as large.
 
-*Memory tokens* attend and are bent like data tokens. Nobody reads what they compute, but a dense product
+*Memory tokens* pass attention and ReLUs like data tokens. Their results are not read, but a dense product
 multiplies it by zero, and zero times infinity is not a number. They carry no input and no 1; softmax weights
 add up to one, so a head adds at most the largest value of any token. Real numbers are bounded here, and
 computed ones are at most twice as large, or γ would not be small: that is what the factor 2 is for.

@@ -146,7 +146,7 @@ class Choice:
 
 
 def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
-    """Whether the losses are lower by so many standard errors of the sum of the differences, or by nine tenths.
+    """Whether losses are lower by ``errors`` standard errors of the sum of the differences, or by nine tenths.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def clearly_better(losses: Floats, others: Floats, errors: float) -> bool:
 
 
 def beyond_noise(gain: Floats, errors: float) -> bool:
-    """Whether the sum of the gains of all rows exceeds so many of its standard errors."""
+    """Whether the sum of the gains of all rows exceeds ``errors`` of its standard errors."""
     with np.errstate(invalid="ignore"):
         return bool(gain.sum() > errors * np.sqrt(np.sum((gain - gain.mean()) ** 2)))
 

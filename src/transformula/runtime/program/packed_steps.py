@@ -79,7 +79,7 @@ class PackedStep:
         return (self.numbers != 0).astype(self.numbers.dtype) if sparse else np.ones_like(self.numbers)
 
     def place(self, array: int, *index: int) -> int:
-        """Where a number is."""
+        """The place of a number."""
         before = sum(map(math.prod, self.shapes[:array]))
         return self.start + before + int(np.ravel_multi_index(index, self.shapes[array], mode="wrap"))  # -1 is the last
 

@@ -147,7 +147,9 @@ def _exponential(packed: PackedStep, step: Softmax, code: Code, j: Token, end: s
 
 
 def _softmax(packed: PackedStep, step: Softmax, code: Code) -> None:
-    p, shifted, columns = packed.first, code.shifted or step.anchors is None, range(step.width)
+    p = packed.first
+    shifted = code.shifted or step.anchors is None
+    columns = range(step.width)
     for a, (read, ends) in enumerate(zip(packed.reads, step.clamps, strict=True)):
         code.put(f"u{p}_{a}", f"r{read}")
         if not shifted:

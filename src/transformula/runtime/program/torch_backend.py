@@ -77,7 +77,9 @@ class ProgramModule(nn.Module):
 
     def __init__(self, program: Program) -> None:
         super().__init__()
-        self.inputs, self.positions, self.outputs = program.inputs, program.positions, program.outputs.tolist()
+        self.inputs = program.inputs
+        self.positions = program.positions
+        self.outputs = program.outputs.tolist()
         self.dtype: torch.dtype = getattr(torch, program.dtype)
         powers = [3 * len(step.directions) for step in program.steps if isinstance(step, Powers)]
         self.floats = max([program.floats, *powers])
