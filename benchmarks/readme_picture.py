@@ -1,104 +1,151 @@
 """README's picture: a formula, the attention of its Transformer, and the answer with its bound.
 
-Side by side in docs/figures/readme.svg, one below the other for phones in readme-phone.svg.
+Side by side in docs/figures/readme.svg, one below the other for phones in readme-phone.svg. Written as SVG by hand: text
+stays text, and a curve is one path.
 
 python benchmarks/readme_picture.py
 """
 
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 import transformula as tf
 from transformula.kernel.digits import at_most
-from transformula.show.figure_style import PRINT, picture, styled
+from transformula.show.figure_style import PRINT
 from transformula.show.slices import attention_along, slice_through
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 FORMULA, BOX, EPS = "exp(-x**2)", "x=-2..2", 0.01
 COLOURS = ("#2f6db5", "#8a5aa8", "#1a7a48", "#b07d12")
+#: The picture's size, the left end and baseline of the words, and left, top, width and height of the three plots.
+LAYOUTS = {
+    "readme": ((760, 232), (4, 20), ((232, 36, 222, 162), (532, 36, 222, 92), (532, 146, 222, 52))),
+    "readme-phone": ((360, 690), (8, 22), ((36, 256, 316, 150), (58, 470, 294, 96), (58, 590, 294, 60))),
+}
 
 
 def main() -> None:
     model = tf.compile(FORMULA, on=BOX, eps=EPS, construction="lookup")
-    x, (head,) = attention_along(model, "x", points=161)
-    cut = slice_through(model, points=161)
-    line = np.abs(np.ravel(model(x[:, None])) - head.contributions.sum(axis=1)).max()
+    x, (head,) = attention_along(model, "x", points=81)
+    cut = slice_through(model, points=81)
     bound = model.certificate.bound
+    line = np.abs(np.ravel(model(x[:, None])) - head.contributions.sum(axis=1)).max()
     print(f"{model.memory_tokens} memory tokens, |error| <= {at_most(bound)}, line <= {at_most(line, 1)}")
-    for name, size, shape, ratios in (
-        ("readme", (10, 3.5), (1, 3), {"width_ratios": (0.8, 1.1, 1.25)}),
-        ("readme-phone", (4.6, 8.8), (3, 1), {"height_ratios": (1.05, 1, 1.2)}),
-    ):
-        with styled(PRINT):
-            figure = Figure(figsize=size, layout="constrained")
-            FigureCanvasAgg(figure)
-            said, middle, answer = figure.subfigures(*shape, **ratios)
-            _say(said, model, bound)
-            _attention(middle.subplots(), x, head)
-            _answer(answer.subplots(2, 1, sharex=True, height_ratios=(3, 2)), cut, bound)
+    for name, ((width, height), words, plots) in LAYOUTS.items():
+        attention, answer, error = (Plot(*place) for place in plots)
+        parts = [
+            *_say(*words, model, bound),
+            *_attention(attention, x, head),
+            *_answer(answer, cut),
+            *_error(error, cut, bound),
+        ]
+        style = f"text{{font:11px system-ui,sans-serif;fill:{PRINT.ink}}}path{{fill:none;stroke-linejoin:round}}"
+        whole = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+            f'<style>{style}</style><rect width="100%" height="100%" fill="{PRINT.paper}"/>',
+            *parts,
+            "</svg>\n",
+        ]
         out = FIGURES / f"{name}.svg"
-        out.write_bytes(picture(figure, "svg"))
-        print(f"{out.name}: {out.stat().st_size // 1000} kB")
+        out.write_text("\n".join(whole), encoding="utf-8")
+        print(f"{out.name}: {out.stat().st_size / 1000:.1f} kB")
 
 
-def _say(panel, model, bound) -> None:
-    axes = panel.subplots()
-    axes.axis("off")
-    lines = [
-        (0.93, "1  a formula, a box, a tolerance", 10, PRINT.soft, "normal"),
-        (0.72, "$e^{-x^2}$", 30, PRINT.formula, "bold"),
-        (0.55, "x from −2 to 2,  ε = 0.01", 10.5, PRINT.ink, "normal"),
-        (0.36, "one attention layer,", 10.5, PRINT.ink, "normal"),
-        (0.27, f"{model.memory_tokens} memory tokens", 10.5, PRINT.ink, "normal"),
-        (0.09, f"proven: |error| ≤ {at_most(bound)}", 10.5, PRINT.bound, "bold"),
-        (0.0, "at every point of the box", 10.5, PRINT.bound, "normal"),
-    ]
-    for height, text, size, colour, weight in lines:
-        axes.text(0.02, height, text, fontsize=size, color=colour, fontweight=weight, transform=axes.transAxes)
+@dataclass(frozen=True)
+class Plot:
+    """A place in the picture, with the interval -2..2 across and values up."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    def x(self, value):
+        return self.left + (value + 2) / 4 * self.width
+
+    def curve(self, x, y, ends, style, closed=False):
+        """A path through the points; closed, down to the lower end."""
+        up = self.top + self.height * (ends[1] - y) / (ends[1] - ends[0])
+        steps = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(self.x(x), up, strict=True))
+        bottom = self.top + self.height
+        down = f" {self.left + self.width:.1f},{bottom:.1f} {self.left:.1f},{bottom:.1f}z" if closed else ""
+        return f'<path d="M{steps}{down}" style="{style}"/>'
+
+    def frame(self, ticks, ends, label="", across=True):
+        """The axes, a line and a number for each tick on the left, and the numbers of x below."""
+        bottom, right = self.top + self.height, self.left + self.width
+        for value, said in ticks:
+            y = self.top + self.height * (ends[1] - value) / (ends[1] - ends[0])
+            yield f'<path d="M{self.left:.1f},{y:.1f}H{right:.1f}" stroke="{PRINT.rule}" stroke-width=".6"/>'
+            yield text(self.left - 4, y + 3.5, said, size=10, colour=PRINT.soft, anchor="end")
+        yield f'<path d="M{self.left:.1f},{self.top:.1f}V{bottom:.1f}H{right:.1f}" stroke="{PRINT.rule}"/>'
+        for value in range(-2, 3) if across else ():
+            yield text(self.x(value), bottom + 13, str(value).replace("-", "−"), 10, PRINT.soft, "middle")
+        if across:
+            yield text(self.x(0), bottom + 28, "x", anchor="middle")
+        if label:
+            yield text(right, self.top - 3, label, 10, PRINT.soft, "end")
 
 
-def _attention(axes, x, head) -> None:
+def text(x, y, words, size=11, colour="", anchor="", bold=False):
+    more = f";fill:{colour}" * bool(colour) + ";font-weight:700" * bold
+    middle = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{middle} style="font-size:{size}px{more}">{escape(words)}</text>'
+
+
+def _say(left, top, model, bound):
+    raised = '<tspan dy="-13" font-size="22">−x</tspan><tspan dy="-8" font-size="14">2</tspan>'
+    yield text(left, top, "1 · a formula, a box, a tolerance", colour=PRINT.soft)
+    yield (
+        f'<text x="{left + 2}" y="{top + 54}" style="font:italic 700 38px serif;fill:{PRINT.formula}">e{raised}</text>'
+    )
+    yield text(left, top + 84, f"x from −2 to 2,  ε = {EPS}", 12)
+    yield text(left, top + 112, "one attention layer,", 12)
+    yield text(left, top + 129, f"{model.memory_tokens} memory tokens", 12)
+    yield text(left, top + 160, f"proven: |error| ≤ {at_most(bound)}", 12, PRINT.bound, bold=True)
+    yield text(left, top + 177, "at every point of the box", 12, PRINT.bound)
+
+
+def _attention(plot, x, head):
+    ends = (0, 1.1)
+    yield text(plot.left - 28, plot.top - 16, "2 · attention: the weight of each token at x", colour=PRINT.soft)
+    yield from plot.frame([(0, "0"), (0.5, "0.5"), (1, "1")], ends)
     order = np.argsort(np.arange(len(x)) @ head.weights / head.weights.sum(axis=0))
     for colour, token in zip(COLOURS, order, strict=False):
         weights = head.weights[:, token]
-        axes.fill_between(x, weights, color=colour, alpha=0.13, linewidth=0)
-        axes.plot(x, weights, color=colour, linewidth=2)
+        yield plot.curve(x, weights, ends, f"fill:{colour};fill-opacity:.13", closed=True)
+        yield plot.curve(x, weights, ends, f"stroke:{colour};stroke-width:2")
         peak = int(np.argmax(weights))
-        side = "left" if peak < 20 else "right" if peak > len(x) - 20 else "center"
-        axes.annotate(
-            f"value {head.values[0, token]:+.2f}".replace("-", "−"), (x[peak], weights[peak]), (3 if side == "left" else 0, 5),
-            textcoords="offset points", ha=side, color=colour, fontsize=10, fontweight="bold",
-        )  # fmt: skip
-    axes.set_ylim(0, 1.16)
-    axes.set_ylabel("weight")
-    axes.set_title("2  attention: the weight of each token at x", loc="left", color=PRINT.soft, fontsize=10)
-    _x_axis(axes)
+        anchor, shift = ("start", 4) if peak < 10 else ("end", -4) if peak > len(x) - 10 else ("middle", 0)
+        height = plot.top + plot.height * (1 - weights[peak] / ends[1]) - 5
+        value = f"value {head.values[0, token]:+.2f}".replace("-", "−")
+        yield text(plot.x(x[peak]) + shift, height, value, 11, colour, anchor, bold=True)
 
 
-def _answer(pair, cut, bound) -> None:
-    top, bottom = pair
+def _answer(plot, cut):
     (x,) = cut.axes
-    top.plot(x, cut.formula, color=PRINT.formula, linewidth=5, alpha=0.35, label="formula")
-    top.plot(x, cut.model, color=PRINT.model, linewidth=1.4, label="Transformer")
-    top.legend(loc="lower center", frameon=False, fontsize=9)
-    top.set_title("3  the answer, in its proven band", loc="left", color=PRINT.soft, fontsize=10)
-    bottom.axhspan(-bound, bound, color=PRINT.bound, alpha=0.09, linewidth=0)
-    for side in (-bound, bound):
-        bottom.axhline(side, color=PRINT.bound, linestyle=(0, (5, 3)), linewidth=1.2)
-    bottom.plot(x, cut.error, color=PRINT.model, linewidth=1.4)
-    bottom.set_ylim(-1.5 * bound, 1.5 * bound)
-    bottom.set_yticks([-bound, 0, bound], [f"−{at_most(bound)}", "0", f"+{at_most(bound)}"])
-    bottom.set_ylabel("error")
-    _x_axis(bottom)
+    ends = (-0.05, 1.1)
+    yield text(plot.left - 50, plot.top - 16, "3 · the answer, in its proven band", colour=PRINT.soft)
+    yield from plot.frame([(0, "0"), (0.5, "0.5"), (1, "1")], ends, across=False)
+    yield plot.curve(x, cut.formula, ends, f"stroke:{PRINT.formula};stroke-width:5;stroke-opacity:.35")
+    yield plot.curve(x, cut.model, ends, f"stroke:{PRINT.model};stroke-width:1.5")
+    yield text(plot.x(2), plot.top + 12, "formula", 11, PRINT.formula, "end", bold=True)
+    yield text(plot.x(2), plot.top + 27, "Transformer", 11, PRINT.model, "end", bold=True)
 
 
-def _x_axis(axes) -> None:
-    axes.set_xlim(-2, 2)
-    axes.set_xticks(range(-2, 3))
-    axes.set_xlabel("x")
+def _error(plot, cut, bound):
+    (x,) = cut.axes
+    ends = (-1.45 * bound, 1.45 * bound)
+    low, high = (plot.top + plot.height * (0.5 - side / 2.9) for side in (-1, 1))
+    inside = f'y="{high:.1f}" width="{plot.width:.1f}" height="{low - high:.1f}"'
+    yield f'<rect x="{plot.left:.1f}" {inside} fill="{PRINT.bound}" fill-opacity=".09"/>'
+    yield from plot.frame([(-bound, f"−{at_most(bound)}"), (0, "0"), (bound, f"+{at_most(bound)}")], ends, "error")
+    for y in (low, high):
+        yield f'<path d="M{plot.left:.1f},{y:.1f}h{plot.width:.1f}" stroke="{PRINT.bound}" stroke-dasharray="5 3"/>'
+    yield plot.curve(x, cut.error, ends, f"stroke:{PRINT.model};stroke-width:1.5")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ TUTORIAL = re.compile(r"(\]\((?:\.\./)*(?:tutorials/)?\w+)\.py(\)|#)")
 #: What Material leaves without a name, and a dash of mkdocstrings before nothing.
 UNNAMED = 'data-md-component="search" role="dialog"'
 DASH = re.compile(r"–\s*<div class=\"doc-md-description\">\s*</div>")
+#: A tolerance at the head of a column, which would break after its hyphen.
+POWER = re.compile(r"(<th[^>]*>\d+e)-(?=\d)")
 RENDER = """
 const katex = require(process.argv[1]);
 const asked = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -91,6 +93,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(content, page, config, files):
+    content = POWER.sub(r"\1&#8209;", content)
     content = re.sub(r'<div data-card="(\d+)"></div>', lambda found: cards[int(found[1])], content)
     asked = [(html.unescape(found[3]), found[2] == "[") for found in FORMULA.finditer(content)]
     if not asked:

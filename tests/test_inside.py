@@ -19,14 +19,14 @@ def test_a_trace_has_names(model):
     assert seen.residual("y1", block=0).shape == (2, model.tokens)
     assert not seen.residual("y1", block=0, token=0).any() and seen.residual("y1", token=0).all()
     np.testing.assert_allclose(seen.outputs[:, 0], model([[0.5, 1.0], [3.0, -1.0]]))
-    assert seen.tokens[:3] == ("data", "table 1, token 1", "table 1, token 2") and len(seen.tokens) == model.tokens
+    assert seen.tokens[:3] == ("data", "table 0, token 0", "table 0, token 1") and len(seen.tokens) == model.tokens
 
 
 def test_attention_stays_in_its_own_table(model):
     seen = model.trace([[0.5, 1.0]])
     for head in range(2):
         top = seen.attended(head=head, most=2)
-        assert all(label.startswith(f"table {head + 1}, ") for label, _ in top)
+        assert all(label.startswith(f"table {head}, ") for label, _ in top)
         assert [w for _, w in top] == sorted((w for _, w in top), reverse=True)
         assert seen.pattern(head=head).sum() == pytest.approx(1)
 
@@ -64,10 +64,10 @@ def test_circuits_have_tables_of_wires(circuits):
 
 def test_sequences_and_polynomials_name_their_tokens():
     sequence = model_named("sequence")
-    assert sequence.trace([[0.5, 0.5]]).tokens[:2] == ("position 1", "position 2")
+    assert sequence.trace([[0.5, 0.5]]).tokens[:2] == ("position 0", "position 1")
     polynomial = tf.compile("x*y", on="x=-1..1, y=0..2")
     seen = polynomial.trace([[0.5, 1.0]])
-    assert seen.tokens == ("direction 1", "direction 2") and polynomial.tables == ()
+    assert seen.tokens == ("direction 0", "direction 1") and polynomial.tables == ()
     t = seen.residual("t", block=0)
     np.testing.assert_allclose(np.abs(seen.residual("p2")), t**2)
 

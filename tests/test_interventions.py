@@ -151,7 +151,7 @@ def test_hooks_see_and_change_attention_patterns(models):
     module(x)
     assert torch.allclose(seen[0][:, 0].detach(), torch.from_numpy(model.trace(x.numpy()).pattern(0, 0, 0)))
     assert module.config["slots"] == list(model.weights.slots) and module.config["num_hidden_layers"] == model.layers
-    table, token = model.tables[0], model.token_labels.index("table 1, token 1")
+    table, token = model.tables[0], model.token_labels.index("table 0, token 0")
     one_hot = torch.zeros(model.tokens, dtype=torch.float64)
     one_hot[token] = 1
     module.blocks[0].heads[0].pattern.register_forward_hook(lambda _m, _given, made: one_hot.expand_as(made))

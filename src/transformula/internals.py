@@ -6,6 +6,7 @@ Everything is read out of the weights and the stored circuit, or computed by the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -169,11 +170,11 @@ class ModelTable:
 
 
 def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
-    """A label for each token: ``data`` or ``position 2``, and ``table 1, token 3`` for memory by its gate.
+    """A label for each token: ``data`` or ``position 2``, and ``table 0, token 3`` for memory by its gate.
 
     ``data`` is what to call the tokens that depend on the input.
     """
-    gates = {k: name.removeprefix("gate") for k, name in enumerate(weights.slots) if name[:4] == "gate"}
+    gates = {k: int(name[4:]) - 1 for k, name in enumerate(weights.slots) if re.fullmatch(r"gate[1-9]\d*", name)}
     memory = weights.memory
     marks = {r: gates[c] for r, c in zip(memory.rows.tolist(), memory.cols.tolist(), strict=True) if c in gates}
     depends = set(weights.data_tokens.tolist())
@@ -181,11 +182,11 @@ def token_labels(weights: Weights, data: str) -> tuple[str, ...]:
     labels = []
     for token in range(weights.tokens):
         group = data if token in depends else f"table {marks[token]}" if token in marks else "memory"
-        counts[group] = counts.get(group, 0) + 1
+        number = counts[group] = counts.get(group, -1) + 1
         if token not in depends:
-            labels.append(f"{group}, token {counts[group]}")
+            labels.append(f"{group}, token {number}")
         else:
-            labels.append(group if len(depends) == 1 else f"{group} {counts[group]}")
+            labels.append(group if len(depends) == 1 else f"{group} {number}")
     return tuple(labels)
 
 

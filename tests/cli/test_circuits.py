@@ -20,8 +20,8 @@ def test_show_says_which_sub_expression_each_table_is(cli, kinks):
     shown = cli("show", kinks)
     assert shown.code == 0
     for words in (
-        "layer 1, attention",
-        "layer 1, feed-forward",
+        "block 0, attention",
+        "block 0, feed-forward",
         "sin(u)",
         "u**2",
         "tokens, table",

@@ -20,7 +20,7 @@ def test_the_issues_own_command(cli, tmp_path):
     assert facts["approximation"] == 0 and 0 < facts["bound"] <= facts["eps"] < 1e-11 and facts["status"] == "proven"
     assert _json(cli("verify", folder, "--json"))["verified"] is True
     shown = cli("show", folder).out
-    assert "8 gradient steps" in shown and "1 to 8: linear attention with query x1, x2, x3 and key k1, k2, k3" in shown
+    assert "8 gradient steps" in shown and "0 to 7: linear attention with query x1, x2, x3 and key k1, k2, k3" in shown
     exported = _json(cli("export", folder, "--to", "onnx", "--json"))
     assert exported["graph"] == "blocks" and exported["parity"] <= exported["rounding"]
     assert cli("verify", folder, "--onnx", str(tmp_path / "icl" / "model.onnx")).code == 0

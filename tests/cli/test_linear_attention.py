@@ -16,7 +16,7 @@ def test_the_folder_verifies_and_is_shown(cli, folder):
     found = json.loads(cli("verify", folder, "--json").out)
     assert found["verified"] is True and found["approximation"] > 0 and found["rounding"] > 0
     shown = cli("show", folder).out
-    assert "linear-attention" in shown and "1: 2 linear heads, 32 non-zeros" in shown
+    assert "linear-attention" in shown and "0: 2 linear heads, 32 non-zeros" in shown
     assert shown.count("key z1; z2; z3") == 2 and "*z3 to y1" in shown
 
 
@@ -42,4 +42,4 @@ def test_a_report_draws_heads_and_tokens(cli, tmp_path):
     with open(facts["page"], encoding="utf-8") as file:
         page = file.read()
     assert facts["verified"] is True and "what it does at every token z" in page
-    assert all(word in page for word in ("head 1", "position 1", "of the token position 3"))
+    assert all(word in page for word in ("head 0", "position 0", "of the token position 2"))

@@ -158,7 +158,7 @@ def test_a_report_on_a_phone(show, circuit, tmp_path):
     chart = tab.locator(".bar-chart").first
     assert chart.locator(".scale span").all_text_contents() == ["1", "0.5", "0"]
     assert chart.locator(".up").text_content() == "attention"
-    assert chart.locator(".across span").all_text_contents() == ["1", "memory token", "3"]
+    assert chart.locator(".across span").all_text_contents() == ["0", "memory token", "2"]
     top, bars = chart.locator(".scale span").first.bounding_box(), chart.locator(".bars").bounding_box()
     assert abs(top["y"] + top["height"] / 2 - bars["y"]) < 3  # the scale's 1 is where a full bar ends
 

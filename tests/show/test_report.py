@@ -135,7 +135,7 @@ def test_sections_by_construction(shelf):
     assert "sin(x1)" in words["lookup"] and "score slopes" in words["lookup"]
     assert "70 memorised samples" in words["memorize"] and "at every sample" in words["memorize"]
     assert "stands for" in words["circuit"] and "Each table was enclosed" in words["circuit"]
-    assert "2 positions" in words["sequence"] and "asked by position 1" in words["sequence"]
+    assert "2 positions" in words["sequence"] and "asked by position 0" in words["sequence"]
     assert "cells" in words["partition"] and "tokens, of which" in words["cells"]
     assert "zero, not small" in words["polynomial"] and "zero, not small" not in words["approximation"]
 
@@ -208,7 +208,7 @@ def test_a_folder_that_does_not_verify_says_so(tmp_path):
 def test_plots_are_files(shelf, tmp_path, form, start):
     folder, _ = shelf("lookup")
     written = write_report(folder, tmp_path / "page.html", tmp_path / "plots", form, verify=False)
-    assert {p.stem for p in written.plots} >= {"curve", "error", "attention_layer1_head1"}
+    assert {p.stem for p in written.plots} >= {"curve", "error", "attention_block0_head0"}
     assert all(p.read_bytes().startswith(start) for p in written.plots)
     assert Page(written.page.read_text()).verified == "unknown"
     assert {p.suffix for p in tmp_path.rglob("*") if p.is_file()} == {".html", f".{form}"}
@@ -298,7 +298,7 @@ def test_cards_of_everything_else_in_a_notebook(shelf):
     folder, _ = shelf("circuit")
     model = tf.load(folder)
     shown = [model.certificate, tf.verify(folder), model.circuit, model.trace([[0.5, 0.5, 0.5]])]
-    words = ["approximation", "Verified", "u**2", "layer 1, head 1"]
+    words = ["approximation", "Verified", "u**2", "block 0, head 0"]
     for value, word in zip(shown, words, strict=True):
         text = formatters[type(value)](value)
         assert word in text and "<script" not in text

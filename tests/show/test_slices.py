@@ -126,6 +126,6 @@ def test_circuit_heads_are_named_by_their_sub_expressions():
 
 def test_a_position_of_a_sequence_can_ask():
     model = MODELS["sequence"]()
-    assert [h.query for h in attention_at(model, {}, query=1)] == ["position 2"]
+    assert [h.query for h in attention_at(model, {}, query=1)] == ["position 1"]
     with pytest.raises(InputError, match="no data token"):
         attention_at(model, {}, query=2)

@@ -1,6 +1,7 @@
 """Every study runs at its quick size and says what it should."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import transformula as tf
 from transformula.cli.app import app
 from transformula.errors import InputError
 from transformula.studies import STUDIES, prune_study, run_study
-from transformula.studies.study_report import StudyTable
+from transformula.studies.study_report import Report, StudyRun, StudyTable
+
+DOCS = Path(__file__).parents[2] / "docs" / "studies"
 
 runner = CliRunner()
 
@@ -162,6 +165,18 @@ def _distillation(report):
 def _sine_sum(report):
     assert report.facts["proven"] <= 1e-6
     assert report.facts["rows"][-1][4] <= report.facts["proven"]
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_study_fits_a_terminal(path, capsys, monkeypatch):
+    """The tables of the docs, printed: at most 80 columns, and no number cut."""
+    monkeypatch.setenv("COLUMNS", "80")
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    tables = [StudyTable(**table) for table in kept["tables"]]
+    Report(StudyRun(kept["study"]), kept["title"], "", kept["setting"], tables, kept["findings"], {}).print()
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80 and "…" not in printed
+    assert all(table.title in printed.replace("\n", " ") for table in tables)
 
 
 def test_the_command_lists_and_refuses():

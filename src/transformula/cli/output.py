@@ -20,7 +20,7 @@ _WIDE = 250
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = ("bound", "approximation", "rounding", "seams", "outside_seams", "largest")
 #: Stage of the work → the units that its progress counts; tables for others.
-_UNITS = {"proving": "boxes", "reading": "parts"}
+_UNITS = {"proving": "piece", "reading": "part"}
 #: Seconds between two lines of progress in a log.
 _LOG_INTERVAL = 30.0
 
@@ -159,6 +159,8 @@ def progress_bar(quiet: bool) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from transformula.show.page_parts import counted
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -174,7 +176,7 @@ def progress_bar(quiet: bool) -> Iterator[None]:
         def show(stage: str, done: int, left: int | None) -> None:
             said = f"{done} rows" if stage == "evaluating" else ""
             if left is not None:
-                said = f"{left} {_UNITS.get(stage, 'tables')} left"
+                said = f"{counted(left, _UNITS.get(stage, 'table'))} left"
             total = None if left is None else done + left
             bar.update(task, description=stage, completed=done, total=total, said=said)
 

@@ -156,8 +156,8 @@ def _addends(
     parts: list[tuple[str, str, float]] = []
     if model.family is TABLE_FAMILY:
         for head in heads:
-            where = f"head {head.head + 1}, " if len(heads) > 1 else ""
-            numbered = enumerate(zip(head.weights.tolist(), head.values.tolist(), strict=True), start=1)
+            where = f"head {head.head}, " if len(heads) > 1 else ""
+            numbered = enumerate(zip(head.weights.tolist(), head.values.tolist(), strict=True))
             parts += [(f"{where}token {k}", f"{w:.4g} × {v:.6g}", w * v) for k, (w, v) in numbered]
     elif model.family is RIDGE_FAMILY:
         ridge, names = model.reading, model.weights.inputs
@@ -227,7 +227,7 @@ def attention_payload(model: Model, point: Mapping[str, float], output: int, que
                 "writes": head.writes,
                 "kind": head.kind,
                 "tokens": [head.tokens[k] for k in largest],
-                "places": (largest + 1).tolist(),
+                "places": largest.tolist(),
                 "weights": numbers(head.weights[largest]),
                 "values": numbers(head.values[largest]),
                 "total": len(head.weights),

@@ -84,10 +84,10 @@ class Prompts:
         task = self.task
         if task.algorithm == "recurrence":
             return ("state",)
-        pairs = tuple(f"pair {i + 1}" for i in range(task.pairs))
+        pairs = tuple(f"pair {i}" for i in range(task.pairs))
         if task.algorithm == "kernel":
-            return ("pair 1 and query", *pairs[1:])
-        return (*pairs, "query", *(f"weight {k + 1}" for k in range(task.features)))
+            return ("pair 0 and query", *pairs[1:])
+        return (*pairs, "query", *(f"weight {k}" for k in range(task.features)))
 
     def rows(self, x: Any, y: Any, query: Any) -> Floats:
         """Prompts as rows of numbers: x (prompts × pairs × features), y (prompts × pairs), queries.

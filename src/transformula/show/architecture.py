@@ -173,7 +173,7 @@ def _one_layer(model: Model) -> str:
     tiles = []
     for k, head in enumerate(heads[:MAX_HEADS]):
         size, name = len(own_tokens(head, weights)), names.get((0, k), "")
-        title = f"head {k + 1}" + (f": {name}" if name else "")
+        title = f"head {k}" + (f": {name}" if name else "")
         tiles.append(_Tile("table", [title, f"softmax over {counted(size, 'memory token')}"], size))
     tiles = tiles or [_Tile("table", ["no head: nothing to look up"])]
     positions = len(weights.data_tokens)
@@ -193,12 +193,12 @@ def _polynomial(model: Model) -> str:
     weights, ridge = model.weights, model.reading
     directions, blocks = ridge.directions, ridge.heads
     shown = directions if len(directions) <= MAX_TOKENS else directions[: MAX_TOKENS - 1]
-    tokens = [_Tile("memory", [f"t{k + 1} = {linear_text(form, weights.inputs)}"]) for k, form in enumerate(shown)]
+    tokens = [_Tile("memory", [f"t{k} = {linear_text(form, weights.inputs)}"]) for k, form in enumerate(shown)]
     layers = []
     for k, heads in enumerate(blocks[:MAX_BLOCKS]):
         products = [f"t^{h.left.power} · t^{h.right.power} → t^{h.left.power + h.right.power}" for h in heads]
         further = [f"and {len(heads) - 3} further heads"] if len(heads) > 3 else []
-        layers.append([f"block {k + 1}", *products[:3], *further])
+        layers.append([f"block {k}", *products[:3], *further])
     columns = [
         _Column("inputs", [_Tile("input", [_listed(weights.inputs)])]),
         _Column(

@@ -117,7 +117,7 @@ def trace_card(trace: NamedTrace) -> str:
     for b, heads in enumerate(trace.patterns):
         for h in range(min(len(heads), _INTERVALS)):
             (found,) = trace.attended(b, h, most=1)
-            rows.append((f"layer {b + 1}, head {h + 1}", f"{escape(found[0])}: {found[1]:.3g}"))
+            rows.append((f"block {b}, head {h}", f"{escape(found[0])}: {found[1]:.3g}"))
     outputs = ", ".join(f"{value:.6g}" for value in trace.outputs[0][:_OUTPUTS])
     sizes = ((len(trace.outputs), "sample"), (len(trace.tokens), "token"), (len(trace.slots), "slot"))
     below = ", ".join(counted(count, noun) for count, noun in sizes)

@@ -38,7 +38,7 @@ class Item:
     meaning: str
     ends: tuple[float, float] | None = None
     tokens: int = 0
-    table: int = 0
+    table: int | None = None
 
     @property
     def note(self) -> str:
@@ -98,7 +98,7 @@ class _Drawn:
         last = max(item.column for item in items) + 1
         texts = model.position_formula.texts
         for o, (linear, text) in enumerate(zip(circuit.outputs, texts, strict=True)):
-            name = f"output {o + 1}" if len(circuit.outputs) > 1 else "output"
+            name = f"output {o}" if len(circuit.outputs) > 1 else "output"
             items.append(Item(name, "output", last, name, *self._read([linear]), text))
         return items
 
@@ -148,7 +148,7 @@ def _table_numbers(model: Model) -> dict[HeadTable, int]:
     for block, read in zip(model.weights.blocks, model.reading.blocks, strict=True):
         for head, found in zip(block.attention.heads, read.heads, strict=True):
             first[found.columns[0]] = int(own_tokens(head, model.weights).min(initial=model.tokens))
-    return {table: k + 1 for k, table in enumerate(sorted(first, key=lambda table: first[table]))}
+    return {table: k for k, table in enumerate(sorted(first, key=lambda table: first[table]))}
 
 
 def _form(linear: LinearForm, names: Sequence[str]) -> str:
@@ -173,7 +173,7 @@ def _number(constant: Expr) -> float:
 
 
 def circuit_lines(model: Model, longest: int = LONGEST) -> list[str]:
-    """The circuit as an indented list: a line for each layer, one for each of its tables and ReLUs.
+    """The circuit as an indented list: a line for each half of a block, one for each of its tables and ReLUs.
 
     Texts are cut to ``longest`` characters.
     """
@@ -196,7 +196,7 @@ def level_name(item: Item) -> str:
     if item.kind == "output":
         return "readout"
     part = "attention" if item.kind == "table" else "feed-forward"
-    return f"layer {(item.column + 1) // 2}, {part}"
+    return f"block {(item.column - 1) // 2}, {part}"
 
 
 def _line(item: Item, longest: int) -> str:
@@ -218,7 +218,7 @@ def table_lines(model: Model, longest: int = LONGEST) -> list[str]:
     return [
         f"head {k}: {counted(head.tokens, 'token')} on {_axes(head, model, longest)}"
         + (f": {cut(text, longest)}" if text else "")
-        for k, (head, text) in enumerate(zip(heads, known, strict=True), start=1)
+        for k, (head, text) in enumerate(zip(heads, known, strict=True))
     ]
 
 

@@ -59,7 +59,7 @@ def describe(model: Model, full: bool = False) -> dict[str, dict[str, Any]]:
         "formula": {key: facts[key] for key in ("formula", "box", "unused") if facts[key]},
         model.status: {key: facts[key] for key in claim},
         "Transformer": {key: facts[key] for key in ("construction", "layers", "heads")}
-        | {"most_heads_in_a_layer": model.most_heads, "tokens": model.tokens, "memory_tokens": model.memory_tokens}
+        | {"most_heads_in_a_block": model.most_heads, "tokens": model.tokens, "memory_tokens": model.memory_tokens}
         | {"width": model.weights.width, "slots": _slots(model), "blocks": _blocks(model)},
     }
     return sections | _inside(model, sys.maxsize if full else LONGEST, sys.maxsize if full else MAX_LINES)
@@ -111,7 +111,7 @@ def listing(model: Model) -> Listing:
 def _linear_heads(model: Model) -> Listing:
     """The query, the key and the added value of each head of linear attention, in the slots of a token."""
     slots, rows = model.weights.slots, []
-    for h, head in enumerate((head for block in model.weights.blocks for head in block.attention.heads), 1):
+    for h, head in enumerate(head for block in model.weights.blocks for head in block.attention.heads):
         query, key = ("; ".join(_forms(m, slots).values()) for m in (head.query, head.key))
         adds = "; ".join(f"{form} to y{row + 1}" for row, form in _forms(head.value, slots).items())
         rows.append((str(h), f"query {query}, key {key}, adds {adds}"))
@@ -132,17 +132,15 @@ def _summed(terms: list[str]) -> str:
 
 def _softmax_heads(model: Model) -> Listing:
     """The layer of each softmax head, its tokens, its arguments and the slots it writes."""
-    rows = [
-        (str(t.block + 1), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)
-    ]
-    return Listing("Heads", ("layer", "tokens", "reads", "writes"), rows, "{}: {} tokens at {}, written to {}", (0, 1))
+    rows = [(str(t.block), str(len(t.slopes)), ", ".join(t.arguments), ", ".join(t.writes)) for t in tables_of(model)]
+    return Listing("Heads", ("block", "tokens", "reads", "writes"), rows, "{}: {} tokens at {}, written to {}", (0, 1))
 
 
 def _words(model: Model) -> Listing:
     """The runs of a compact memory: number, word in bits, and the bucket at which the run begins."""
     found = stored_words(model.weights)
     pairs = zip(found.words, found.offsets, strict=True)
-    rows = [(str(k), f"{word:0{found.bits}b}", f"{offset:g}") for k, (word, offset) in enumerate(pairs, 1)]
+    rows = [(str(k), f"{word:0{found.bits}b}", f"{offset:g}") for k, (word, offset) in enumerate(pairs)]
     note = f"{len(rows)} runs of neighbouring samples, {found.bits} buckets each; a bit is the label of a bucket."
     facts = {"runs": len(rows), "bits": found.bits}
     return Listing("Words", ("run", "word", "begins at bucket"), rows, "{}: {}, from {}", (0, 2), note, facts)
@@ -158,10 +156,10 @@ def _prompt_layers(model: Model) -> Listing:
     texts = [_layer_text(block, model.weights.slots) for block in model.weights.blocks]
     rows, first = [], 0
     for text, equal in groupby(texts):
-        last = first + len(list(equal))
-        rows.append((str(last) if last == first + 1 else f"{first + 1} to {last}", text))
-        first = last
-    return Listing("Layers", ("layer", "what it does at every token"), rows, "{}: {}")
+        last = first + len(list(equal)) - 1
+        rows.append((str(first) if last == first else f"{first} to {last}", text))
+        first = last + 1
+    return Listing("Blocks", ("block", "what it does at every token"), rows, "{}: {}")
 
 
 def _layer_text(block: Block, slots: tuple[str, ...]) -> str:
@@ -205,7 +203,7 @@ def _blocks(model: Model) -> list[str]:
         count = sum(matrix.nonzeros for _, matrix in block_matrices(block))
         heads = counted(len(block.attention.heads), f"{block.attention.kind} head")
         again = f", applied {places.count(k)} times" if places.count(k) > 1 else ""
-        lines.append(f"{k + 1}: {heads}, {count} non-zeros{again}")
+        lines.append(f"{k}: {heads}, {count} non-zeros{again}")
     return lines
 
 

@@ -62,7 +62,7 @@ def output_drawings(model: Model, output: int, palette: Palette) -> Iterator[Dra
     """Value and error of one output along and across its first variables, with the bound."""
     assert isinstance(model.formula, Formula)
     bound, status = model.pointwise
-    prefix = f"output{output + 1}_" if model.weights.outputs > 1 else ""
+    prefix = f"output{output}_" if model.weights.outputs > 1 else ""
     used = [v for v in model.box.variables if v in variables_of(model.formula.outputs[output])]
     used = used or list(model.box.variables[:1])
     rest = resting_point(model)
@@ -132,10 +132,10 @@ def attention_drawings(followed: list[Followed], palette: Palette) -> Iterator[D
     """Attention over memory tokens as a function of the input, a figure for each head."""
     for one in followed:
         head = one.head
-        title = f"Layer {head.block + 1}, head {head.head + 1}" + (f": {head.name}" if head.name else "")
+        title = f"Block {head.block}, head {head.head}" + (f": {head.name}" if head.name else "")
         asked = f", asked by {head.query}" if head.query != "data" else ""
         yield Drawing(
-            f"attention_layer{head.block + 1}_head{head.head + 1}",
+            f"attention_block{head.block}_head{head.head}",
             f"{cut(title, 120)} ({_count(head)}{asked}).",
             figures.attention_figure(one.axis, one.variable, head, palette),
         )
@@ -156,7 +156,7 @@ def cell_drawings(model: Model, palette: Palette) -> Iterator[Drawing]:
     heads = [h for h in model.reading if _drawable(h, model)]
     for k, head in enumerate(heads[:2]):
         text = "Which token the attention settles on."
-        yield Drawing(f"cells{k + 1}", text, figures.cells_figure(model, head, palette))
+        yield Drawing(f"cells{k}", text, figures.cells_figure(model, head, palette))
 
 
 def _drawable(head: TableHead, model: Model) -> bool:

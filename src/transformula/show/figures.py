@@ -181,16 +181,16 @@ def attention_figure(axis: FloatArray, variable: str, head: HeadAttention, palet
         order = [token for token in order if head.weights[:, token].max() > FAINT]
     weights = head.weights[:, order]
     with one_plot(palette, 2.2 + min(len(order), 24) * 0.05) as (figure, axes):
-        ends = (float(axis[0]), float(axis[-1]), 0.5, len(order) + 0.5)
+        ends = (float(axis[0]), float(axis[-1]), -0.5, len(order) - 0.5)
         image = _image(axes, weights, ends, "magma_r", 0, 1)
         _colour_bar(figure, image, "attention", ticks=[0, 0.5, 1])
         axes.set_xlabel(variable)
         axes.set_ylabel("memory token")
         if palette is PRINT:  # a page says it in the caption
             name = f": {head.name}" if 0 < len(head.name) <= 50 else ""
-            axes.set_title(f"layer {head.block + 1}, head {head.head + 1}{name}")
+            axes.set_title(f"block {head.block}, head {head.head}{name}")
         if len(order) <= 12:
-            axes.set_yticks(range(1, len(order) + 1))
+            axes.set_yticks(range(len(order)))
         axes.grid(False)
     return figure
 

@@ -10,6 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from transformula.kernel.digits import at_most
 from transformula.show.figure_style import page_css
 
 #: Number of columns that fit on a phone.
@@ -55,8 +56,17 @@ def paragraph(text: str) -> str:
 
 def number(value: float, name: str = "") -> str:
     """A float with all its digits, readable by people and by ``data-claim``."""
+    return _data(value, name, repr(value))
+
+
+def bound(value: float, name: str = "") -> str:
+    """A bound to read, rounded up to three digits; all of them are in its ``value``."""
+    return _data(value, name, at_most(value))
+
+
+def _data(value: float, name: str, text: str) -> str:
     claim = f' data-claim="{escape(name)}"' if name else ""
-    return f'<data value="{value!r}"{claim}>{value!r}</data>'
+    return f'<data value="{value!r}"{claim}>{text}</data>'
 
 
 def short(value: Any) -> str:

@@ -176,7 +176,7 @@ def _headline(model: Model, name: str, verification: Verification | None) -> str
 
 def _badge(model: Model) -> str:
     where, target = _WORDS[type(model.formula)]
-    bound, mean = html.number(model.certificate.bound, "bound"), model.certificate.mean
+    bound, mean = html.bound(model.certificate.bound, "bound"), model.certificate.mean
     which = "" if mean is None else "mean of "
     place = f"at {where}" if mean is None else "over the box, not at every point"
     return (
@@ -202,7 +202,7 @@ def _verdict(verification: Verification | None) -> str:
             f"The checker, run {when}, says:</p>{reasons}</div>"
         )
     assert verification.approximation is not None and verification.rounding is not None
-    proven = [html.number(value) for value in (verification.approximation, verification.rounding)]
+    proven = [html.bound(value) for value in (verification.approximation, verification.rounding)]
     return (
         '<div class="badge good" data-verified="yes"><p><strong>Verified.</strong> When this page was '
         f"written ({when}) the checker proved the claim again from the files alone: "

@@ -53,7 +53,7 @@ _SIZES = (
     "construction",
     "layers",
     "heads",
-    "most_heads_in_a_layer",
+    "most_heads_in_a_block",
     "tokens",
     "memory_tokens",
     "parameters",
@@ -68,7 +68,7 @@ _HARDMAX = (
 
 def inside_section(model: Model) -> str:
     """The architecture drawn, and its size."""
-    facts = summary(model) | {"most_heads_in_a_layer": model.most_heads}
+    facts = summary(model) | {"most_heads_in_a_block": model.most_heads}
     rows = [(key.replace("_", " "), html.short(facts[key])) for key in _SIZES]
     rows.insert(5, ("width of the residual stream", html.short(model.weights.width)))
     rows.append(("weights on disk", f"{len(model.packed.arrays):,} bytes"))
@@ -93,7 +93,7 @@ def error_section(model: Model) -> str:
     outputs = len(model.formula.outputs)
     for k, expr in enumerate(model.formula.outputs[:MAX_OUTPUTS]):
         if outputs > 1:
-            parts.append(f"<h3>Output {k + 1}: {typeset(expr)}</h3>")
+            parts.append(f"<h3>Output {k}: {typeset(expr)}</h3>")
         parts.append(_figures(output_drawings(model, k, PAGE)))
     if outputs > MAX_OUTPUTS:
         parts.append(html.paragraph(f"{outputs - MAX_OUTPUTS} further outputs are not drawn."))
@@ -114,7 +114,7 @@ def _sample_section(model: Model) -> str:
         return html.section(title, _figures([drawn]))
     size = np.abs(sample_errors(model)).max(axis=1)
     worst = np.argsort(-size, kind="stable")[:10]
-    rows = [[str(k + 1), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"] for k in worst.tolist()]
+    rows = [[str(k), _row(model.formula.x[k]), _row(model.formula.y[k]), f"{size[k]:.3g}"] for k in worst.tolist()]
     return html.section(
         f"Errors at the samples, and the {model.status} bound",
         _figures([drawn, *cell_drawings(model, PAGE)]),
@@ -154,14 +154,14 @@ def _slider(k: int, one: Followed) -> str:
     steps = len(one.axis[::_SLIDER_STEP])
     tokens = len(one.head.tokens)
     shown = f"the {MAX_BARS} of {tokens} tokens that get most" if tokens > MAX_BARS else "one bar for each token"
-    label = f"Move {escape(one.variable)}: {shown}"
+    label, last = f"Move {escape(one.variable)}: {shown}", min(tokens, MAX_BARS) - 1
     scale = "".join(f"<span>{value}</span>" for value in ("1", "0.5", "0"))
     return (
         f'<div class="needs-script" data-head="{k}"><div class="slider">'
         f'<input type="range" min="0" max="{steps - 1}" value="{steps // 2}" aria-label="{label}">'
         '<output></output></div><div class="bar-chart"><span class="up">attention</span>'
         f'<div class="scale">{scale}</div><div class="bars" role="img"></div>'
-        f'<div class="across"><span>1</span><span>memory token</span><span>{min(tokens, MAX_BARS)}</span></div></div>'
+        f'<div class="across"><span>0</span><span>memory token</span><span>{last}</span></div></div>'
         f'<span class="soft">{label}</span></div>'
     )
 
@@ -195,10 +195,10 @@ def _layer_tables(model: Model) -> str:
         more = f" and {head.axes - 4} more" if head.axes > 4 else ""
         ends = "; ".join(_ends(*_range(form, model)) for form in head.forms[:4])
         rows.append([
-            str(k + 1), _math(names.get((0, k), ""), model), escape(html.cut(reads, 160) + more), escape(ends),
+            str(k), _math(names.get((0, k), ""), model), escape(html.cut(reads, 160) + more), escape(ends),
             html.short(head.tokens), _span(head.slopes), _span(head.values),
         ])  # fmt: skip
-        folded.append(_token_rows(f"Tokens of head {k + 1}", head.slopes, head.offsets, head.values))
+        folded.append(_token_rows(f"Tokens of head {k}", head.slopes, head.offsets, head.values))
     columns = ("head", "summand", "reads", "range", "tokens", "score slopes", "values")
     note = f"{len(heads) - MAX_TABLES} further tables are left out." if len(heads) > MAX_TABLES else ""
     if not rows:
@@ -232,7 +232,7 @@ def _token_rows(title: str, slopes: FloatArray, offsets: FloatArray, values: Flo
     order = np.lexsort(slopes.T[::-1])[:shown]
     rows = [
         [
-            str(k + 1),
+            str(k),
             *(f"{v:.6g}" for v in slopes[t, :axes]),
             *(f"{v:.6g}" for v in offsets[t, :axes]),
             *(f"{v:.6g}" for v in values[t, :width]),
@@ -244,7 +244,7 @@ def _token_rows(title: str, slopes: FloatArray, offsets: FloatArray, values: Flo
 
 
 def _numbered(name: str, count: int) -> list[str]:
-    return [name] if count == 1 else [f"{name} {k + 1}" for k in range(count)]
+    return [name] if count == 1 else [f"{name} {k}" for k in range(count)]
 
 
 def _circuit_tables(model: Model) -> str:
@@ -277,7 +277,7 @@ def _wire_row(item: Item, model: Model) -> list[str]:
     tokens = html.short(item.tokens) if item.tokens else ""
     return [
         escape(item.name), function, escape(html.cut(item.argument, 120)),
-        item.range, tokens, str(item.table or ""), _math(item.meaning, model),
+        item.range, tokens, "" if item.table is None else str(item.table), _math(item.meaning, model),
     ]  # fmt: skip
 
 
@@ -290,7 +290,7 @@ def _directions(model: Model) -> str:
             terms = ", ".join(f"t^{s}: {_rational(v)}" for s, v in sorted(powers.items())[:12])
             if powers or output == 0:
                 form = linear_text(direction, model.weights.inputs)
-                rows.append([str(token + 1), escape(form), str(output + 1), escape(terms)])
+                rows.append([str(token), escape(form), str(output), escape(terms)])
     columns = ["token", "t =", "output", "coefficients in the readout"]
     keep = range(4) if ridge.outputs > 1 else (0, 1, 3)
     shown = html.table([columns[k] for k in keep], [[row[k] for k in keep] for row in rows], (0,))

@@ -7,6 +7,7 @@ import io
 import json
 import platform
 import re
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -161,11 +162,12 @@ class Report:
         console.print(f"[bold]{self.title}[/bold]")
         for table in self.tables:
             rows = [[_cell(v) for v in row] for row in table.rows]
-            for chosen in fitting_columns(table.columns, rows, console.width):
-                grid = RichTable(box=SIMPLE_HEAD, title=table.title, title_justify="left", pad_edge=False)
+            titles = [_folded(title, [row[k] for row in rows]) for k, title in enumerate(table.columns)]
+            console.print(f"\n{table.title}", style="italic", markup=False)
+            for chosen in fitting_columns(titles, rows, console.width):
+                grid = RichTable(box=SIMPLE_HEAD, pad_edge=False)
                 for k in chosen:
-                    title = table.columns[k].replace(" ", "\n")
-                    grid.add_column(title, justify="right" if k else "left", no_wrap=True)
+                    grid.add_column(titles[k], justify="right" if k else "left", no_wrap=True)
                 for row in rows:
                     grid.add_row(*(row[k] for k in chosen))
                 console.print(grid)
@@ -178,17 +180,23 @@ def fitting_columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width:
 
     Examples
     --------
-    >>> fitting_columns(["name", "proven error", "seconds"], [["sine", "1.234e-09", "0.1"]], 20)
+    >>> fitting_columns(["name", "proven\\nerror", "seconds"], [["sine", "1.234e-09", "0.1"]], 20)
     [[0, 1], [0, 2]]
     """
-    cells = [[*title.split(" "), *(row[k] for row in rows)] for k, title in enumerate(titles)]
-    needed = [max(map(len, column)) + 2 for column in cells]
+    cells = [[*title.split("\n"), *(row[k] for row in rows)] for k, title in enumerate(titles)]
+    needed = [max(map(len, column)) + 3 for column in cells]  # a blank on either side, and one between columns
     groups = [[0]]
     for k in range(1, len(titles)):
         if len(groups[-1]) > 1 and sum(needed[j] for j in groups[-1]) + needed[k] > width:
             groups.append([0])
         groups[-1].append(k)
     return groups
+
+
+def _folded(title: str, cells: Sequence[str]) -> str:
+    """The title of a column in lines that are not longer than its cells or its longest word."""
+    width = max(map(len, [*title.split(), *cells]))
+    return textwrap.fill(title, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _cell(value: Any) -> str:

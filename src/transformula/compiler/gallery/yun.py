@@ -267,7 +267,7 @@ class Stage:
 def stages(weights: Weights) -> list[Stage]:
     """The purpose of each layer of `assemble`, by the slots that it writes."""
     found: list[Stage] = []
-    for number, block in enumerate(weights.blocks, 1):
+    for number, block in enumerate(weights.blocks):
         layer = block.feed_forward
         slot = "heads" if layer is None else weights.slots[int(layer.output.rows[0])].rstrip("0123456789")
         name, counted, noun = _STAGES[slot]

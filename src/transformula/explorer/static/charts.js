@@ -1,6 +1,7 @@
 // Every chart, drawn by plotly in the page's own colours.
 
 const CONFIG = { displayModeBar: false };
+const MANY = 60; // cells: beyond that they are drawn faintly
 const SERIES = {
   lookup: { name: "lookup, proven", symbol: "circle", dash: "solid" },
   partition: { name: "partition, proven", symbol: "square", dash: "solid" },
@@ -87,7 +88,7 @@ function cellLines(cut, axes) {
   }
   return {
     x, y, mode: "lines", name: "cell borders", hoverinfo: "skip", showlegend: true,
-    line: { width: 1, color: dark() ? "rgba(255,255,255,.30)" : "rgba(20,25,50,.28)" },
+    line: { width: cut.cells.lines.length > MANY ? 0.4 : 1, color: dark() ? "rgba(255,255,255,.30)" : "rgba(20,25,50,.28)" },
   };
 }
 
@@ -96,7 +97,7 @@ function centres(cut) {
   return {
     x: cut.cells.centres.map((c) => c[0]), y: cut.cells.centres.map((c) => c[1]), mode: "markers",
     name: curve ? "token values" : "cell centres", showlegend: true, hoverinfo: curve ? "x+y" : "skip",
-    marker: { size: curve ? 6 : 3.5, color: curve ? css("--good") : dark() ? "rgba(255,255,255,.75)" : "rgba(20,25,50,.65)" },
+    marker: { size: !curve ? 3.5 : cut.cells.centres.length > MANY ? 3.5 : 6, color: curve ? css("--good") : dark() ? "rgba(255,255,255,.75)" : "rgba(20,25,50,.65)" },
   };
 }
 
@@ -112,11 +113,11 @@ function curve(id, cut, state) {
   if (state.show === "error") {
     traces.push({ x, y: cut.error, mode: "lines", name: TITLES.error, line: { color: css("--model") } });
   } else {
+    if (shown && cut.cells.centres) traces.push(centres(cut));
     traces.push({ x, y: cut.formula, mode: "lines", name: "formula", line: { color: css("--formula"), width: 4 }, opacity: 0.55 });
     if (state.show === "model") {
       traces.push({ x, y: cut.model, mode: "lines", name: "Transformer", line: { color: css("--model"), width: 1.8 } });
     }
-    if (shown && cut.cells.centres) traces.push(centres(cut));
   }
   if (shown && cut.cells.lines.length) traces.push({ ...cellLines(cut, 1), yaxis: "y2" });
   const name = cut.variables[0];
@@ -211,15 +212,15 @@ export function attention(id, heads) {
     const domain = [Math.max(0, top - 1 / rows + gap / 2 + (k === rows - 1 ? -gap / 2 : 0)), top - (k ? gap / 2 : 0)];
     const largest = Math.max(...head.values.map((v) => Math.abs(v ?? 0)), 1e-300);
     traces.push({
-      type: "bar", textposition: head.total <= 6 ? "outside" : "none", cliponaxis: false, text: head.values.map((value) => pretty(value)), textfont: { size: 11, color: css("--ink") }, x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+      type: "bar", textposition: head.total <= 6 ? "outside" : "none", cliponaxis: false, text: (head.kind === "hardmax" ? head.weights : head.values).map((value) => pretty(value)), textfont: { size: 11, color: css("--ink") }, x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
       customdata: head.tokens.map((name, j) => [name, pretty(head.values[j])]),
       hovertemplate: "%{customdata[0]}<br>weight %{y:.4g}<br>value %{customdata[1]}<extra></extra>",
       marker: { color: head.values.map((v) => tint((v ?? 0) / largest)), line: { color: css("--soft"), width: 0.6 } },
     });
-    more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, showline: true, ticks: "outside", linecolor: css("--edge"), automargin: false, range: [0.4, head.total + 0.6], ...(head.total <= 16 ? { dtick: 1 } : {}) });
+    more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, showline: true, ticks: "outside", linecolor: css("--edge"), automargin: false, range: [-0.6, head.total - 0.4], ...(head.total <= 16 ? { dtick: 1 } : {}) });
     more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, ...(head.kind === "hardmax" ? { rangemode: "tozero" } : { range: [0, 1.18 * Math.max(...head.weights)] }) });
     const meaning = head.name || (head.writes ? `writes ${head.writes}` : "");
-    const where = `layer ${head.block + 1}, head ${head.head + 1}`;
+    const where = `block ${head.block}, head ${head.head}`;
     const text = `${where}${meaning ? `: ${meaning.length > 30 ? `${meaning.slice(0, 28)}…` : meaning}` : ""}`;
     more.annotations.push({
       text, x: 0, xref: "paper", xanchor: "left",
@@ -244,15 +245,18 @@ export function waterfall(id, terms, answer, formula) {
   const [left, right] = [values.some((value) => value < 0), values.some((value) => value >= 0)];
   const room = ((high - low || 1) * 68) / Math.max(60, div.clientWidth - 140 - 68 * (left + right));
   const labels = [...terms.map((term, k) => `${term.label}${"\u200b".repeat(k)}`), "answer"];
+  const texts = [...terms.map((term) => `${term.value > 0 ? "+" : ""}${pretty(term.value)}`), pretty(answer, 6)];
+  const annotations = texts.map((text, k) => ({
+    text, x: (base[k] ?? 0) + values[k], y: labels[k], showarrow: false, bgcolor: css("--card"), borderpad: 0,
+    ...(values[k] < 0 ? { xanchor: "right", xshift: -3 } : { xanchor: "left", xshift: 3 }),
+  }));
   return draw(id, [{
     type: "bar", orientation: "h", y: labels, x: [...terms.map((term) => term.value), answer], base: [...base, 0],
-    text: [...terms.map((term) => `${term.value > 0 ? "+" : ""}${pretty(term.value)}`), pretty(answer, 6)],
-    textposition: "outside", cliponaxis: false, textfont: { color: css("--ink") },
     customdata: [...terms.map((term) => term.note), ""], hovertemplate: "%{customdata}<extra></extra>",
     marker: { color: [...terms.map((term) => tint(term.value / largest)), css("--model")], line: { color: css("--soft"), width: 0.6 } },
   }], {
     xaxis: axis("added up so far", { zeroline: true, zerolinecolor: css("--edge"), range: [low - left * room, high + right * room] }),
-    height, yaxis: axis("", { autorange: "reversed", type: "category", ticksuffix: " " }),
+    height, annotations, yaxis: axis("", { autorange: "reversed", type: "category", ticksuffix: " ", showgrid: false }),
     margin: { l: 60, r: 12, t: 12, b: 40 }, showlegend: false,
     shapes: formula === null ? [] : [{ type: "line", x0: formula, x1: formula, yref: "paper", y0: 0, y1: 1, line: { color: css("--formula"), width: 1.5, dash: "dash" } }],
   });

@@ -10,7 +10,7 @@ import { $, aborted, isMean, later, notLater, session, stated, waiting } from "/
 import { blank, fromHash, named, toHash } from "/static/state.js";
 import { explainTerms } from "/static/terms.js";
 import { prepareTour, showTour } from "/static/tour.js";
-import { changeLook, changeView, paintAttention, repaint, shiftPoint, showModel } from "/static/views.js";
+import { changeLook, changeView, paintAttention, repaint, shiftPoint, showModel, toBorder } from "/static/views.js";
 
 const CHECK_AFTER = 300; // milliseconds without a key
 const COMPILE_AFTER = 400; // and as many more
@@ -192,7 +192,7 @@ function listen() {
 async function begin() {
   listen();
   explainTerms();
-  prepareTour(load, shiftPoint);
+  prepareTour(load, shiftPoint, toBorder);
   const [start, examples] = await Promise.all(["/api/start", "/static/examples.json"].map(get));
   $("gallery").replaceChildren(...examples.map((example) => {
     const [item, button] = ["li", "button"].map((tag) => document.createElement(tag));

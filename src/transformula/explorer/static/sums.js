@@ -4,9 +4,9 @@ import { pretty, waterfall } from "/static/charts.js";
 import { $ } from "/static/session.js";
 
 const WORDS = {
-  tables: ["Σ weight · value = answer", "Each token adds its weight times its value."],
-  circuit: ["Σ coefficient · wire = answer", "The readout adds the wires, each times a fixed coefficient."],
-  ridge: ["Σ powers of the tokens = answer", "Each token carries a linear form t of the inputs; the blocks raise it to its powers, and the readout adds them with fixed coefficients, exactly."],
+  tables: ["Σ weight · value = answer", "Each token adds its weight times its value. The dashed line is the formula."],
+  circuit: ["Σ coefficient · wire = answer", "The readout adds the wires, each times a fixed coefficient. The dashed line is the formula."],
+  ridge: ["Σ powers of the tokens = answer", "Each token carries a linear form t of the inputs; the blocks raise it to its powers, and the readout adds them with fixed coefficients, exactly. The dashed line is the formula."],
 };
 
 export function showSum({ sum, model, formula }) {

@@ -18,7 +18,7 @@ const tokens = ({ memory_tokens: count }) => `${count.toLocaleString("en")} memo
 export const STEPS = [
   {
     title: "The statement", look: "claim", start: CELLS,
-    text: "For every continuous function and every ε > 0 there is a Transformer with one attention layer that stays within ε of it at every point. Here the function is sin(x) on 0..2π and ε = 0.1: the bound below is proven on the whole interval, not measured.",
+    text: "For every continuous function on a box and every ε > 0 there is a Transformer with one attention layer that stays within ε of it at every point. Here the function is sin(x) on 0..2π and ε = 0.1: the bound below is proven on the whole interval, not measured.",
     act: { label: "Compile it with ε = 0.2", state: { ...CELLS, eps: 0.2 }, after: (facts) => `Proven again, with ${tokens(facts)}: a larger ε takes fewer tokens.` },
   },
   {
@@ -28,8 +28,8 @@ export const STEPS = [
   },
   {
     title: "Weights × values = answer", look: "sum-card", start: CELLS,
-    text: "At the point, softmax shares an attention of 1 among the tokens. Weight times value is a bar, and the bars add up to the answer. Near the border of a cell two tokens share.",
-    act: { label: "Move the point", move: 0.037, after: () => "The weights have changed, the values have not: values are constants of the model." },
+    text: "At the point, softmax shares an attention of 1 among the tokens. Weight times value is a bar, and the bars add up to the answer. Inside a cell one token takes it all; on a border two share.",
+    act: { label: "Move to a border", border: true, after: () => "Half of the attention each: the answer is the mean of two values. The values themselves are constants of the model." },
   },
   {
     title: "Shrink ε", look: "claim", start: CELLS,
@@ -55,14 +55,16 @@ export const STEPS = [
 
 let load = () => {};
 let move = () => {};
+let toBorder = () => {};
 let waitingFor = null; // the step whose button was pressed
 
 export const onTour = () => session.state.tour > 0;
 
-// `loads` compiles a state, `moves` shifts the point by a share of each interval.
-export function prepareTour(loads, moves) {
+// `loads` compiles a state, `moves` shifts the point by a share of each interval, `borders` puts it between two cells.
+export function prepareTour(loads, moves, borders) {
   load = loads;
   move = moves;
+  toBorder = borders;
   $("tour-start").addEventListener("click", () => show(1));
   $("tour-next").addEventListener("click", () => (session.state.tour === STEPS.length ? end() : show(session.state.tour + 1)));
   $("tour-back").addEventListener("click", () => show(session.state.tour - 1));
@@ -115,7 +117,8 @@ function act() {
     load({ ...blank(), ...wanted.state, tour: session.state.tour });
     waitingFor = session.state.tour; // loading draws the step afresh
   } else {
-    move(wanted.move);
+    if (wanted.border) toBorder();
+    else move(wanted.move);
     said(wanted.after());
     look();
   }

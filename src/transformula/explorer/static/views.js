@@ -172,7 +172,7 @@ function drawAttention() {
     const groups = [];
     for (let k = 0; k < answer.heads.length; k += HEADS_SHOWN) {
       const last = Math.min(k + HEADS_SHOWN, answer.heads.length);
-      groups.push([String(k), last === k + 1 ? `${last}` : `${k + 1}–${last}`]);
+      groups.push([String(k), last === k + 1 ? `${k}` : `${k}–${last - 1}`]);
     }
     const chosen = groups.some(([value]) => value === $("heads").value) ? $("heads").value : "0";
     options($("heads"), groups, chosen);
@@ -191,10 +191,14 @@ export function paintAttention() {
     `Transformer ${pretty(answer.model, 6)}, formula ${pretty(answer.formula, 6)}: ${pretty(gap)} apart, ${proven(answer)} ≤ ${atMost(answer.bound)}`;
   charts.attention("attention-chart", heads);
   const cut = heads.filter((head) => head.total > head.tokens.length);
-  const notes = ["a bar is a weight; its colour and the number on it are the value a token offers, red above 0 and blue below"];
+  const hardmax = heads[0].kind === "hardmax";
+  const notes = [
+    hardmax
+      ? `a bar is the score that hardmax keeps, as it is: the largest of all, asked by ${heads[0].query}`
+      : "a bar is a weight; its colour and the number on it are the value a token offers, red above 0 and blue below",
+  ];
   if (cut.length) notes.push(`the ${cut[0].tokens.length} largest weights of ${cut[0].total} are drawn`);
   if (answer.total_heads > answer.heads.length) notes.push(`the first ${answer.heads.length} of ${answer.total_heads} heads`);
-  if (heads[0].kind === "hardmax") notes.push(`asked by ${heads[0].query}; hardmax keeps the largest score as it is`);
   $("attention-note").textContent = notes.join(" · ");
 }
 
@@ -226,6 +230,15 @@ export function shiftPoint(share) {
     place[name] = low + ((session.state.at[name] - low + share * (high - low)) % (high - low));
   });
   movePoint(place);
+  showSliders();
+}
+
+// Move the point of a curve to the next border of its cells.
+export function toBorder() {
+  const name = session.state.x;
+  const borders = (drawn.picture?.cells?.lines ?? []).map(([x]) => x).sort((a, b) => a - b);
+  if (!borders.length) return;
+  movePoint(named({ [name]: borders.find((x) => x > session.state.at[name] + 1e-9) ?? borders[0] }));
   showSliders();
 }
 
