@@ -35,6 +35,7 @@ __all__ = [
     "TransformulaError",
     "UnboundedError",
     "UncertifiedError",
+    "UnfinishedError",
     "brief",
     "closer",
     "closest_bound",
@@ -62,6 +63,10 @@ class SavingError(InputError):
 
 class UnboundedError(NotProvenError):
     """The kernel finds no bound at all somewhere, whatever the table: others like it need not be tried."""
+
+
+class UnfinishedError(RefutedError):
+    """The search for a proof used up its part of the work: nothing is known against the model."""
 
 
 class ExportError(InputError):

@@ -51,6 +51,7 @@ from transformula.errors import (
     SearchInterrupted,
     TransformulaError,
     UnboundedError,
+    UnfinishedError,
     closer,
     closest_bound,
 )
@@ -82,10 +83,11 @@ def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> 
     return at_positions(given_formula(given, on), known_shape(shape))
 
 
-def make(attempt: Attempt, task: BuildTask) -> Model:
-    """Build an attempt's weights, prove them, and store them."""
+def make(attempt: Attempt, task: BuildTask, most_work: float | None = None) -> Model:
+    """Build an attempt's weights, prove them (with so much work at most), and store them."""
     with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
         built = attempt.build()
+    built.evidence.most_work = most_work or built.evidence.most_work
     return package(attempt.construction, built, task.formula, task.options)
 
 
@@ -99,6 +101,7 @@ class Search:
         self.proven: list[Model] = []
         self.closest: NotProvenError | None = None
         self.refusals: list[TransformulaError] = []
+        self.unfinished: dict[str, tuple[Attempt, BuildTask]] = {}  # by construction: the first proof cut short
         self.fitted_error = math.inf  # smallest error of tables that were found
         self.format_error = math.inf  # smallest error of tables as accurate as the format allows
         self.limit: Limit | None = None  # None while coarser models are looked for
@@ -130,7 +133,11 @@ class Search:
         before = counted()
         try:
             with limited(self.seconds(policy.ALL), in_time) as self.limit:
-                self.compete(plan, task)
+                try:
+                    self.compete(plan, task)
+                except OutOfWork:
+                    self.ending = Ending.WORK
+                self.finish()
         except OutOfWork:
             self.ending = Ending.WORK
         except OutOfTime:
@@ -149,8 +156,21 @@ class Search:
     def compete(self, plan: Sequence[Round], task: BuildTask) -> None:
         """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
         for number, kinds in enumerate(plan, 1):
-            self.try_each(kinds, task, 1.0 if number == len(plan) else policy.EACH)
+            if number == len(plan):
+                self.finish()
+            if not self.proven:
+                self.try_each(kinds, task, 1.0 if number == len(plan) else policy.EACH)
             if self.proven:
+                return
+
+    def finish(self) -> None:
+        """Look for the proofs that were cut short once more, with all the work that is left."""
+        unfinished, self.unfinished = self.unfinished, {}
+        for attempt, task in unfinished.values():
+            assert self.limit is not None, "coarser models are not looked for yet"
+            self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
+            with suppress(TransformulaError, *_LOST):
+                self.proven.append(make(attempt, task, left()))
                 return
 
     def try_each(self, kinds: Round, task: BuildTask, part: float) -> None:
@@ -193,6 +213,8 @@ class Search:
             error = refused
         except _LOST:
             error = beyond_floats()
+        if isinstance(error, UnfinishedError) and self.limit is not None:
+            self.unfinished.setdefault(attempt.construction.name, (attempt, task))
         trial.failed(attempt, error, before - left())
         self.note(error)
         if self.limit is None or shows_nothing(error) or isinstance(error, UnboundedError):
