@@ -6,6 +6,8 @@ Errors of proofs are the kernel's; errors of the tools around it are added here.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from transformula.kernel.exceptions import (
@@ -35,10 +37,16 @@ __all__ = [
     "TransformulaError",
     "UnboundedError",
     "UncertifiedError",
+    "UnfinishedError",
     "brief",
     "closer",
     "closest_bound",
+    "in_words_of",
 ]
+
+
+#: A parameter of `compile` and its value, as advice names them.
+_PARAMETER = re.compile(r"\b(dtype|time_limit|construction|layers|rel)=('[^']*'|[\d.e+-]*\d)")
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,10 @@ class UnboundedError(NotProvenError):
     """The kernel finds no bound at all somewhere, whatever the table: others like it need not be tried."""
 
 
+class UnfinishedError(RefutedError):
+    """The search for a proof used up its part of the work: nothing is known against the model."""
+
+
 class ExportError(InputError):
     """A model cannot be written in a format."""
 
@@ -82,6 +94,23 @@ def brief(value: object) -> str:
     """
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def in_words_of(text: str, eps: str, others: Callable[[str, str], str]) -> str:
+    """A message whose parameters are named as somewhere other than in Python.
+
+    Parameters
+    ----------
+    eps : how a tolerance of at least {} is asked for.
+    others : from the name of a parameter and its value to how it is given.
+
+    Examples
+    --------
+    >>> in_words_of("ask for eps >= 0.1 or use dtype='float64'", "--eps {}", "--{} {}".format)
+    'ask for --eps 0.1 or use --dtype float64'
+    """
+    text = re.sub(r"\beps >= ([\d.]+(?:e[+-]?\d+)?)", lambda found: eps.format(found[1]), text)
+    return _PARAMETER.sub(lambda found: others(found[1], found[2].strip("'")), text)
 
 
 def closest_bound(error: NotProvenError) -> float:

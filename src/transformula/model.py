@@ -211,19 +211,32 @@ class Model(ModelParts):
 
         return ProgramModule(self.program)
 
-    def to_onnx(self, path: str | Path, blocks: bool = False, unverified: bool = False) -> Path:
+    def to_onnx(
+        self,
+        path: str | Path,
+        blocks: bool = False,
+        unverified: bool = False,
+        inputs: str = "",
+        guard: str = "none",
+        bound: bool = False,
+    ) -> Path:
         """Write an ONNX file with its claim, which is proven first unless ``unverified``: see docs/export.md.
 
-        It holds the model's program, or with ``blocks`` the Transformer as it is written.
+        It holds the model's program, or with ``blocks`` the Transformer as it is written. ``inputs="named"`` makes one
+        input for each variable ("float32" and "named,float32" are others), ``guard="nan"`` or "clip" says what happens
+        outside the box, and ``bound=True`` adds an output with the proven bound.
         """
         from transformula.export.onnx_files import onnx_bytes
+        from transformula.export.onnx_interface import Interface
 
         path = as_path(path)
         if path != STDOUT and path.suffix != ".onnx":
             raise ExportError(f"an ONNX file is named like model.onnx, not {path.name}")
+        interface = Interface.of(inputs, guard, bound)
         if not unverified:
             proven.require_proof(self.packed, self.certificate)
-        write_file(path, onnx_bytes(self.packed, self.certificate, blocks=blocks, proven=self.proven))
+        data = onnx_bytes(self.packed, self.certificate, blocks=blocks, interface=interface, proven=self.proven)
+        write_file(path, data)
         return path
 
     def to_hf(

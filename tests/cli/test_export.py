@@ -61,6 +61,17 @@ def test_the_graph_is_the_program_or_on_request_the_blocks(cli, folder, tmp_path
     assert refused.code == 2 and "--blocks only applies to --to onnx" in refused.err
 
 
+def test_how_a_file_is_called_is_up_to_the_user(cli, folder):
+    asked = ["--inputs", "named,float32", "--guard", "nan", "--bound"]
+    facts = _json(cli("export", str(folder), "--to", "onnx", *asked, "--json"))
+    assert facts["input"] == "x1 float32 (batch); x2 float32 (batch)" and facts["guard"] == "nan"
+    assert facts["output"] == "y float64 (batch, 1); bound float64 (batch, 1)"
+    assert facts["bytes"] == (folder / "model.onnx").stat().st_size
+    assert cli("verify", str(folder), "--onnx", str(folder / "model.onnx")).code == 0
+    refused = cli("export", str(folder), "--to", "torch", "--guard", "nan")
+    assert refused.code == 2 and "only apply to --to onnx" in refused.err
+
+
 def test_people_get_text(cli, folder):
     shown = cli("export", str(folder), "--to", "onnx").out
     for word in ("exported", "parity", "rounding", "session options", "opset"):

@@ -21,6 +21,7 @@ from transformula.coq.coq_files import coq_files
 from transformula.errors import ExportError
 from transformula.export.hf_files import SOFTMAX
 from transformula.export.norm_rounding import norm_gain, prove_normed
+from transformula.export.onnx_interface import Interface
 from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
 from transformula.export.parity import largest_difference, measured_parity, sample_points
 from transformula.export.runtime_checks import runtime_run
@@ -84,6 +85,15 @@ def export_command(
             "--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."
         ),
     ] = False,
+    inputs: Annotated[
+        str, typer.Option(help="onnx: named (one input for each variable), float32, or named,float32.")
+    ] = "",
+    guard: Annotated[
+        str, typer.Option(help="onnx: rows outside the box are computed without a claim (none), nan, or clip.")
+    ] = "none",
+    bound: Annotated[
+        bool, typer.Option("--bound", help="onnx: a second output with the proven bound, infinite outside the box.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="torch, hf: replace the export of another model in that folder.")
     ] = False,
@@ -93,7 +103,10 @@ def export_command(
 
     Exit code 1 if the model does not verify; then nothing is written.
     """
+    interface = Interface.of(inputs, guard, bound)
     _check_options(to, check, out, layer_norm, blocks)
+    if interface != Interface() and to is not ExportFormat.onnx:
+        raise ExportError("--inputs, --guard and --bound only apply to --to onnx")
     asked = HfOptions(arch, text, decimals, force)
     asked.check(to is ExportFormat.hf)
     check_stdout(out, json)
@@ -106,7 +119,7 @@ def export_command(
             run, runtime, rounding = runtime_run(model, check)
             facts = measured_parity(model, run, runtime, rounding)
         elif to is ExportFormat.onnx:
-            facts = _export_onnx(model, folder, out, blocks)
+            facts = _export_onnx(model, folder, out, blocks, (inputs, guard, bound))
         elif to is ExportFormat.hf:
             facts = export_hf(model, folder, out, asked)
         elif to is ExportFormat.coq:
@@ -132,7 +145,9 @@ def _check_options(
         raise ExportError("only --to onnx writes one file, which can go to stdout")
 
 
-def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> dict[str, Any]:
+def _export_onnx(
+    model: Model, folder: Path, out: Path | None, blocks: bool, asked: tuple[str, str, bool]
+) -> dict[str, Any]:
     """Measure first: a file that a runtime gets wrong is not written."""
     runtime = import_onnx(runtime=True)
     data = onnx_bytes(model.packed, model.certificate, blocks=blocks, proven=model.proven)
@@ -143,7 +158,9 @@ def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> 
 
     parity = measured_parity(model, run_rows, f"onnxruntime {runtime.__version__}", model.certificate.rounding)
     where = folder / model_folder.ONNX_FILE if out is None else out
-    path = model.to_onnx(where, blocks, unverified=True)  # or proven above
+    interface = Interface.of(*asked)
+    called = {} if interface == Interface() else _interface_facts(model, data, blocks, interface)
+    path = model.to_onnx(where, blocks, True, *asked)  # proven above, or not asked for
     inner = [(len(model.weights.inputs),), (model.weights.outputs,)] if shape is None else [shape, shape]
     raw = {} if out is not None or "preparation" not in read_notes(folder) else _export_raw(model, folder)
     ends = [f"{name} (batch, {', '.join(map(str, sizes))})" for name, sizes in zip("xy", inner, strict=True)]
@@ -156,10 +173,42 @@ def _export_onnx(model: Model, folder: Path, out: Path | None, blocks: bool) -> 
         "bytes": len(data),
         "input": ends[0],
         "output": ends[1],
+        **called,
         **parity,
         **raw,
         "session_options": _SESSION_OPTIONS,
     }
+
+
+def _interface_facts(model: Model, data: bytes, blocks: bool, interface: Interface) -> dict[str, Any]:
+    """How the file is called; refused if a runtime does not compute the plain graph's values with it."""
+    wrapped = onnx_bytes(model.packed, model.certificate, blocks=blocks, interface=interface, proven=model.proven)
+    session = import_onnx(runtime=True).InferenceSession(wrapped, providers=["CPUExecutionProvider"])
+    given, made = session.get_inputs(), session.get_outputs()
+    rows = sample_points(model.formula, model.weights)
+    rows = rows.astype("float32") if interface.narrow else rows
+    shaped = rows if model.sequence is None else rows.reshape(-1, *model.sequence)
+    feed = dict(zip([one.name for one in given], rows.T, strict=True)) if interface.named else {given[0].name: shaped}
+    found = session.run([made[0].name], feed)[0]
+    ends = np.array(model.box.floats(), dtype=model.weights.dtype).T
+    kept = rows.astype(model.weights.dtype)
+    kept = kept if interface.guard == "none" else np.clip(kept, *ends)
+    wanted = onnx_executor(data)(kept if model.sequence is None else kept.reshape(shaped.shape))
+    if not np.allclose(found, wanted, rtol=0, atol=2 * model.certificate.rounding):
+        raise ExportError(
+            "onnxruntime computes other numbers behind the inputs that were asked for: nothing was written"
+        )
+    return {
+        "bytes": len(wrapped),
+        "input": "; ".join(f"{one.name} {_signature(one)}" for one in given),
+        "output": "; ".join(f"{one.name} {_signature(one)}" for one in made),
+        "guard": interface.guard,
+    }
+
+
+def _signature(one: Any) -> str:
+    kind = {"tensor(float)": "float32", "tensor(double)": "float64"}[one.type]
+    return f"{kind} ({', '.join(map(str, one.shape))})"
 
 
 def _export_raw(model: Model, folder: Path) -> dict[str, Any]:

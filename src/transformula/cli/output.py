@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformula.errors import NotProvenError, SavingError, TransformulaError
+from transformula.errors import NotProvenError, SavingError, TransformulaError, in_words_of
 from transformula.files import STDOUT
 from transformula.kernel.digits import at_most
 from transformula.progress import listening
@@ -88,12 +88,13 @@ class Output:
 
     def error(self, error: Exception, code: int = TransformulaError.exit_code) -> int:
         """One sentence; with --json also an object, so that scripts need not parse prose. Returns the exit code."""
+        said = in_words_of(str(error), "--eps {}", lambda name, value: f"--{name.replace('_', '-')} {value}")
         if self.as_json:
-            facts: dict[str, Any] = {"error": str(error), "kind": type(error).__name__}
+            facts: dict[str, Any] = {"error": said, "kind": type(error).__name__}
             if isinstance(error, NotProvenError):
                 facts |= {"best_bound": error.best_bound, "measured": error.measured, "place": error.place}
             self._json(facts)
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {said}", file=sys.stderr)
         return code
 
     @staticmethod

@@ -20,7 +20,7 @@ from transformula.compiler.attempts import Built
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import Options
 from transformula.compiler.refusal import Shortfall
-from transformula.errors import RefutedError
+from transformula.errors import UnfinishedError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import prove
@@ -61,7 +61,7 @@ def _searched(built: Built, description: Description) -> Proof:
             return prove(built.weights, description, built.evidence)
     except OutOfWork:
         checkpoint()  # where the whole search is out of work
-        raise RefutedError("the search for a proof takes too much work") from None
+        raise UnfinishedError("the search for a proof takes too much work") from None
 
 
 def stated(target: Formula | Samples | Prompts, shape: tuple[int, int] | None = None) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from transformula.compiler.constructions import Construction
 from transformula.compiler.options import at_positions, checked_options, known_shape, positive
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
+    Checked,
     Ending,
     Shortfall,
     beyond_floats,
@@ -51,10 +52,12 @@ from transformula.errors import (
     SearchInterrupted,
     TransformulaError,
     UnboundedError,
+    UnfinishedError,
     closer,
     closest_bound,
 )
 from transformula.formula.notations import given_formula
+from transformula.kernel.digits import at_most
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
@@ -82,10 +85,11 @@ def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> 
     return at_positions(given_formula(given, on), known_shape(shape))
 
 
-def make(attempt: Attempt, task: BuildTask) -> Model:
-    """Build an attempt's weights, prove them, and store them."""
+def make(attempt: Attempt, task: BuildTask, most_work: float | None = None) -> Model:
+    """Build an attempt's weights, prove them (with so much work at most), and store them."""
     with np.errstate(all="ignore"):  # numbers beyond floats are refused by what is made of them
         built = attempt.build()
+    built.evidence.most_work = most_work or built.evidence.most_work
     return package(attempt.construction, built, task.formula, task.options)
 
 
@@ -99,10 +103,13 @@ class Search:
         self.proven: list[Model] = []
         self.closest: NotProvenError | None = None
         self.refusals: list[TransformulaError] = []
+        self.unfinished: dict[str, tuple[Attempt, BuildTask]] = {}  # by construction: the first proof cut short
         self.fitted_error = math.inf  # smallest error of tables that were found
         self.format_error = math.inf  # smallest error of tables as accurate as the format allows
         self.limit: Limit | None = None  # None while coarser models are looked for
         self.ending: Ending | None = None
+        self.met = math.inf  # smallest tolerance that a coarser model was made for
+        self.checked: Checked | None = None
 
     @contextmanager
     def budget(self) -> Iterator[None]:
@@ -130,7 +137,11 @@ class Search:
         before = counted()
         try:
             with limited(self.seconds(policy.ALL), in_time) as self.limit:
-                self.compete(plan, task)
+                try:
+                    self.compete(plan, task)
+                except OutOfWork:
+                    self.ending = Ending.WORK
+                self.finish()
         except OutOfWork:
             self.ending = Ending.WORK
         except OutOfTime:
@@ -142,16 +153,32 @@ class Search:
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
+        with suppress(OutOfTime, OutOfWork), limited(self.seconds(policy.ADVICE)):
+            self.look_for_advice(task)
         if self.ending is not None:
             raise self.stopped(self.ending)
-        raise when_all_is_tried(self.formula, [*self.refusals, *([] if self.closest is None else [self.closest])])
+        found = [*self.refusals, *([] if self.closest is None else [self.closest])]
+        raise when_all_is_tried(self.formula, found, self.checked)
 
     def compete(self, plan: Sequence[Round], task: BuildTask) -> None:
         """Constructions, round by round, until one is proven; each may take a part of the work that is left."""
         for number, kinds in enumerate(plan, 1):
-            self.try_each(kinds, task, 1.0 if number == len(plan) else policy.EACH)
+            if number == len(plan):
+                self.finish()
+            if not self.proven:
+                self.try_each(kinds, task, 1.0 if number == len(plan) else policy.EACH)
             if self.proven:
                 return
+
+    def finish(self) -> None:
+        """Look for the proofs that were cut short once more, with all the work that is left."""
+        for name, (attempt, task) in [*self.unfinished.items()]:
+            assert self.limit is not None, "coarser models are not looked for yet"
+            self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
+            with suppress(TransformulaError, *_LOST):
+                self.proven.append(make(attempt, task, left()))
+                return
+            del self.unfinished[name]
 
     def try_each(self, kinds: Round, task: BuildTask, part: float) -> None:
         """Try each construction: models go to ``proven``, and the reasons of failures to ``refusals``."""
@@ -164,6 +191,8 @@ class Search:
                     self.proven.append(self.first_proven(kind, replace(task, most=most)))
             except (NotProvenError, InputError) as error:
                 self.refusals.append(error)
+                if isinstance(error, NotProvenError):  # perhaps of what could not be built
+                    self.note(error)
             except OutOfWork:
                 checkpoint()  # goes on if it was this construction's part only
                 self.ending = Ending.WORK
@@ -193,6 +222,8 @@ class Search:
             error = refused
         except _LOST:
             error = beyond_floats()
+        if isinstance(error, UnfinishedError) and self.limit is not None:
+            self.unfinished.setdefault(attempt.construction.name, (attempt, task))
         trial.failed(attempt, error, before - left())
         self.note(error)
         if self.limit is None or shows_nothing(error) or isinstance(error, UnboundedError):
@@ -218,14 +249,44 @@ class Search:
         if self.eps is None or not (self.ending or measured):  # an attempt that could not be built has its reason
             return
         task.findings.coarse = True
-        reach = spread(self.formula)
+        reach, climb = spread(self.formula), 1.0
         while True:
-            before, goal = self.bound, self.coarser(self.eps, reach)
+            before, goal = self.bound, climb * self.coarser(self.eps, reach)
             if not self.eps < goal < min(before, math.inf):
                 return
             self.try_goal(goal, self.eps, kinds, task)
-            if not self.bound < before:
+            if self.bound == math.inf and goal < policy.COARSE * reach:
+                climb *= policy.CLIMB
+            elif not self.bound < before:
                 return
+
+    def look_for_advice(self, task: BuildTask) -> None:
+        """Find a tolerance, and a format for the one asked for, that searches of their own are seen to meet."""
+        if self.eps is None or not (self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf):
+            return
+        rounding = (self.closest.rounding if self.closest else None) or 0.0
+        if task.options.dtype == "float32" and rounding > self.eps and self.meets(task, dtype="float64", eps=self.eps):
+            self.checked = Checked(dtype="float64")
+        known = min(self.bound, spread(self.formula))
+        first, *others = (room * known for room in policy.ADVICE_ROOM)
+        for eps in (max(first, min(self.met, others[0])) if self.met < math.inf else first, *others):
+            if eps < math.inf and self.meets(task, eps=float(at_most(eps, 2))):
+                self.checked = Checked(float(at_most(eps, 2)), None if self.checked is None else self.checked.dtype)
+                return
+
+    def meets(self, task: BuildTask, **asked: Any) -> bool:
+        """Whether a search that begins anew proves a model with other options."""
+        options = replace(task.options, **asked)
+        search = Search(self.formula, None)
+        search.eps = options.eps
+        try:
+            with part_of_the_rest(policy.EACH_ADVICE), limited(self.seconds(policy.ALL)) as search.limit:
+                search.compete(rounds(task.ground, options), BuildTask(task.ground, options))
+        except TransformulaError:
+            return False
+        except OutOfWork:
+            checkpoint()  # goes on if it was this search's part only
+        return bool(search.proven)
 
     def coarser(self, eps: float, reach: float) -> float:
         """A tolerance that might be met: at first coarse, by how much the formula varies, then closer to ``eps``."""
@@ -240,7 +301,7 @@ class Search:
         for kind in kinds:
             with suppress(NotProvenError, InputError):
                 model = self.first_proven(kind, replace(task, options=replace(task.options, eps=goal)))
-                certificate = model.certificate
+                certificate, self.met = model.certificate, min(goal, self.met)
                 if certificate.bound <= eps:
                     self.proven.append(claimed(model, eps))
                 proof = Proof(certificate.approximation, certificate.rounding, mean=certificate.mean)
@@ -254,7 +315,8 @@ class Search:
 
     def stopped(self, ending: Ending) -> NotProvenError:
         """The refusal of a search that was not finished."""
-        return when_ended(ending, self.time_limit, self.formula, self.eps, self.closest)
+        unfinished = bool(self.unfinished)
+        return when_ended(ending, self.time_limit, self.formula, self.eps, self.closest, self.checked, unfinished)
 
 
 class Trial:

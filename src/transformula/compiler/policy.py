@@ -18,10 +18,16 @@ KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound
 SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
 IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
+#: Further seconds for proofs whose search ran out of its part, before the last round of constructions and after it.
+FINISHING = 10.0
 EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
 LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 
 # --- search: coarser models for a refusal
+ADVICE = 4.0  # seconds for searches that check the advice of a refusal
+ADVICE_ROOM = (1.2, 3.0, 10.0)  # tolerances that are checked, as multiples of the best bound
+EACH_ADVICE = 0.6  # fraction of the remaining work for one of them
+CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
 WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
 COARSE = 1 / 16  # tolerance of the first coarse model, as a fraction of the formula's own range
 ROOM = 1.5  # factor between a measured error and a tolerance that can be proven for it

@@ -1,7 +1,8 @@
 """Reasons of refusals, and their sentences: the one place where they are worded.
 
 An error of the search carries its reason as a value with its numbers (``error.reason``); decisions are made by type
-and number, never by the text.
+and number, never by the text. Advice names parameters as Python does (``eps >= 0.1``, ``dtype='float64'``); the command
+line and the explorer print them in their own words (`errors.in_words_of`).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Shortfall:
     eps: float | None
     dtype: str
 
-    def error(self) -> NotProvenError:
-        """The refusal: the bound, its two parts, and what to ask for."""
+    def error(self, advice: str | None = None) -> NotProvenError:
+        """The refusal: the bound, its two parts, and what to ask for; by default this bound, for the same weights."""
         proof, eps = self.proof, self.eps
         parts = f"approximation {at_most(proof.approximation)} + rounding {at_most(proof.rounding)}"
         parts += ", means over the box" if proof.mean else ""
@@ -46,13 +47,29 @@ class Shortfall:
         if eps is None:
             said = f"no finite bound is proven: {said}"
         else:
-            advice = f"ask for eps >= {at_most(proof.bound, 2)}"
-            if proof.rounding > eps and self.dtype == "float64":
-                advice = f"rounding alone is more than that: {advice}, or take a smaller box"
-            elif proof.rounding > eps:
-                advice += ", or use float64"
-            said = f"eps = {eps:g} is not proven: {said}; {advice}"
+            said = f"eps = {eps:g} is not proven: {said}"
+            said += ", and rounding alone is more than eps" * (proof.rounding > eps)
+            said = _advised(said, f"ask for eps >= {at_most(proof.bound, 2)}" if advice is None else advice)
         return NotProvenError(said, best_bound=proof.bound, rounding=proof.rounding, reason=self)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Advice that searches of their own were seen to meet: a tolerance, and a format for the tolerance asked for."""
+
+    eps: float | None = None
+    dtype: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The advice; empty if nothing was found that holds."""
+        found = [] if self.eps is None else [f"ask for eps >= {at_most(self.eps, 2)}"]
+        return " or ".join([*found, *([] if self.dtype is None else [f"use dtype='{self.dtype}'"])])
+
+
+def _advised(said: str, *advice: str) -> str:
+    given = " or ".join(one for one in advice if one)
+    return f"{said}; {given}" if given else said
 
 
 @dataclass(frozen=True)
@@ -65,8 +82,7 @@ class Coarse:
 
     def error(self) -> NotProvenError:
         """The refusal."""
-        said = f"{self.statement}: ask for a larger eps"
-        return NotProvenError(said, measured=self.expected, rounding=self.rounding, reason=self)
+        return NotProvenError(self.statement, measured=self.expected, rounding=self.rounding, reason=self)
 
 
 def check_strain(expected: float, eps: float, said: str, rounding: float | None = None) -> None:
@@ -102,28 +118,26 @@ def unusable_interval(name: str, interval: str, dtype: str, beyond: bool) -> Not
 def too_many_cells(tokens: float) -> NotProvenError:
     """The refusal of a partition."""
     most = policy.MAX_PARTITION_TOKENS
-    said = f"the partition would need about {tokens:.2g} tokens, more than {most:.0g}"
-    return NotProvenError(f"{said}: ask for a larger eps, or use the lookup construction")
+    return NotProvenError(f"the partition would need about {tokens:.2g} tokens, more than {most:.0g}")
 
 
 def too_steep(place: float) -> NotProvenError:
     """The refusal of cells that have no width in floats."""
     said = f"the function is so steep near {place:.6g} that a cell would be narrower than two floats"
-    return NotProvenError(f"{said}: ask for a larger eps, or narrow the box")
+    return NotProvenError(said)
 
 
 def no_polynomial(expr: object, degree: int, goal: float, error: float) -> NotProvenError:
     """The refusal of an approximation by polynomials."""
     said = f"no polynomial of degree up to {degree} comes within {goal:.2g} of {expr}"
-    advice = f"the best has an error of about {error:.2g}; use the lookup construction"
-    return NotProvenError(f"{said}: {advice}", measured=error)
+    return NotProvenError(f"{said}: the best has an error of about {error:.2g}", measured=error)
 
 
 def no_table(ends: tuple[float, float], eps: float, dtype: str, reached: float, resolved: bool) -> str:
     """Why a table was not found; circuits and lookups say so in their own refusals."""
     hint = "" if resolved else "; f looks discontinuous or noisy"
     said = f"no table on [{ends[0]}, {ends[1]}] met eps = {eps:g} in {dtype}: best total error {reached:.3g}{hint}"
-    return f"{said}; ask for a larger eps or narrow the interval"
+    return said
 
 
 def beyond_floats() -> NotProvenError:
@@ -145,7 +159,9 @@ def when_refuted(name: str, closest: NotProvenError, dtype: str) -> NotProvenErr
     return NotProvenError(said + advice, place=closest.place)
 
 
-def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError]) -> TransformulaError:
+def when_all_is_tried(
+    formula: Formula, refusals: Sequence[TransformulaError], checked: Checked | None = None
+) -> TransformulaError:
     """The most informative refusal; if only errors of tables are known, with the formula's spread as a bound."""
     closest: NotProvenError | None = None
     for error in refusals:
@@ -153,19 +169,30 @@ def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError]) -
             closest = closer(error, closest)
     if closest is None:  # nothing could even be built: the first reason
         return refusals[0]
+    advice = "" if checked is None else checked.text
+    if isinstance(closest.reason, Shortfall):
+        return closest.reason.error(advice)
     bound = spread(formula)
     if closest.measured is None or bound == math.inf:
         return closest
-    statement = closest.reason.statement if isinstance(closest.reason, Coarse) else str(closest)
-    said = f"{statement}; the formula itself stays within {at_most(bound)} of a constant"
-    advice = f"ask for eps >= {at_most(bound, 2)}"
-    return NotProvenError(f"{said}: {advice}", bound, closest.place, closest.measured, closest.rounding)
+    said = f"{closest}; the formula itself stays within {at_most(bound)} of a constant"
+    return NotProvenError(_advised(said, advice), bound, closest.place, closest.measured, closest.rounding)
 
 
 def when_ended(
-    ending: Ending, time_limit: float | None, formula: Formula, eps: float | None, closest: NotProvenError | None
+    ending: Ending,
+    time_limit: float | None,
+    formula: Formula,
+    eps: float | None,
+    closest: NotProvenError | None,
+    checked: Checked | None = None,
+    unfinished: bool = False,
 ) -> NotProvenError:
-    """The refusal of a search that was not finished: what is known, and what might help."""
+    """The refusal of a search that was not finished: what is known, and what was checked to help.
+
+    More time is advised where it ran out, and where the tables of a model met the tolerance and only the search for
+    its proof was cut short (``unfinished``).
+    """
     found = closest or NotProvenError("")
     bound, near = found.best_bound, f" ({found.place})" if found.place else ""
     if bound is not None:
@@ -177,14 +204,19 @@ def when_ended(
         if bound < math.inf:
             said += f", and the formula itself stays within {at_most(bound)} of a constant"
     known = bound if bound < math.inf else None
-    advice = "ask for a larger eps" if known is None else f"ask for eps >= {at_most(known, 2)}"
-    rounding = found.rounding or 0.0
+    rounding, more = found.rounding or 0.0, ""
     if eps is not None and rounding > eps:  # which no search reduces
         said += f", and rounding alone is {at_most(rounding)}"
-    else:
-        advice += ", or allow more time"
-    why = ending.value.format(time_limit=time_limit)
-    return NotProvenError(f"{why}: {said}; {advice}", known, found.place, found.measured, found.rounding)
+    elif ending is Ending.TIME and time_limit is not None:
+        more = f"allow more time with time_limit={_later(time_limit)}"
+    elif ending is Ending.WORK and unfinished:
+        more = f"allow more time with time_limit={_later(policy.ALL + policy.FINISHING)}"
+    said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more)
+    return NotProvenError(said, known, found.place, found.measured, found.rounding)
+
+
+def _later(seconds: float) -> str:
+    return f"{float(f'{4 * seconds:.1g}'):g}"
 
 
 def spread(formula: Formula) -> float:

@@ -18,7 +18,15 @@ from typing import Any
 from transformula.api import compile
 from transformula.compiler.comparison import TRIED, entries
 from transformula.compiler.constructions import CIRCUIT_FAMILY
-from transformula.errors import BoxError, FormulaError, NotProvenError, Option, TransformulaError, closest_bound
+from transformula.errors import (
+    BoxError,
+    FormulaError,
+    NotProvenError,
+    Option,
+    TransformulaError,
+    closest_bound,
+    in_words_of,
+)
 from transformula.explorer.page_requests import MAX_CURVE_POINTS, MAX_SURFACE_POINTS
 from transformula.explorer.payloads import attention_payload, slice_payload
 from transformula.explorer.three_ways import compare
@@ -32,6 +40,8 @@ from transformula.show.architecture import circuit_element
 from transformula.show.describe import summary
 from transformula.show.typeset import typeset_wrapping
 
+#: The page's names of parameters.
+_FIELDS = {"dtype": "Floats", "time_limit": "Seconds", "construction": "Construction"}
 Send = Callable[[Frame], None]
 
 #: Seconds between two reports of progress.
@@ -66,7 +76,8 @@ def answer(task: Frame, send: Send) -> None:
 
 def refusal(error: TransformulaError, offset: int = 0) -> dict[str, Any]:
     """The error as the page shows it; ``offset`` is the position of its formula in the field."""
-    found: dict[str, Any] = {"field": _field(error), "message": str(error), "kind": "input"}
+    message = in_words_of(str(error), "ε = {}", lambda name, value: f"{_FIELDS.get(name, name)} {value}")
+    found: dict[str, Any] = {"field": _field(error), "message": message, "kind": "input"}
     if isinstance(error, FormulaError) and error.position is not None:
         found["position"] = offset + error.position
     if isinstance(error, NotProvenError):

@@ -18,6 +18,7 @@ from typing import Any
 
 from transformula.compiler.constructions import CONSTRUCTIONS
 from transformula.errors import ExportError, ModelFileError
+from transformula.export.onnx_interface import INTERFACE, Interface
 from transformula.formula.sample_target import stored_target
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import CERTIFICATE_FILE
@@ -32,6 +33,7 @@ from transformula.runtime.program.onnx_backend import program_bytes
 GRAPH = "graph"
 PROGRAM = "program"
 BLOCKS = "blocks"
+_USUAL = Interface()
 _VERSION = re.compile(r"[0-9A-Za-z.+!-]{1,40}", re.ASCII)
 _MOST_REASONS = 8
 UNVERIFIED = "claimed, not verified"
@@ -43,7 +45,13 @@ def this_version() -> str:
 
 
 def onnx_bytes(
-    packed: Packed, certificate: Certificate, version: str = "", blocks: bool = False, *, proven: bool
+    packed: Packed,
+    certificate: Certificate,
+    version: str = "",
+    blocks: bool = False,
+    interface: Interface = _USUAL,
+    *,
+    proven: bool,
 ) -> bytes:
     """The ONNX file of a model, its claim in the metadata; always the same bytes.
 
@@ -59,9 +67,12 @@ def onnx_bytes(
         check_shape(description, weights)
         shape = description.shape[0], description.shape[1]
     said = claim_entries(packed, certificate, version, proven=proven) | {GRAPH: BLOCKS if blocks else PROGRAM}
+    said |= interface.entries
+    target = stored_target(description)
+    wrapper = interface.around(target, certificate, shape)
     if blocks:
-        return graph_bytes(weights, said, shape, version)
-    return program_bytes(made_by.program(weights, stored_target(description).box), said, shape, version)
+        return graph_bytes(weights, said, shape, version, wrapper)
+    return program_bytes(made_by.program(weights, target.box), said, shape, version, wrapper)
 
 
 def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *, proven: bool) -> dict[str, str]:
@@ -101,7 +112,8 @@ def onnx_differences(folder: Path, path: Path) -> tuple[str, ...]:
     proven = said.get("status") != UNVERIFIED  # a file may say less than is true of it
     certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
     blocks = said.get(GRAPH) == BLOCKS
-    wanted = onnx_bytes(read_packed(folder), certificate, version, blocks, proven=proven)
+    interface = Interface.stated(said.get(INTERFACE))
+    wanted = onnx_bytes(read_packed(folder), certificate, version, blocks, interface, proven=proven)
     if found.SerializeToString(deterministic=True) == wanted:
         return ()
     expected = import_onnx().ModelProto.FromString(wanted)

@@ -30,11 +30,15 @@ from transformula.kernel.folder.weights import (
     named_matrices,
 )
 from transformula.runtime.matrices import leading_tokens, read_tokens
-from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter, file_bytes
+from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter, Wrapping, file_bytes
 
 
 def graph_bytes(
-    weights: Weights, metadata: Mapping[str, str], sequence: tuple[int, int] | None = None, version: str = ""
+    weights: Weights,
+    metadata: Mapping[str, str],
+    sequence: tuple[int, int] | None = None,
+    version: str = "",
+    wrapper: Wrapping | None = None,
 ) -> bytes:
     """The ONNX file of some weights: the same weights and metadata give the same bytes.
 
@@ -48,9 +52,11 @@ def graph_bytes(
         Take and give batch × n × d instead of flat rows.
     version : str
         The producer's version, for the file's header.
+    wrapper : optional
+        Nodes around the graph (`export.onnx_interface`).
     """
     needed = sum(8 * int(np.prod(m.shape, dtype=float)) for n, m in named_matrices(weights) if _dense(n))
-    return file_bytes(_BlocksWriter(weights.dtype, weights, sequence), needed, metadata, version)
+    return file_bytes(_BlocksWriter(weights.dtype, weights, sequence), needed, metadata, version, wrapper)
 
 
 def _dense(name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,16 @@ def import_onnx(runtime: bool = False) -> Any:
     return import_module(name)
 
 
-def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str) -> bytes:
+class Wrapping(Protocol):
+    """Nodes around a graph."""
+
+    def wrapped(self, onnx: Any, graph: Any) -> Any:
+        """The graph with the nodes around it."""
+
+
+def file_bytes(
+    writer: GraphWriter, needed: int, metadata: Mapping[str, str], version: str, wrapper: Wrapping | None = None
+) -> bytes:
     """The checked file of a graph; ``needed`` is the size of its numbers in bytes."""
     onnx = import_onnx()
     if needed > MAX_BYTES:
@@ -44,6 +53,7 @@ def file_bytes(writer: GraphWriter, needed: int, metadata: Mapping[str, str], ve
         )
     writer.helper = onnx.helper
     graph = writer.graph(onnx)
+    graph = graph if wrapper is None else wrapper.wrapped(onnx, graph)
     model = onnx.helper.make_model(
         graph,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],

@@ -75,6 +75,11 @@ def grid(table: SoftmaxTable, function: Expr, boxes: int) -> float:
     return boxes * own + models(function, boxes, order)
 
 
+def sharp_cells(table: SoftmaxTable) -> float:
+    """The ends of sharp cells, token by token on each axis."""
+    return 90.0 * sum(len(slopes) for slopes in table.slopes)
+
+
 def claim(expr: Expr, tree: Any) -> float:
     """The range of an expression on the leaves of a tree."""
     parts = tree.count(-1) if isinstance(tree, list) else 1

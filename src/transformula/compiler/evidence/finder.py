@@ -190,6 +190,7 @@ class Finder(Evidence):
         """Search for the subdivision of sharp cells."""
         item = self._item_of(wire, table, function, None)
         if "partition" not in item:
+            self._count(costs.sharp_cells(table))
             names = argument_names(len(ends))
             trees = grids.find_partition_cells(table, function, names, ends, self.far_bits, shifts)
             item["partition"] = [self.far_bits, trees]

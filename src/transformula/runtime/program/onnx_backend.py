@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
-from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, file_bytes
+from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, Wrapping, file_bytes
 from transformula.runtime.program.numpy_backend import scores_kept
 from transformula.runtime.program.onnx_rows import RowsWriter
 from transformula.runtime.program.program_steps import AffineStep, GridStep, Powers, Program, Step, Tables
@@ -27,11 +27,15 @@ _INT64 = 7  # of onnx.TensorProto, without importing it
 
 
 def program_bytes(
-    program: Program, metadata: Mapping[str, str], sequence: tuple[int, int] | None = None, version: str = ""
+    program: Program,
+    metadata: Mapping[str, str],
+    sequence: tuple[int, int] | None = None,
+    version: str = "",
+    wrapper: Wrapping | None = None,
 ) -> bytes:
     """The ONNX file of a program; arguments as those of `onnx_blocks.graph_bytes`."""
     needed = 8 * sum(_size(step) for step in program.steps)
-    return file_bytes(_ProgramWriter(program, sequence), needed, metadata, version)
+    return file_bytes(_ProgramWriter(program, sequence), needed, metadata, version, wrapper)
 
 
 def _size(step: Step) -> int:
