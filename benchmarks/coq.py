@@ -1,7 +1,8 @@
 """Every case formula as a Coq theorem: written, transcribed, compiled. The table goes into docs/coq.md.
 
-``python benchmarks/coq.py [NAME ...]`` proves some of the stored folders (tests/kernel/cases.zip) and prints; ``--write``
-puts the table into the page. Seconds are processor time of `coqc`, without the library; nothing comes from the cache.
+``python benchmarks/coq.py [NAME ...]`` proves some of the stored folders (tests/kernel/cases.zip) and of the models below,
+and prints; ``--write`` puts each row into the page when it is known, in the place of an older one. Seconds are processor
+time of `coqc`, without the library; nothing comes from the cache but the library.
 
 ``--campaign OUT.json FIRST COUNT`` takes random formulas (campaign.py) instead and goes on where OUT.json ends: *accepted*;
 *refused*, where a theorem cannot be written or a lemma is not accepted, by reason; *outside*, where the formula does not
@@ -32,14 +33,26 @@ FOLDERS, PAGE = HERE.parent / "tests" / "kernel" / "cases.zip", HERE.parent / "d
 MARK = "<!-- written by benchmarks/coq.py -->"
 #: Seconds of processor time that compiling a formula may take; and numbers in a reason, which do not distinguish it.
 SECONDS, NUMBER = 12.0, re.compile(r"\d+(\.\d+)?(e-?\d+)?")
+#: Models of the README and the tutorial, and one of each kind that the cases do not have: formulas, box and options.
+MODELS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
+    "gravity": (["G*m1*m2/r**2"], "G=1..2, m1=1..2, m2=1..2, r=1..3", {"eps": 1e-4}),
+    "bell": (["exp(-x**2)"], "x=-2..2", {"eps": 0.01}),
+    "sum": (["sin(x1) + sin(x2)"], "x1..x2=0..2*pi", {"eps": 1e-6}),
+    "poly": (["x1**5 + 3*x2**4 + 2*x3**3 + 5*x3*x4"], "x1..x4=-3..3", {}),
+    "pieces": (["where(x > 0, x**2, sin(x))"], "x=-1..1", {"eps": 1e-3}),
+    "largest": (["max(x, y, x*y, 1/4)"], "x=-1..1, y=-1..1", {"eps": 1e-3}),
+}
 COLUMNS = ("name", "accepted", "table files", "kB", "coqc s", "slowest file", "s", "MB")
 
 
 def measured(name: str, place: Path) -> list[str]:
     """One row of the table."""
     folder = place / f"{name}-float64"
-    with zipfile.ZipFile(FOLDERS) as archive:
-        archive.extractall(place, [n for n in archive.namelist() if n.startswith(f"{folder.name}/")])
+    if name in MODELS:
+        _compiled(Task(0, *MODELS[name]), folder)
+    else:
+        with zipfile.ZipFile(FOLDERS) as archive:
+            archive.extractall(place, [n for n in archive.namelist() if n.startswith(f"{folder.name}/")])
     try:
         files = coq_files(folder)
     except TransformulaError as error:
@@ -114,20 +127,25 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--campaign"]:
         run_campaign(Path(arguments[1]), int(arguments[2]), int(arguments[3]), "--write-only" not in arguments)
         return
-    names = [name for name in arguments if name != "--write"]
     with (HERE / "formulas.csv").open(newline="") as file:
-        names = names or [row["name"] for row in csv.DictReader(file)]
-    rows = []
+        known = [row["name"] for row in csv.DictReader(file)] + list(MODELS)
     with tempfile.TemporaryDirectory() as place:
         os.environ["XDG_CACHE_HOME"] = place
-        for name in names:
-            rows.append(measured(name, Path(place)))
-            print(" | ".join(rows[-1]), flush=True)
-    if "--write" in arguments:
-        lines = ["| " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * (len(COLUMNS) - 2)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        before, _, _ = PAGE.read_text().partition(MARK)
-        PAGE.write_text(before + MARK + "\n\n" + "\n".join(lines) + "\n")
+        for name in [name for name in arguments if name != "--write"] or known:
+            row = measured(name, Path(place))
+            print(" | ".join(row), flush=True)
+            if "--write" in arguments:
+                write(row, known)
+
+
+def write(row: list[str], known: list[str]) -> None:
+    """Put one row into the page's table."""
+    before, _, table = PAGE.read_text().partition(MARK)
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.split("\n") if "|" in line][2:]
+    rows = {found[0]: found for found in cells} | {row[0]: row}
+    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * (len(COLUMNS) - 2)]
+    lines += ["| " + " | ".join(rows[name]) + " |" for name in known if name in rows]
+    PAGE.write_text(before + MARK + "\n\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

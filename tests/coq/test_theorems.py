@@ -13,9 +13,9 @@ from support.coq_folders import case_folder, case_names, change_array, coq_conte
 from transformula.coq.coq_check import REALS, CoqVerdict, assumptions, is_accepted, prove_files, prove_folder
 from transformula.coq.coq_compiler import Coq, Workshop, find_coqc, refusal, run_coqc
 from transformula.coq.coq_files import LIBRARY, MODEL, PROOF, coq_files, library_file, without_native_floats
-from transformula.coq.coq_statement import SHORT
+from transformula.coq.coq_statement import OTHER_NAMES, SHORT
 from transformula.coq.transcription import expected
-from transformula.errors import InputError
+from transformula.errors import ExportError, InputError
 
 needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="coqc is not installed")
 
@@ -51,16 +51,49 @@ def test_many_tokens_are_proven_in_pieces(tmp_path):
 
 def test_short_functions_are_the_kernels():
     """Typed.v has what the generator lets through, and the kernel defines the same names."""
-    from transformula.kernel.syntax.definitions import DEFINITIONS
+    from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS
 
-    written = re.findall(r"^Definition v_(\w+) :=", library_file("Typed.v").partition("Section Short.")[2], re.M)
-    assert written == SHORT and set(SHORT) <= DEFINITIONS.keys()
+    _, _, written = library_file("Typed.v").partition("Section Short.")
+    short, _, other = written.partition("End Short.")
+    assert re.findall(r"^Definition v_(\w+) :=", short, re.M) == SHORT and set(SHORT) <= DEFINITIONS.keys()
+    same = dict(re.findall(r"^Definition v_(\w+) := v_(\w+)\.", other, re.M))
+    assert list(same) == OTHER_NAMES and same.items() <= ALIASES.items()
+
+
+SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp(x), 1 + x)", "Max(x, -x, 1/4)",
+            "Piecewise((0, x < 1/2), (x - 1/2, True))")  # fmt: skip
 
 
 @needs_coq
-def test_coq_accepts_short_functions(tmp_path):
-    tf.compile("sigmoid(x) + log2(x + 3) + clip(x, -1/2, 1/2)", on="x=-1..1", eps=1e-3).save(tmp_path / "model")
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [
+        (" + ".join(SUMMANDS), {"eps": 1e-3}),
+        ("pi*x**3 - sqrt(2)*x/3", {"construction": "polynomial"}),
+        ("sin(x) + exp(x)/2", {"construction": "corollary", "eps": 1e-3}),
+    ],
+)
+def test_coq_accepts_formulas_of_other_kinds(formula, options, tmp_path):
+    tf.compile(formula, on="x=-1..1", **options).save(tmp_path / "model")
     assert prove_folder(tmp_path / "model").proven
+
+
+@pytest.mark.parametrize(
+    ("formula", "box", "options", "reason"),
+    [
+        ("sin(x)/x", "x=-1..1", {}, "undefined at points of the box"),
+        ("gamma(x)", "x=1..2", {}, "Interval library cannot bound gamma"),
+        ("floor(x) - floor(x)", "x=0..2", {}, "cannot bound floor"),
+        ("exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", {"construction": "lookup"}, "tables of several axes"),
+        ("sin(x)", "x=0..6", {"construction": "yun"}, "the construction yun"),
+        ("exp(x*y)", "x=0..1, y=0..1", {"construction": "corollary"}, "a formula of several variables"),
+    ],
+)
+def test_a_model_without_a_theorem_is_refused_by_name(formula, box, options, reason, tmp_path):
+    """One sentence, before Coq is asked."""
+    tf.compile(formula, on=box, eps=0.05, **options).save(tmp_path / "model")
+    with pytest.raises(ExportError, match=reason):
+        coq_files(tmp_path / "model")
 
 
 @needs_coq

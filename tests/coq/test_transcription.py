@@ -244,7 +244,11 @@ def test_the_program_is_short_and_stands_alone():
         ("x**y**2", "(v_x ^ (v_y ^ (literal 2 1)))"),
         ("1e-3*x - .5", "(((literal 1 1000) * v_x) - (literal 1 2))"),
         ("x/y/2", "((v_x / v_y) / (literal 2 1))"),
-        ("max(x, -y)", "(v_max v_x (- v_y))"),
+        ("max(x, -y)", "(v_max [v_x; (- v_y)])"),
+        ("Min(x, y, z, 2)", "(v_Min [v_x; v_y; v_z; (literal 2 1)])"),
+        ("max*y", "(v_max * v_y)"),  # a variable of that name
+        ("where(x >= y + 1, x, y)*2", "((v_where (v_x >= (v_y + (literal 1 1))) v_x v_y) * (literal 2 1))"),
+        ("Piecewise((x, x<1), (y, True))", "(v_Piecewise [(v_x , (v_x < (literal 1 1))); (v_y , v_True)])"),
         ("tan(x)/log(y)", "((v_tan v_x) / (v_log v_y))"),
         ("lambda*if", "(v_lambda * v_if)"),
         ("0.1000000000000000000000001", "(literal 1000000000000000000000001 10000000000000000000000000)"),
@@ -256,8 +260,10 @@ def test_formulas_are_read_node_by_node(formula, term):
 
 @pytest.mark.parametrize(
     "formula",
-    ["x # y", "x if y else z", "x and y", "f(*x)", "f(x, **y)", "f(x, y=1)", "x < y", "x // y", "x % y", "[x]", "x.y",
-     "x; y", "ｓin(x)", "λ0", "x := y", "(x, y)", "", "x\ny", "\"x\"", "x @ y", "~x", "not x", "lambda: x"],
+    ["0 < x < 1", "x <= y <= z", "x <> y", "x << y", "x >> y", "x == y", "x != y", "sin((x, y, z))", "+x", "f(x, **y)",
+     "Piecewise((x, y, z), (y, True))", "x = 1", "Piecewise(*x)", "x,",
+     "x # y", "x if y else z", "x and y", "f(*x)", "f(x, y=1)", "x // y", "x % y", "[x]", "x.y",
+     "x; y", "ｓin(x)", "λ0", "x := y", "", "x\ny", "\"x\"", "x @ y", "~x", "not x", "lambda: x"],
 )  # fmt: skip
 def test_other_syntax_is_refused(formula):
     with pytest.raises((AssertionError, AttributeError, KeyError, SyntaxError, ValueError, IndexError)):

@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flint import fmpq
+from flint import fmpq, fmpq_mpoly
 
 from transformula.errors import ExportError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.meanings import Meanings
+from transformula.kernel.derivations.polynomials import NotPolynomialError, Polynomial, as_polynomial
 from transformula.kernel.enclosures.balls import to_fraction
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Description, parse_json
@@ -20,6 +21,7 @@ from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Matrix, Weights
 from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rules.polynomial_rule import ridge_polynomial
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.rules.softmax_rule import Walk
 from transformula.kernel.structures.network import read_network
@@ -45,7 +47,7 @@ __all__ = [
     "fraction",
     "precision",
 ]
-TABLES = ("lookup", "circuit")
+TABLES, POWERS = ("lookup", "circuit"), ("polynomial", "corollary")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,13 @@ class Source:
         weights, description = unpack(packed)
         certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
         source = cls(packed, weights, description, certificate)
-        if description.construction not in (*TABLES, "polynomial"):
+        if description.construction not in (*TABLES, *POWERS):
             raise ExportError(f"no Coq theorem can be written for the construction {description.construction} yet")
+        if extended := (description.circuit or {}).get("extends"):
+            raise ExportError(
+                f"no Coq theorem can be written for {extended[0]['of']} yet: it is undefined at points of the box, and "
+                "extended continuously there"
+            )
         if description.shape is not None:
             raise ExportError("no Coq theorem can be written for sequences yet")
         if any(block.attention.scale != 1 for block in weights.blocks):
@@ -85,12 +92,21 @@ class Source:
     @property
     def is_polynomial(self) -> bool:
         """Whether the weights are Fang's blocks."""
-        return self.description.construction == "polynomial"
+        return self.description.construction in POWERS
 
     @cached_property
     def ridge(self) -> Ridge:
         """The powers that Fang's blocks compute."""
         return read_ridge(self.weights)
+
+    @cached_property
+    def polynomials(self) -> list[tuple[fmpq_mpoly, Polynomial | None]]:
+        """What Fang's blocks compute, output by output, and the formula if that is a polynomial."""
+        box = self.formula.box
+        return [
+            (ridge_polynomial(self.ridge, o, box.dimension), _expanded(expr, box.variables))
+            for o, expr in enumerate(self.formula.outputs)
+        ]
 
     @cached_property
     def network(self) -> Network:
@@ -130,6 +146,13 @@ class Source:
     def allowance(self) -> Fraction:
         """The tolerance less the proven rounding."""
         return Fraction(self.certificate.eps) - Fraction(self.certificate.rounding)
+
+
+def _expanded(expr: Expr, variables: tuple[str, ...]) -> Polynomial | None:
+    try:
+        return as_polynomial(expr, variables)
+    except NotPolynomialError:
+        return None
 
 
 def _folded(linear: Any) -> Any:

@@ -17,14 +17,18 @@ Open Scope R_scope.
 #: Operations that stay as they are when a typed formula is written in plain terms; everything else is computed.
 KEPT = (
     "Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI "
-    "Rle Rlt not"
+    "Rle Rlt not Rlt_dec Rle_dec"
 )
 #: Words that Typed.v knows beside functions of one argument.
-_WORDS = {"ln", "min", "max", "pi", "e", "E"}
+_WORDS = {"ln", "min", "max", "sum", "prod", "where", "Piecewise", "True", "pi", "e", "E"}
 #: Functions that Typed.v defines by others, as the kernel does.
 SHORT = [
     "log2", "log10", "log1p", "exp2", "expm1", "pow", "hypot", "sec", "csc", "cot", "sech", "csch", "coth", "sigmoid",
     "logit", "softplus", "relu", "silu", "softsign", "clip", "radians", "degrees",
+]  # fmt: skip
+#: Other names for some of them.
+OTHER_NAMES = [
+    "arctan", "Abs", "Max", "Min", "power", "expit", "swish", "clamp", "deg2rad", "rad2deg",
 ]  # fmt: skip
 
 
@@ -42,7 +46,7 @@ def refuse_unknown_words(source: Source) -> None:
     """Refuse functions that Typed.v does not have, by name."""
     for text in source.typed:
         for word in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text):
-            if word not in {*source.formula.box.variables, *FUNCTIONS, *SHORT, *_WORDS}:
+            if word not in {*source.formula.box.variables, *FUNCTIONS, *SHORT, *OTHER_NAMES, *_WORDS}:
                 raise ExportError(f"Coq's Interval library cannot bound {word}: no theorem can be written")
 
 

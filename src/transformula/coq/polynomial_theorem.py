@@ -1,19 +1,21 @@
-"""Proof.v of Fang's polynomial models: Coq reads the powers out of the weights, and the polynomial equals the formula.
+"""Proof.v of Fang's polynomial models: Coq reads the powers out of the weights, and the polynomial is near the formula.
 
-Nothing is approximated: hardmax picks the diagonal because its offset exceeds twice every product, which Powers.v
-checks by computation from the ends of the box.
+Hardmax picks the diagonal because its offset exceeds twice every product, which Powers.v checks by computation from the
+ends of the box. A polynomial with rational coefficients is met exactly. One with others (pi) is met up to the digits
+that are stored: its coefficients are compared one by one. Any other formula (Corollary 3.7) is compared with the
+polynomial by Interval's Taylor models, which have one variable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from transformula.coq.coq_source import Source, fraction
 from transformula.coq.coq_statement import allowed_bound, names_of
-from transformula.coq.coq_terms import above, below, exact, literal, quotient
+from transformula.coq.coq_terms import above, below, exact, literal, quotient, term
 from transformula.errors import ExportError
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.syntax.expression import walk
 
 HEADER = """Require Import Reals Lra Lia Psatz List NArith ZArith QArith Qreals Interval.Tactic.
 Require Import Transformula.Transformer Transformula.Attention Transformula.Reading Transformula.Analysis.
@@ -25,12 +27,12 @@ Open Scope R_scope.
 MAX_TOKENS = 200
 #: What stays as it is when the readout is computed; everything else is data.
 _KEPT = "Rplus Rmult Rinv Ropp Rminus Rdiv IZR pow"
+#: Bits at which irrational coefficients are compared with the stored ones, which have 320; degree of Taylor models.
+BITS, DEGREE = 420, 12
 
 
 def polynomial_files(source: Source) -> dict[str, str]:
     """The generated files beside Model.v, by name."""
-    if any(node.op == "constant" for expr in source.formula.outputs for node in walk(expr)):
-        raise ExportError("no Coq theorem can be written for polynomials with irrational coefficients yet")
     weights = source.weights
     if weights.tokens > MAX_TOKENS:
         raise ExportError(f"no Coq theorem can be written for polynomials of over {MAX_TOKENS} directions")
@@ -84,9 +86,8 @@ def _theorem(source: Source, arguments: str) -> list[str]:
     variables = names_of(source)
     names, point = " ".join(variables), f"(inputs [{'; '.join(variables)}])"
     hypotheses = " ".join(f"I_{k}" for k in range(len(variables)))
-    cases = (
-        f"do {len(variables)} (destruct m as [|m]; [cbv [nth fst snd Q2R Qnum Qden]; first [lra | split; interval]|])"
-    )
+    each = "cbv [nth fst snd Q2R Qnum Qden]; split; first [lra | interval with (i_prec 90)]"
+    cases = f"do {len(variables)} (destruct m as [|m]; [{each}|])"
     lines = [
         "Theorem certified : claim.",
         f"Proof. unfold claim, bound. intros {names} {hypotheses}.",
@@ -98,11 +99,47 @@ def _theorem(source: Source, arguments: str) -> list[str]:
     ]
     for o in range(len(source.typed)):
         fact = f"Rabs (output model_ {point} {o} - formula_{o} {names}) <= {literal(allowed_bound(source))}"
+        cut = f"interval with ({', '.join(f'i_bisect {name}' for name in variables)})"
         lines += [
-            f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions; condition).",
+            f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions; first [condition | {cut}]).",
             f"  assert (F_{o} : {fact}).",
-            f"  {{ rewrite (P {o}%N). match goal with |- Rabs ?d <= _ => replace d with 0 end.",
-            "    { rewrite Rabs_R0. lra. }",
-            f"    symmetry. unfold formula_{o}. cbv -[{_KEPT}]. field. }}",
+            f"  {{ rewrite (P {o}%N). {_compared(source, o)} }}",
         ]
     return [*lines, "  tauto. Qed."]
+
+
+def _compared(source: Source, o: int) -> str:
+    """The tactics that compare an output's polynomial with the formula."""
+    (network, formula), variables = source.polynomials[o], names_of(source)
+    powers = {e: literal(fraction(c)) for e, c in network.to_dict().items()}
+    if formula is not None and formula.is_rational:
+        return (
+            "match goal with |- Rabs ?d <= _ => replace d with 0 end. { rewrite Rabs_R0. lra. } "
+            f"symmetry. unfold formula_{o}. cbv -[{_KEPT}]. field."
+        )
+    opened = f"replace p with ({_sum(powers, variables)}) by (cbv -[{_KEPT}]; field)"
+    opened = f"match goal with |- Rabs (?p - _) <= _ => {opened} end. unfold formula_{o}."
+    if formula is None:
+        if len(variables) > 1:
+            raise ExportError("no Coq theorem can be written for a polynomial near a formula of several variables yet")
+        (x,) = variables
+        return f"{opened} interval with (i_bisect {x}, i_taylor {x}, i_degree {DEGREE}, i_depth 30)."
+    gaps = dict(powers)
+    constants = [term(c, {}) for c in formula.irrationals]
+    for exponents, coefficient in formula.exact.to_dict().items():
+        own, others = exponents[: len(variables)], exponents[len(variables) :]
+        gaps[own] = f"{gaps.get(own, '0')} - {_sum({others: literal(fraction(coefficient))}, constants)}"
+    near = _sum({e: f"({gap})" for e, gap in gaps.items()}, variables)
+    return (
+        f"{opened} match goal with |- Rabs ?d <= _ => replace d with ({near}) by (field; nonzero) end. "
+        f"interval with (i_prec {BITS})."
+    )
+
+
+def _sum(powers: Mapping[tuple[int, ...], str], names: list[str]) -> str:
+    """A polynomial in given names from its coefficients."""
+    terms = (
+        " * ".join([c, *(f"({n}) ^ {e}" for n, e in zip(names, exponents, strict=True) if e)])
+        for exponents, c in powers.items()
+    )
+    return " + ".join(terms) or "0"

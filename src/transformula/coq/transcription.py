@@ -1,7 +1,7 @@
 """Model.v, written from a folder's files: every stored number and index, the formula node by node, the box, the bound.
 
-Trusted beside Coq, Transformer.v and Typed.v; standard library alone, nothing of the generator. The Model.v that Coq
-reads must equal it byte for byte: no comment, notation or option fits in. Whatever is unexpected raises.
+Trusted beside Coq, Transformer.v and Typed.v; standard library alone. The Model.v that Coq reads must equal it byte for
+byte: no comment, notation or option fits in. Whatever is unexpected raises.
 """
 
 import ast
@@ -15,27 +15,29 @@ HEADER = ["Require Import Transformula.Typed.", "Import ListNotations.", "Open S
 DTYPES = {"float32": ("F32", "f", 23), "float64": ("F64", "d", 52)}
 KINDS = {("softmax", 1): "Softmax", ("hardmax", 1): "Hardmax"}
 NAMES = re.compile(r"\A\s*([A-Za-z_]\w*?)(\d*)\s*(?:\.\.\s*\1(\d+)\s*)?\Z", re.ASCII)  # x, or x1..x9
-WORD = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|[A-Za-z_]\w*", re.ASCII)
-SIGNS: dict[Any, str] = {ast.Add: "+", ast.Sub: "-", ast.USub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^"}
+WORD = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)", re.ASCII)
+SIGNS: dict[Any, str] = {ast.Add: "+", ast.Sub: "-", ast.USub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^",
+                         ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Load: ","}  # fmt: skip
+LISTED = ("v_max", "v_min", "v_Max", "v_Min", "v_sum", "v_prod", "v_Piecewise")  # called with a list
 
 
 def transcribed(text: str) -> str:
     """A typed formula in the notation of Typed.v. Python's parser sees words by number, hence none of its keywords."""
-    words = list[str]()
-
-    def numbered(found: re.Match[str]) -> str:
-        words.append("(literal {} {})".format(*Fraction(found[1]).as_integer_ratio()) if found[1] else f"v_{found[0]}")
-        return f"_{len(words) - 1}"
+    said = ["(literal {} {})".format(*Fraction(n).as_integer_ratio()) if n else "v_" + v for n, v in WORD.findall(text)]
 
     def written(node: Any) -> str:
         if isinstance(node, ast.Name):
-            return words[int(node.id[1:])]
-        parts = [written(n) for n in ast.iter_child_nodes(node) if not isinstance(n, ast.operator | ast.unaryop)]
-        sign = [] if isinstance(node, ast.Call) else [SIGNS[type(node.op)]]
-        return f"({' '.join(parts[:-1] + sign + parts[-1:])})"
+            return said[int(node.id[1:])]
+        signs = [SIGNS[type(n)] for n in ast.iter_child_nodes(node) if type(n) in SIGNS]
+        parts = [written(n) for n in ast.iter_child_nodes(node) if type(n) not in SIGNS]
+        assert isinstance(node, ast.Call | ast.UnaryOp) or (len(parts), len(signs)) == (2, 1), "this is no formula"
+        if isinstance(node, ast.Call) and parts[0] in LISTED:
+            return f"({parts[0]} [{'; '.join(parts[1:])}])"
+        return f"({' '.join(parts[:-1] + signs + parts[-1:])})"
 
-    marked = WORD.sub(numbered, text.replace("^", "**")).strip()
-    assert re.fullmatch(r"[\d_\s+\-*/(),]*", marked), "a formula has characters that cannot be transcribed"
+    places = iter(range(len(said)))
+    marked = WORD.sub(lambda _: f"_{next(places)}", text.replace("^", "**")).strip()
+    assert re.fullmatch(r"([\d_\s+\-*/(),]|[<>]=?)*", marked), "a formula has characters that cannot be transcribed"
     return written(ast.parse(marked, mode="eval").body)
 
 
@@ -71,13 +73,11 @@ def expected(weights: bytes, *texts: bytes) -> str:
     model, claim = (json.loads(text, object_pairs_hook=unique) for text in texts)
     lines, claimed, names = HEADER + matrices(weights, model), "", list[str]()
     for b, block in enumerate(model["blocks"]):
-        if type(block) is int:  # an earlier block once more
-            lines.append(f"Definition block_{b} : block := block_{block}.")
-            continue
-        heads, at = [], f"blocks_{b}_feed_forward_"
+        k = block if type(block) is int else b  # an earlier block once more
+        block, heads, at = model["blocks"][k], list[str](), f"blocks_{k}_feed_forward_"
         layer = f"(Some (Layer {at}hidden_ {at}hidden_bias_ {at}output_ {at}output_bias_))"
         for h, head in enumerate(block["heads"]):
-            size, at = model["shapes"][f"blocks.{b}.heads.{h}.query"][0], f"blocks_{b}_heads_{h}_"
+            size, at = model["shapes"][f"blocks.{k}.heads.{h}.query"][0], f"blocks_{k}_heads_{h}_"
             output = f"(Some {at}output_)" if head["output"] else None
             heads.append(f"Head {size:d} {at}query_ {at}key_ {at}value_ {output}")
         parts = f"[{'; '.join(heads)}] {layer if block['feed_forward'] else None}"

@@ -66,19 +66,33 @@ Proof. intros. unfold Rdiv. rewrite ln_mult, ln_Rinv; auto using Rinv_0_lt_compa
 Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with context [ln ?v] =>
   progress (rewrite ?exp_plus; rewrite ?exp_minus_ln by positive; rewrite ?exp_ln by positive) end end.
 Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
-  repeat match goal with
-  | |- context [Rle_dec ?a ?b] =>  (* the innermost first *)
-      lazymatch constr:((a, b)) with context [Rle_dec] => fail | _ => destruct (Rle_dec a b) end
+  repeat match goal with  (* the innermost first *)
+  | |- context [Rle_dec ?a ?b] => lazymatch constr:((a, b)) with context [Rle_dec] => fail
+      | context [Rlt_dec] => fail | context [Rcase_abs] => fail | _ => destruct (Rle_dec a b) end
+  | |- context [Rlt_dec ?a ?b] => lazymatch constr:((a, b)) with context [Rle_dec] => fail | context [Rlt_dec] => fail
+      | context [Rcase_abs] => fail | _ => destruct (Rlt_dec a b) end
   | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
-Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials;
-  same_arguments exp; same_arguments sin; same_arguments cos; same_angles; same_arguments ln; same_arguments sqrt; same_arguments atan;
-  first [ lra | equal_terms | cases_of_relu; first [lra | nra | field; nonzero] ].
+Ltac at_seams := repeat match goal with
+  | |- context [exp ?a] => replace (exp a) with 1 by (replace a with 0 by lra; now rewrite exp_0)
+  | |- context [sin ?a] => replace (sin a) with 0 by (replace a with 0 by lra; now rewrite sin_0)
+  | |- context [cos ?a] => replace (cos a) with 1 by (replace a with 0 by lra; now rewrite cos_0)
+  | |- context [ln ?a] => replace (ln a) with 0 by (replace a with 1 by lra; now rewrite ln_1)
+  | |- context [sqrt ?a] => replace (sqrt a) with 0 by (replace a with 0 by lra; now rewrite sqrt_0)
+  | |- context [atan ?a] => replace (atan a) with 0 by (replace a with 0 by lra; now rewrite atan_0) end.
+Ltac arguments := same_arguments exp; same_arguments sin; same_arguments cos; same_angles; same_arguments ln; same_arguments sqrt;
+  same_arguments atan.
+Ltac same_terms := first [lra | nra | solve [field; nonzero]].
+Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials; arguments;
+  first [ lra | equal_terms | cases_of_relu; first [same_terms | arguments; same_terms | at_seams; arguments; same_terms] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
-Ltac conditions := repeat match goal with |- _ /\ _ => split end.
+Ltac conditions := repeat match goal with
+  | |- _ /\ _ => split
+  | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) as [?|?%Rnot_lt_le]
+  | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b) as [?|?%Rnot_le_lt] end.
 (* A hypothesis of Model.v on a variable, in plain terms: both ends of its interval are defined. *)
 Ltac open_box J := unfold Typed.inside in J;
-  cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not] in J;
+  cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not Rlt_dec Rle_dec] in J;
   let ends := fresh in lazymatch type of J with ?a -> ?b -> _ =>
     assert (ends : a /\ b) by (conditions; condition); specialize (J (proj1 ends) (proj2 ends)) end.

@@ -1,6 +1,7 @@
 (* Formulas as they are typed: the definitions that a reader has to believe. There is no proof in this file. *)
 Require Export Reals List NArith ZArith.
 Require Import QArith.
+Import ListNotations.
 Require Export Transformula.Transformer.
 Open Scope R_scope.
 
@@ -39,8 +40,6 @@ Definition v_sinh := call sinh.
 Definition v_cosh := call cosh.
 Definition v_tanh := call tanh.
 Definition v_abs := call Rabs.
-Definition v_min := call_2 Rmin.
-Definition v_max := call_2 Rmax.
 Definition v_tan (a : typed) := call tan (if_ (fun x => cos x <> 0) a).
 Definition v_sqrt (a : typed) := call sqrt (if_ (Rle 0) a).
 Definition v_ln (a : typed) := call ln (if_ (Rlt 0) a).
@@ -55,6 +54,30 @@ Definition power (a b : typed) : typed :=
   | _ => call_2 Rpower (if_ (Rlt 0) a) b
   end.
 Infix "^" := power : typed_scope.
+
+(* A comparison; and the piece that it chooses, which alone has to be defined. *)
+Record test := Test { holds : Prop; decided : {holds} + {~ holds}; tested : Prop }.
+Bind Scope typed_scope with test.
+Definition less (a b : typed) : test := Test (result a < result b) (Rlt_dec _ _) (domain a /\ domain b).
+Definition at_most (a b : typed) : test := Test (result a <= result b) (Rle_dec _ _) (domain a /\ domain b).
+Infix "<" := less : typed_scope.
+Infix "<=" := at_most : typed_scope.
+Notation "a > b" := (less b a) : typed_scope.
+Notation "a >= b" := (at_most b a) : typed_scope.
+Definition v_True : test := Test True (left I) True.
+Definition v_where (c : test) (a b : typed) : typed :=
+  Typed (if decided c then result a else result b) (tested c /\ if decided c then domain a else domain b) None.
+
+(* Of a list: the largest, the smallest, the sum, the product; the first piece whose condition holds. *)
+Definition nothing : typed := Typed 0 False None.
+Fixpoint joined (f : typed -> typed -> typed) (l : list typed) : typed :=
+  match l with [] => nothing | [a] => a | a :: l => f a (joined f l) end.
+Definition v_max := joined (call_2 Rmax).
+Definition v_min := joined (call_2 Rmin).
+Definition v_sum := joined (call_2 Rplus).
+Definition v_prod := joined (call_2 Rmult).
+Fixpoint v_Piecewise (l : list (typed * test)) : typed :=
+  match l with [] => nothing | (a, c) :: l => v_where c a (v_Piecewise l) end.
 
 (* Functions that are short for others, as docs/functions.md defines them. *)
 Section Short.
@@ -78,13 +101,25 @@ Definition v_coth := v_cosh u / v_sinh u.
 Definition v_sigmoid := (one + v_tanh (u / two)) / two.
 Definition v_logit := v_log (u / (one - u)).
 Definition v_softplus := v_log (one + v_exp u).
-Definition v_relu := v_max u (literal 0 1).
+Definition v_relu := v_max [u; literal 0 1].
 Definition v_silu := u * (one + v_tanh (u / two)) / two.
 Definition v_softsign := u / (one + v_abs u).
-Definition v_clip := v_min (v_max u v) w.
+Definition v_clip := v_min [v_max [u; v]; w].
 Definition v_radians := u * v_pi / literal 180 1.
 Definition v_degrees := u * literal 180 1 / v_pi.
 End Short.
+
+(* Other names for the same. *)
+Definition v_arctan := v_atan.
+Definition v_Abs := v_abs.
+Definition v_Max := v_max.
+Definition v_Min := v_min.
+Definition v_power := v_pow.
+Definition v_expit := v_sigmoid.
+Definition v_swish := v_silu.
+Definition v_clamp := v_clip.
+Definition v_deg2rad := v_radians.
+Definition v_rad2deg := v_degrees.
 
 (* The box: of no use to a proof unless both ends are defined. And the goal. *)
 Definition inside (low : typed) (x : R) (high : typed) : Prop :=
