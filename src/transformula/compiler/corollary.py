@@ -193,7 +193,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
     weight = np.full(len(target), 1.0 / len(target))
     best: tuple[float, Floats] = (np.inf, np.zeros(len(exponents)))
     start = counted()
-    for _ in range(policy.LAWSON_STEPS):
+    for _ in range(policy.LAWSON_ROUNDS):
         checkpoint()
         spend(matrix.size * (0.02 + len(exponents) / 8000) + 0.02 * fine.values.size)
         root = np.sqrt(weight)

@@ -95,7 +95,7 @@ class PieceSearch:
                 break
             checkpoint()
             since += 1
-            if -heap[0][0] < policy.PIECE_GAIN * before:
+            if -heap[0][0] < policy.STALLED * before:
                 before, since = -heap[0][0], 0
             if since > max(policy.PIECE_PATIENCE, 2 * len(heap)):
                 break  # all were halved, and none is better: nor will they be
@@ -174,7 +174,7 @@ def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: fl
         checkpoint()
         worst, a, b = heap[0]
         middle = a + (b - a) / 2
-        if -worst <= max(policy.SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
+        if -worst <= max(policy.GRID_TIGHTNESS * reached, enough) or not a < middle < b:
             break
         heapq.heappop(heap)
         spend(2 * costs.slope_piece(table, function))
@@ -213,7 +213,7 @@ def _worst(known: list[_Cell]) -> list[_Cell]:
     rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= policy.MOST_CELLS else []
+    return cut if len(known) + len(cut) <= policy.SLOPE_PIECES else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
