@@ -30,13 +30,13 @@ from transformula.compiler.ridge_directions import compositions
 from transformula.compiler.tables.softmax_table import least_squares, multiply_axes
 from transformula.errors import InputError
 from transformula.formula.evaluation import evaluate
+from transformula.kernel.derivations.polynomials import Exponents
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import Weights, to_rational
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 
 Floats = NDArray[np.float64]
-Exponents = tuple[int, ...]
 
 
 def corollary_attempts(task: BuildTask) -> Iterator[Attempt]:
