@@ -71,6 +71,7 @@ against the baseline. Written by `python benchmarks/ablation.py {arguments}`.
 - *work*: the deterministic count of `transformula.budget`, the same on every machine; it includes refusals.
 - *lost*, *gained*: formulas whose proof is lost, or found in addition.
 
+Rows are written as they are measured, in the order of the policy: constants after the last row were not reached.
 A small sample: a row of zeros is no proof that a constant buys nothing. Hard table fits (log, 1/u and asin at 1e-9 to
 1e-11) are where the starts and fallbacks of the fitter matter, and these formulas hardly enter them.
 
