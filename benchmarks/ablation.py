@@ -1,7 +1,8 @@
 """Ablation of the compiler's policy: each constant halved and doubled, each heuristic off, against the baseline.
 
-``python benchmarks/ablation.py [--formulas 60] [--kinds cases ...] [--only NAME ...] [--page]`` prints a Markdown table,
-and with ``--page`` writes it to docs/ablation.md. The formulas are a seeded sample of the cases in both formats, of the
+``python benchmarks/ablation.py [--formulas 60] [--kinds cases ...] [--most-work 1] [--only NAME ...] [--page]`` prints a
+Markdown table, and with ``--page`` writes it to docs/ablation.md; with ``--most-work``, only formulas that take at most
+these seconds of work are compiled again. The formulas are a seeded sample of the cases in both formats, of the
 campaign, of the cases at tolerances of 1e-9 to 1e-12, of single tables that are hard to fit, and of the gallery. Each
 compilation runs in a process of its own with the disk cache of tables off. A formula is compiled again only if its
 search reads the constant that changes. Work is the deterministic count of `transformula.budget`, so that the table is
@@ -64,11 +65,13 @@ HEADER = """# What the constants of the search buy
 One constant of `compiler/policy.py` halved or doubled at a time, or one heuristic of the table fitter switched off,
 against the baseline. Written by `python benchmarks/ablation.py {arguments}`.
 
+- *read*: how many of the formulas read the constant at all; the others are not compiled again.
 - *tokens*: memory tokens of all formulas that both prove; *more / fewer*: how many formulas need more, or fewer.
 - *bound*: geometric mean of the proven bounds over the baseline's; *worst bound*: the largest of these ratios.
 - *work*: the deterministic count of `transformula.budget`, the same on every machine; it includes refusals.
 - *lost*, *gained*: formulas whose proof is lost, or found in addition.
 
+Rows are written as they are measured, in the order of the policy: constants after the last row were not reached.
 A small sample: a row of zeros is no proof that a constant buys nothing. Hard table fits (log, 1/u and asin at 1e-9 to
 1e-11) are where the starts and fallbacks of the fitter matter, and these formulas hardly enter them.
 
@@ -212,7 +215,11 @@ def row(label: str, found: dict[str, Any]) -> str:
     changes = [f"{100 * (found[key] - 1):+.1f} %" for key in ("tokens", "bound", "work")]
     counts = [f"{found['more tokens']} / {found['fewer tokens']}", f"{found['worst bound']:.2f}"]
     proofs = [str(len(found["lost"])), str(len(found["gained"]))]
-    return "| " + " | ".join([label, changes[0], counts[0], changes[1], counts[1], changes[2], *proofs]) + " |"
+    return (
+        "| "
+        + " | ".join([label, str(found["read"]), changes[0], counts[0], changes[1], counts[1], changes[2], *proofs])
+        + " |"
+    )
 
 
 def main() -> None:
@@ -220,25 +227,28 @@ def main() -> None:
     parser.add_argument("--formulas", type=int, default=60)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
+    parser.add_argument("--most-work", type=float, default=math.inf, metavar="SECONDS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     asked = sample(given.formulas, given.kinds)
-    base = [measured(lambda: None, one) for one in asked]
+    taken = [(one, measured(lambda: None, one)) for one in asked]
+    asked, base = zip(*((one, was) for one, was in taken if was["work"] <= given.most_work), strict=True)
     proven = [one for one in base if one["tokens"] is not None]
     names = ", ".join(one["name"] for one in base)
     lines = [
         f"Baseline: {len(proven)} of {len(base)} formulas proven, {sum(one['tokens'] for one in proven)} tokens, "
         f"{sum(one['work'] for one in base):.1f} s of work ({names}).\n",
-        "| changed | tokens | more / fewer | bound | worst bound | work | lost | gained |",
-        "| --- |" + " ---: |" * 7,
+        "| changed | read | tokens | more / fewer | bound | worst bound | work | lost | gained |",
+        "| --- |" + " ---: |" * 8,
     ]
     print("\n".join(lines), flush=True)
     rows = {}
     for label, constant, change in variants(given.only):
         pairs = zip(base, asked, strict=True)
-        found = [measured(change, one) if constant is None or constant in was["read"] else was for was, one in pairs]
-        rows[label] = compared(base, found)
+        reads = [constant is None or constant in was["read"] for was in base]
+        found = [measured(change, one) if read else was for read, (was, one) in zip(reads, pairs, strict=True)]
+        rows[label] = compared(base, found) | {"read": sum(reads)}
         lines.append(row(label, rows[label]))
         print(lines[-1], flush=True)
         if given.page:

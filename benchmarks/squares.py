@@ -13,7 +13,7 @@ import numpy as np
 
 from transformula.blas_threads import one_thread
 from transformula.compiler import policy
-from transformula.compiler.circuit_tables import SQUARE_ENDS
+from transformula.compiler.evidence.finder import SQUARE_ENDS
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.compiler.tables.stored_tables import SQUARES, squares

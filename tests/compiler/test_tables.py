@@ -5,7 +5,7 @@ import pytest
 from flint import arb
 
 from transformula.blas_threads import one_thread
-from transformula.compiler.circuit_tables import SQUARE_ENDS
+from transformula.compiler.evidence.finder import SQUARE_ENDS
 from transformula.compiler.evidence.grid_pieces import find_softmax
 from transformula.compiler.tables import smallest_table
 from transformula.compiler.tables.descent import FitProblem, Fresh, equalise, improve

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from support.table import hand_made, random_block
-from transformula.runtime.matrices import learned, sinusoidal
+from transformula.runtime.matrices import sinusoidal
 from transformula.runtime.torch_blocks import TransformerModule
 
 
@@ -22,15 +22,9 @@ def test_sinusoidal_is_the_formula_of_vaswani(tokens, width):
             assert table[position, column] == pytest.approx(wave(angle), abs=1e-12)
 
 
-def test_learned_starts():
-    start = learned(300, 20, np.random.default_rng(0), scale=0.5)
-    assert start.shape == (300, 20) and start.std() == pytest.approx(0.5, rel=0.05)
-    assert np.array_equal(start, learned(300, 20, np.random.default_rng(0), scale=0.5))
-
-
 def test_learned_positions_receive_a_gradient():
     rng = np.random.default_rng(2)
-    case = hand_made("positions", [random_block(rng, 6, 2, 3, 4)], memory=learned(5, 6, rng))
+    case = hand_made("positions", [random_block(rng, 6, 2, 3, 4)], memory=rng.normal(size=(5, 6)))
     module = TransformerModule(case.weights)
     module(torch.from_numpy(case.x)).sum().backward()
     assert module.memory.grad.shape == (5, 6) and (module.memory.grad != 0).all()

@@ -7,7 +7,7 @@ import numpy as np
 
 import transformula as tf
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.runtime.matrices import dense_matrix, learned, sinusoidal
+from transformula.runtime.matrices import dense_matrix, sinusoidal
 
 POLYNOMIALS = {
     "line": ("3*x - 1/3", "x=-1..1"),
@@ -103,7 +103,7 @@ def table() -> tuple[Case, ...]:
             "sinusoidal positions", [random_block(rng, 6, 2, 3, 4)], memory=sinusoidal(5, 6)
         ),
         hand_made(
-            "learned positions", [random_block(rng, 6, 2, 3, 4)], memory=learned(5, 6, rng)
+            "learned positions", [random_block(rng, 6, 2, 3, 4)], memory=rng.normal(0.0, 0.02, size=(5, 6))
         ),
         hand_made("random hardmax", [random_block(rng, 6, 2, 3, 4, "hardmax", scale=0.5)]),
         hand_made("hardmax then softmax", [

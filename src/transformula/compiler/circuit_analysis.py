@@ -17,7 +17,6 @@ import numpy as np
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.circuit_tables import (
-    MARGIN,
     Node,
     ToleranceSplit,
     expect_errors,
@@ -26,7 +25,7 @@ from transformula.compiler.circuit_tables import (
     share_out,
 )
 from transformula.compiler.evidence import costs
-from transformula.compiler.evidence.finder import Finder
+from transformula.compiler.evidence.finder import SQUARE_MARGIN, Finder
 from transformula.compiler.evidence.range_search import (
     BoxRanges,
     Interval,
@@ -264,8 +263,8 @@ def _square_scales(node: Node, dtype: str) -> tuple[Fraction, Fraction]:
 
     Arguments so small that squares of their scale leave the format are not scaled up all the way: these are next to 0.
     """
-    reach = max(largest(node.ends), 1e-300) / (1 + MARGIN / 2)
-    if 2 * node.drift > MARGIN / 2 * reach:  # errors are not small beside the range
+    reach = max(largest(node.ends), 1e-300) / (1 + SQUARE_MARGIN / 2)
+    if 2 * node.drift > SQUARE_MARGIN / 2 * reach:  # errors are not small beside the range
         reach += 2 * node.drift
     power = min(-math.ceil(math.log2(reach)), np.finfo(dtype).maxexp * 7 // 16)
     step = max((step for step in _STEPS if step * reach * 2.0**power <= 1), default=Fraction(1))

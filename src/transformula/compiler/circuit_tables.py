@@ -17,6 +17,7 @@ from transformula.blas_threads import one_thread
 from transformula.budget import remembered
 from transformula.compiler import policy
 from transformula.compiler.attempts import Findings
+from transformula.compiler.evidence.finder import SQUARE_ENDS
 from transformula.compiler.evidence.range_search import Interval
 from transformula.compiler.layout import TableTokens
 from transformula.compiler.lower.rewrites import domain_ends, steep_places
@@ -67,11 +68,6 @@ class ToleranceSplit(NamedTuple):
     square: float
     singular: float
     floor: float
-
-
-#: The square's table reaches a little beyond [−1, 1], so that ranges of a power of two fit with errors.
-MARGIN = 1e-3
-SQUARE_ENDS = (-1.0 - MARGIN, 1.0 + MARGIN)
 
 
 def share_out(nodes: dict[int, Node], split: ToleranceSplit) -> None:

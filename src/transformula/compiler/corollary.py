@@ -30,13 +30,13 @@ from transformula.compiler.ridge_directions import compositions
 from transformula.compiler.tables.softmax_table import least_squares, multiply_axes
 from transformula.errors import InputError
 from transformula.formula.evaluation import evaluate
+from transformula.kernel.derivations.polynomials import Exponents
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.folder.weights import Weights, to_rational
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 
 Floats = NDArray[np.float64]
-Exponents = tuple[int, ...]
 
 
 def corollary_attempts(task: BuildTask) -> Iterator[Attempt]:
@@ -193,7 +193,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
     weight = np.full(len(target), 1.0 / len(target))
     best: tuple[float, Floats] = (np.inf, np.zeros(len(exponents)))
     start = counted()
-    for _ in range(policy.LAWSON_STEPS):
+    for _ in range(policy.LAWSON_ROUNDS):
         checkpoint()
         spend(matrix.size * (0.02 + len(exponents) / 8000) + 0.02 * fine.values.size)
         root = np.sqrt(weight)

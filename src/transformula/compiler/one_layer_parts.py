@@ -80,11 +80,12 @@ def _wanted(part: Part, formula: Formula, share: float) -> Wanted:
 
 def check_forms(part: Part, formula: Formula) -> None:
     """Refuse a summand that no grid can serve."""
-    if len(part.forms) > policy.MAX_FORMS:
+    most = max(policy.GRID_POINTS)
+    if len(part.forms) > most:
         names = [n for n, *f in zip(formula.box.variables, *part.forms, strict=True) if any(f)]
         raise InputError(
             f"a summand of the formula depends on {len(part.forms)} variables at once ({', '.join(names)}); "
-            f"one layer takes at most {policy.MAX_FORMS}: a grid would need too many tokens"
+            f"one layer takes at most {most}: a grid would need too many tokens"
         )
     if any(abs(v) > policy.MAX_COEFFICIENT for form in part.forms for v in form):
         raise InputError(

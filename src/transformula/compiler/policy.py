@@ -41,10 +41,9 @@ ONE_LAYER = 1.5  # factor by which a single layer may have more parameters than 
 STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a proof is not tried
 
 # --- prepare
-MAX_SIGN_PARTS = 200  # parts of the box that the search for one sign may look at
+LOOK_PARTS = 400  # most parts of the box in the search for one sign, or for a smaller box that a refusal suggests
 
 # --- one layer
-MAX_FORMS = 4  # most linear forms of one table: a larger grid has too many tokens for any tolerance worth having
 MAX_COEFFICIENT = 10**30  # largest whole number in a linear form: beyond it the form would leave float32's range
 LOOKUP_SHARES = (1.0, 0.6, 0.3)  # fractions of the tolerance given to the solver, until a proof closes
 EASY_MULTIPLE = 200.0  # tolerance over the rounding of the values, for tolerances that rounding rules out
@@ -72,7 +71,6 @@ MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
 #: Shares of the tolerance for the measured error, tried in turn; the rest is for proof and rounding.
 DEGREE_SHARES = (0.97, 0.8, 0.5, 0.2)
 CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}  # Chebyshev points on an axis, by number of variables
-LAWSON_STEPS = 40  # most steps of Lawson's reweighting
 LAWSON_GAIN = 4.0  # factor between error and goal above which reweighting is not continued
 EACH_DEGREE, ALL_DEGREES = 2.0, 4.0  # seconds for one degree, and for all degrees
 
@@ -96,7 +94,7 @@ OPERATIONS_PER_MICROSECOND = 4e3  # floating-point operations of one core in a m
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 LEAST_WEIGHT = 1e-6  # least weight for which a token's value is priced, which bounds the values
 STALL = 10  # steps over which the cost must fall
-STALLED = 0.98  # cost after these steps, as a fraction of the cost before, above which a descent ends; so for bounds
+STALLED = 0.98  # fraction that a cost, or a bound that is refined, must fall to for the work on it to go on
 HIGH_PRICE = 1e-2  # rounding that values as large as the function's range may cost, as a fraction of the tolerance
 
 # --- tables: starts
@@ -111,7 +109,7 @@ WARM_STARTS = 3  # starts made from the table of another size
 QUICK_STEPS = 8  # descent steps from every start
 FINALISTS = 4  # starts that are refined
 LONG_STEPS = 80  # descent steps of a refinement
-LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table
+LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table or polynomial
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
 SIZE_WORK = 600_000.0  # microseconds on one size
@@ -147,9 +145,10 @@ STEEP_ROUNDING = 7.0  # rounding of the steepest score, rounded twice, over the 
 GRID_SECTIONS = {2: 41, 3: 13, 4: 8}  # points of each other axis through which sections pass, by dimension
 GRID_NEGLIGIBLE = 1e-6  # share of the tolerance below which the error of a grid needs no sharper bound
 GRID_RANKS = {2: 12, 3: 20, 4: 24}  # singular vectors of the sections that are fitted, by dimension
-GRID_POINTS = {2: 160, 3: 44, 4: 20}  # points of each axis on which values are solved, by dimension
-GRID_CAUTIONS = (1.0, 30.0, 1000.0)  # factors on the price of large values while scores are chosen
-GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)  # factors on the price of large values while rounding is the larger error
+#: Points of each axis on which values are solved, by dimension: larger grids have too many tokens for any tolerance.
+GRID_POINTS = {2: 160, 3: 44, 4: 20}
+#: Factors on the price of large values while scores are chosen, and while rounding is the larger error.
+GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)
 
 # --- circuit
 ROUGH_FOLDS = 8  # folds of a length with which its effect on the outputs is found
@@ -186,11 +185,9 @@ ZERO_TERMS = 8  # most terms of a sum that is looked at for zeros
 
 # --- evidence: cells of a function
 CELL_SLOPES = 0.1  # largest spread of the slopes on a cell, as a fraction of the steepest slope
-MOST_CELLS = 500  # most cells of a function
 FIRST_CELLS = 48  # cells of equal width to begin with
 
 # --- evidence: definedness
-SUGGESTION_PARTS = 400  # most parts of a smaller box that a refusal might suggest
 DEFINED_PARTS = 20_000  # most parts of the box in the search for one on which the formula is defined
 SMALLEST_PART = 2.0**-36  # least width of a part, as a fraction of the box
 SUGGESTION_VARIABLES = 3  # most variables at fault for which a refusal suggests a box
@@ -206,15 +203,12 @@ FLOW_WORST = 0.85  # fraction of the worst bound above which a part is cut
 FLOW_LOOKS = 4000  # most rounds times the square of the number of inputs
 
 # --- evidence: pieces of grids
-GRID_TIGHTNESS = 1.5  # ratio of the bound of an error to an error that occurs, without a target
-GRID_HOPELESS = 2.0  # ratio of an error that occurs to the target above which any bound will do
-GRID_LOOSE = 4.0  # ratio of the bound to an error that occurs, where any bound will do
+GRID_TIGHTNESS = 1.5  # ratio of the bound of a grid's error, or of a slope, to one that occurs
 SOFTMAX_LOSS = 0.01  # largest part of a weight that its series may leave out
 
 # --- evidence: cells of a partition
 PARTITION_ROUNDS = 8  # most rounds of cuts
 PARTITION_CUTS = 200_000  # most cells cut in a round
-PARTITION_CLOSE = 0.98  # fraction of the bound that an error that occurs reaches where cuts are not worth it
 
 # --- evidence: trees of ranges
 #: Most variables whose ends are combined into corners to look at; of more, 2 to this power corners at random.
@@ -223,10 +217,8 @@ RANGE_CORNERS = 8
 # --- evidence: pieces of tables
 PIECE_TIGHTNESS = 1.08  # ratio of the bound of an error to an error that occurs
 PIECE_NOISE = 2.0**-60  # fraction of |f| below which an error is not refined
-PIECE_GAIN = 0.9  # fraction that the worst bound must fall to for halving to go on
-PIECE_PATIENCE = 100  # halvings without such a gain before giving up
-SLOPE_PIECES = 600  # most pieces that bound a slope
-SLOPE_TIGHTNESS = 1.2  # ratio of the bound of a slope to a slope that occurs
+PIECE_PATIENCE = 100  # halvings without a gain before giving up
+SLOPE_PIECES = 600  # most pieces of a table, or cells of a function, that bound a slope
 PIECE_OVERHANG = 1e-3  # fraction of an interval by which its pieces may reach beyond it
 
 # --- evidence: claims about wires

@@ -59,7 +59,7 @@ class SignSearch(Facts):
             if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
                 tree = [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, policy.MAX_SIGN_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
             self.add_sign(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None

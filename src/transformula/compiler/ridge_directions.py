@@ -34,8 +34,8 @@ from flint import fmpq, fmpq_mat
 
 from transformula.compiler import policy
 from transformula.errors import FormulaError
+from transformula.kernel.derivations.polynomials import Exponents
 
-Exponents = tuple[int, ...]
 Direction = tuple[int, ...]
 Terms = Mapping[Exponents, fmpq]
 

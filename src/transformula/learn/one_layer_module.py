@@ -16,7 +16,7 @@ from torch import Tensor
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.gradient import ALMOST_NOTHING, LinearStart, Standardization
-from transformula.runtime.matrices import dense_matrix, learned, matrix_of, sinusoidal
+from transformula.runtime.matrices import dense_matrix, matrix_of, sinusoidal
 from transformula.runtime.torch_blocks import BlockModule, HeadModule, TransformerModule
 
 POSITIONS = ("learned", "sinusoidal", "none")
@@ -56,7 +56,7 @@ def random_weights(shape: LayerShape, rng: np.random.Generator) -> Weights:
     memory = rng.normal(size=(total, w))
     memory[:data] = 0.0 if shape.positions == "none" else sinusoidal(data, w)
     if shape.positions == "learned":
-        memory[:data] = learned(data, w, rng, scale=0.5)
+        memory[:data] = rng.normal(0.0, 0.5, size=(data, w))
     heads = tuple(
         Head(normal(k, w, w**-0.5), normal(k, w, w**-0.5), normal(k, w, w**-0.5), normal(w, k, k**-0.5))
         for _ in range(shape.heads)

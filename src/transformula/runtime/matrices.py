@@ -66,7 +66,7 @@ def nonzeros(weights: Weights) -> int:
     return sum(m.nonzeros for name, m in named_matrices(weights) if name != "memory")
 
 
-def sinusoidal(tokens: int, width: int, base: float = 10_000.0) -> FloatArray:
+def sinusoidal(tokens: int, width: int) -> FloatArray:
     """The fixed positional encoding of Vaswani et al. 2017: sines in even columns, cosines in odd ones.
 
     Examples
@@ -76,13 +76,8 @@ def sinusoidal(tokens: int, width: int, base: float = 10_000.0) -> FloatArray:
     """
     positions = np.arange(tokens)[:, None]
     pairs = np.arange(width)[None, :] // 2
-    angles = positions / base ** (2 * pairs / width)
+    angles = positions / 10_000.0 ** (2 * pairs / width)
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
-
-
-def learned(tokens: int, width: int, rng: np.random.Generator, scale: float = 0.02) -> FloatArray:
-    """A random start for a trained positional encoding."""
-    return rng.normal(0.0, scale, size=(tokens, width))
 
 
 def read_tokens(weights: Weights) -> IntArray:

@@ -207,20 +207,20 @@ def _polynomial(model: Model) -> str:
             230,
             note=_more(len(directions), len(shown), "tokens"),
         ),
-        *_layer_columns(layers, len(blocks), "hardmax attention + ReLU"),
+        *_layer_columns(layers, len(blocks)),
         _readout(weights, "Σ β t^s + b"),
     ]
     return _drawn(columns, "blocks that multiply, one degree after another")
 
 
-def _layer_columns(layers: Sequence[Sequence[str]], count: int, title: str) -> list[_Column]:
-    """A narrow column for each layer; the title stands above the middle one, a note below the last."""
+def _layer_columns(layers: Sequence[Sequence[str]], count: int) -> list[_Column]:
+    """A narrow column for each hardmax layer; the title stands above the middle one, a note below the last."""
     columns = []
     for k, lines in enumerate(layers):
         last = k == len(layers) - 1
         columns.append(
             _Column(
-                title if k == (len(layers) - 1) // 2 else "",
+                "hardmax attention + ReLU" if k == (len(layers) - 1) // 2 else "",
                 [_Tile("table", lines)],
                 130,
                 _NARROW_GAP if k else _GAP,

@@ -16,15 +16,15 @@ INPUTS = 4
 
 
 class Teacher(nn.Module):
-    """A small encoder of the usual kind: one token per input, layer norm, attention, ReLU, mean, readout."""
+    """A small encoder of the usual kind: one token per input, layer norm, four heads, ReLU, mean, readout."""
 
-    def __init__(self, layers: int, width: int, heads: int, seed: int) -> None:
+    def __init__(self, layers: int, width: int, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
         self.embed = nn.Linear(1, width, dtype=torch.float64)
         self.position = nn.Parameter(torch.randn(INPUTS, width, dtype=torch.float64))
         block = nn.TransformerEncoderLayer(
-            width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=True, dtype=torch.float64
+            width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True, dtype=torch.float64
         )
         self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.readout = nn.Linear(width, 1, dtype=torch.float64)
@@ -104,7 +104,7 @@ def _student_row(size: int, train: tuple[Any, Any], test: tuple[Any, Any], run: 
 
 
 def _teach(X: Any, layers: int, width: int, run: StudyRun) -> tuple[Teacher, list[float]]:
-    teacher = Teacher(layers, width, 4, run.seed)
+    teacher = Teacher(layers, width, run.seed)
     ones = torch.ones(len(X), dtype=torch.float64)
     data = Batchable(torch.from_numpy(X), torch.from_numpy(target(X))[:, None], ones)
     schedule = Schedule(epochs=run.pick(6, 25), batch_size=128, start=3e-4, peak=3e-3, seed=run.seed)

@@ -43,9 +43,9 @@ class FangSample:
     f_test: Floats
 
 
-def f1_sample(seed: int, rows: int = 9000) -> FangSample:
-    """Rows from N(0, diag(100, 100)), 1000 more for the test."""
-    return _sample(f1, 10.0, (rows, 1000), 2, seed)
+def f1_sample(seed: int) -> FangSample:
+    """9000 rows from N(0, diag(100, 100)), 1000 more for the test."""
+    return _sample(f1, 10.0, (9000, 1000), 2, seed)
 
 
 def f2_sample(seed: int, rows: int = 45_000) -> FangSample:
@@ -86,11 +86,11 @@ class Trained:
     test_curve: list[float]
     seconds: float
 
-    def epochs_to_convergence(self, change: float = 0.01) -> int | None:
-        """The paper's criterion: the first epoch whose training error moved by less than ``change``."""
+    def epochs_to_convergence(self) -> int | None:
+        """The paper's criterion: the first epoch whose training error moved by less than 0.01."""
         losses = self.history.training
         for epoch in range(1, len(losses)):
-            if abs(losses[epoch] - losses[epoch - 1]) < change:
+            if abs(losses[epoch] - losses[epoch - 1]) < 0.01:
                 return epoch + 1
         return None
 

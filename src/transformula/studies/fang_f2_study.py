@@ -110,8 +110,8 @@ def report(run: StudyRun, done: list[tuple[Trained, float]], sizes: tuple[int, i
     )
 
 
-def _thin(values: list[float], keep: int = 200) -> list[float]:
-    step = max(1, len(values) // keep)
+def _thin(values: list[float]) -> list[float]:
+    step = max(1, len(values) // 200)
     return [round(v, 5) for v in values[::step]]
 
 

@@ -181,7 +181,7 @@ def _smaller_boxes(
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, policy.SUGGESTION_PARTS), _UndefinedPart):
+            if not isinstance(_search(nodes, inner, defined, policy.LOOK_PARTS), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 

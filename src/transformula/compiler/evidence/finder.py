@@ -27,17 +27,16 @@ from transformula.compiler.lower.rewrites import steep_places
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
-from transformula.kernel.structures.stored_circuit import LinearForm, argument_names
-from transformula.kernel.syntax import expression as ex
+from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, argument_names
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.printing import to_text
 from transformula.kernel.tables.table_error import SoftmaxTable
 
 Floats = NDArray[np.float64]
 Ends = Sequence[tuple[arb, arb]]
-_SQUARE = ex.power(ex.variable("u"), ex.number(2))
-#: The square's table serves arguments a little beyond −1..1.
-_SQUARE_ENDS = (-1.001, 1.001)
+#: The square's table reaches a little beyond −1..1, so that ranges of a power of two fit with errors.
+SQUARE_MARGIN = 1e-3
+SQUARE_ENDS = (-1.0 - SQUARE_MARGIN, 1.0 + SQUARE_MARGIN)
 #: Microseconds of work of one check, at most: a checker's process may use ten seconds, on a slower machine too.
 _MAX_CHECK = 8e6
 #: Work on one wire of a circuit beside its table: its meaning, its argument and its rounding, in microseconds.
@@ -131,7 +130,7 @@ class Finder(Evidence):
             return item["pieces"]
         reach = _roomy((float(ends[0][0]), float(ends[0][1])), meant, steep_places(function))
         low, high = inside_domain(function, reach)
-        wide = _SQUARE_ENDS if function == _SQUARE and _covers(_SQUARE_ENDS, (low, high)) else (low, high)
+        wide = SQUARE_ENDS if function == SQUARE and _covers(SQUARE_ENDS, (low, high)) else (low, high)
         item = self._item_of(wire, table, function, wide)
         before = len(item.get("pieces", ()))
         item["reach"] = _hull(reach, item.get("reach", reach))

@@ -81,8 +81,7 @@ def find_pieces(
             error = bounds.error
             examined += lower.shape[1]
             seen = max(seen, float(bounds.reached.max()))
-            hopeless = target is not None and seen > policy.GRID_HOPELESS * target
-            done = error <= max(_goal(bounds, seen, enough, hopeless), settled)
+            done = error <= max(_goal(bounds, seen, enough), settled)
             done[done] = _defined(cells, lower[:, done], upper[:, done])
             settled = float(np.max(error[done], initial=settled))
             best = max(settled, float(error.max()))
@@ -117,10 +116,9 @@ def _defined(cells: DefinedCells, lower: Floats, upper: Floats) -> Mask:
     return found
 
 
-def _goal(bounds: Bounds, seen: float, enough: float, hopeless: bool) -> float:
+def _goal(bounds: Bounds, seen: float, enough: float) -> float:
     """The bound at which a box need not be cut; where rounding is the cause, cuts cannot help."""
-    tightness = policy.GRID_LOOSE if hopeless else policy.GRID_TIGHTNESS
-    goal = max(tightness * seen, policy.GRID_NEGLIGIBLE * enough, TINY)
+    goal = max(policy.GRID_TIGHTNESS * seen, policy.GRID_NEGLIGIBLE * enough, TINY)
     stuck = (bounds.rounding > 0.5 * bounds.error) & (bounds.error > goal)
     return float(np.max(bounds.error[stuck], initial=goal))
 
@@ -257,9 +255,7 @@ def find_partition_cells(
             error = np.maximum(high - values, values - low)
         known = np.isfinite(error)
         known[known] = _defined(cells, lower[:, known], upper[:, known])
-        cut = (error > policy.PARTITION_CLOSE * _attained(function, names, lower, upper, values)) & (
-            error > settled
-        ) | ~known
+        cut = (error > policy.STALLED * _attained(function, names, lower, upper, values)) & (error > settled) | ~known
         if len(levels) == policy.PARTITION_ROUNDS or cut.sum() > policy.PARTITION_CUTS:
             if not known.all():
                 raise NotProvenError(f"{function} could not be bounded on the cells of a partition")

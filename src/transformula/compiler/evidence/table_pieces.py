@@ -18,6 +18,7 @@ from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import from_float, round_down, round_up
+from transformula.kernel.enclosures.coverings import halfway
 from transformula.kernel.enclosures.expression_series import SeriesOf, SingularError
 from transformula.kernel.enclosures.function_cells import slope_on
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
@@ -90,12 +91,12 @@ class PieceSearch:
             and len(self._known) < self.most
         ):
             _, a, b = heap[0]
-            middle = a + (b - a) / 2
+            middle = halfway(a, b)
             if not a < middle < b:
                 break
             checkpoint()
             since += 1
-            if -heap[0][0] < policy.PIECE_GAIN * before:
+            if -heap[0][0] < policy.STALLED * before:
                 before, since = -heap[0][0], 0
             if since > max(policy.PIECE_PATIENCE, 2 * len(heap)):
                 break  # all were halved, and none is better: nor will they be
@@ -173,8 +174,8 @@ def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: fl
     for _ in range(policy.SLOPE_PIECES):
         checkpoint()
         worst, a, b = heap[0]
-        middle = a + (b - a) / 2
-        if -worst <= max(policy.SLOPE_TIGHTNESS * reached, enough) or not a < middle < b:
+        middle = halfway(a, b)
+        if -worst <= max(policy.GRID_TIGHTNESS * reached, enough) or not a < middle < b:
             break
         heapq.heappop(heap)
         spend(2 * costs.slope_piece(table, function))
@@ -199,7 +200,7 @@ def find_function_cells(function: Expr, low: float, high: float) -> list[float]:
         known = [(a, b, *_slopes(series, a, b)) for a, b in pairwise(edges)]
         while cut := _worst(known):
             checkpoint()
-            halves = [half for a, b, *_ in cut for half in ((a, _middle(a, b)), (_middle(a, b), b))]
+            halves = [half for a, b, *_ in cut for half in ((a, halfway(a, b)), (halfway(a, b), b))]
             gone = set(cut)
             known = [c for c in known if c not in gone] + [(a, b, *_slopes(series, a, b)) for a, b in halves]
     return sorted([start for start, *_ in known] + [max(c[1] for c in known)])
@@ -210,10 +211,10 @@ def _worst(known: list[_Cell]) -> list[_Cell]:
     # a cell is at least as steep as the end of its slopes that is nearer to zero
     steepest = max((max(c[2], -c[3]) for c in known if math.isfinite(c[3] - c[2])), default=0.0)
     rough = [c for c in known if math.inf > c[3] - c[2] > policy.CELL_SLOPES * max(steepest, abs(c[2] + c[3]) / 8)]
-    rough = [c for c in rough if c[0] < _middle(*c[:2]) < c[1]]
+    rough = [c for c in rough if c[0] < halfway(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= policy.MOST_CELLS else []
+    return cut if len(known) + len(cut) <= policy.SLOPE_PIECES else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
@@ -223,10 +224,6 @@ def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
     except SingularError:
         return -math.inf, math.inf
     return round_down(slope), round_up(slope)
-
-
-def _middle(low: float, high: float) -> float:
-    return low + (high - low) / 2
 
 
 def _first_cuts(series: SeriesOf, low: float, high: float) -> list[float]:

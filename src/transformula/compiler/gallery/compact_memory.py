@@ -26,13 +26,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformula.compiler import policy
-from transformula.compiler.layout import Unit, feed_forward
+from transformula.compiler.layout import Entries, Unit, feed_forward
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
@@ -157,8 +157,6 @@ def _middle(offsets: int) -> float:
     longest = int(np.argmax(ends - starts))
     return float(starts[longest] + ends[longest] - 1) / 2 / policy.OFFSETS
 
-
-Entries = list[tuple[int, int, Any]]
 
 #: The lead of a token over all others: e^-760 is less than the smallest number of float64.
 LEAD = 900.0

@@ -96,7 +96,7 @@ def fit_grid(
         When no grid within ``max_tokens`` meets the tolerance.
     """
     best: FittedTable | None = None
-    for caution in policy.GRID_CAUTIONS:
+    for caution in policy.GRID_PRICES:
         with np.errstate(over="ignore", invalid="ignore"):  # candidates that diverge are dropped by their cost
             axes = [_GridAxis.make(f, lowers, uppers, k, eps, dtype, caution) for k in range(len(lowers))]
             found = _search(f, axes, eps, dtype, max_tokens)
