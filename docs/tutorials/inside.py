@@ -47,7 +47,7 @@ print(seen.slots[:4])
 print(seen.tokens[:2])
 print(seen.residual("y1", token="data").round(6))
 # > ('x.x', 'x.y', 'one', 'y1')
-# > ('data', 'table 0, token 1')
+# > ('data', 'table 0, token 0')
 # > [...]
 
 # %% [markdown]
