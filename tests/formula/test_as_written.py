@@ -180,6 +180,27 @@ BAD_BOXES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("formula", "ramp"),
+    [
+        ("where(2300 > Re, 64/Re, 0.3)", "(Re - 2300)/30"),
+        ("where(2*x < 1, 0, 1)", "(x - 1/2)/0.01"),
+        ("heaviside(x - 0.25)", "(x - 1/4)/0.01"),
+        ("round(3*x)*y", "(x - 1/6)/0.01"),
+        ("where(x < y, 0, 1)", "(x - y)/0.01"),
+        ("where(x < y + 1/3, 0, 1)", "(x - (y + 1/3))/0.01"),
+        ("sign(x2 + 0)*(1 + x)", "x2/0.01"),
+    ],
+)
+def test_a_jump_has_a_ramp_at_its_place(formula, ramp):
+    box = "x=0..1, y=0..1, x2=-0.5..0.5, Re=1000..4000"
+    with pytest.raises(FormulaError) as caught:
+        given_formula(formula, box)
+    ramp = f"min(max({ramp}, 0), 1)"
+    assert str(caught.value).endswith(f"a ramp such as {ramp}")
+    assert given_formula(ramp, box).outputs  # which can be compiled
+
+
 def test_letters_run_together_may_be_constants():
     with pytest.raises(FormulaError, match=r"write R\*T"):
         given_formula("exp(-5/RT)", "R=8.314, T=300..400")

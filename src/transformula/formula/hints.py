@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 
-from transformula.errors import Reason
+from transformula.errors import FormulaError, Reason
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known
 from transformula.kernel.syntax.expression import CONSTANTS
@@ -124,30 +124,30 @@ _BESIDE = re.compile(
     rf"((?:\w+\s*(?:\*\*|\^)\s*)?(?:{_VALUE}|\)))\s*(?<=[\w)])(?:\s+|(?<=\))(?=[\w(]))({_VALUE}|\()", re.ASCII
 )
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()(?!\w)", re.ASCII)
-_COMPARED = re.compile(rf"({_WORD})\s*[<>]=?\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)", re.ASCII)
 _CONSTANTS = (*CONSTANTS, "e")
 #: Width of an advised ramp as a share of the interval of its variable.
 _RAMP_SHARE = 0.01
 
 
-def advice_on(reason: object, given: object, box: Box, constants: Iterable[str] = ()) -> str:
+def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[str] = ()) -> str:
     """Advice on a formula that the kernel refuses to read, by the reason or by the first known mistake."""
-    if reason is Reason.JUMP:
-        return f"end the box there, or join the pieces by a ramp such as {_ramp(given, box)}"
-    if reason is Reason.CONDITION:
+    if error.reason is Reason.JUMP:
+        return f"end the box there, or join the pieces by a ramp such as {_ramp(error.place, box)}"
+    if error.reason is Reason.CONDITION:
         return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
     return hint(given, (*box.variables, *constants))
 
 
-def _ramp(given: object, box: Box) -> str:
-    """A ramp over one percent of the interval, at the first number that a variable is compared with."""
-    for name, at in _COMPARED.findall(" ".join(_texts(given))):
-        if name in box.variables:
-            low, high = box.floats()[box.variables.index(name)]
-            width = float(f"{(high - low) * _RAMP_SHARE:.1g}")
-            shifted = name if float(at) == 0 else f"({name} - {at})" if float(at) > 0 else f"({name} + {at[1:]})"
-            return f"min(max({shifted}/{width:g}, 0), 1)"
-    return f"min(max(100*{box.variables[0]}, 0), 1)"
+def _ramp(place: str, box: Box) -> str:
+    """A ramp over one percent of the interval of the variable that jumps, from where it jumps."""
+    name, _, at = place.partition(" = ")
+    if name not in box.variables:
+        name, at = box.variables[0], "0"
+    low, high = box.floats()[box.variables.index(name)]
+    shifted = name if at == "0" else f"({name} + {at[1:]})" if at[0] == "-" else f"({name} - {at})"
+    shifted = f"({name} - ({at}))" if re.search(r"[+*-]", at[1:]) else shifted
+    width = float(f"{(high - low) * _RAMP_SHARE:.1g}")
+    return f"min(max({shifted}/{width:g}, 0), 1)"
 
 
 def _texts(given: object) -> list[str]:

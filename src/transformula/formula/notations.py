@@ -68,7 +68,7 @@ def given_formula(given: Any, on: Any) -> Formula:
     try:
         return Formula.of(formulas, box)
     except FormulaError as error:
-        if not (said := advice_on(error.reason, formulas, box, constants)):
+        if not (said := advice_on(error, formulas, box, constants)):
             raise
         raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
 
