@@ -1,6 +1,7 @@
 """One count of work ends a search, at the same place on every machine and whatever was asked before."""
 
 import math
+import re
 
 import pytest
 
@@ -220,10 +221,10 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
     with counting() as spent:
         with pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
             tf.compile(formula, box, **options)
-        assert spent() < 1.1 * seconds * limits.SECOND
+        assert spent() < 1.1 * (seconds + policy.ADVICE) * limits.SECOND
     assert caught.value.best_bound <= most
-    asked = float(str(caught.value).split("ask for eps >= ")[1].split(",")[0].split(";")[0])
-    assert asked >= caught.value.best_bound
+    asked = float(re.search(r"ask for eps >= (\S+)", str(caught.value))[1])
+    assert tf.compile(formula, box, **{**options, "rel": None, "eps": asked}).certificate.bound <= asked
 
 
 def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
@@ -233,7 +234,10 @@ def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
     said = str(search.stopped(Ending.WORK))
     assert "rounding alone is 4" in said and "more time" not in said
     search.closest = NotProvenError("", 2e-6, rounding=4e-10)
-    assert "allow more time" in str(search.stopped(Ending.WORK))
+    assert "more time" not in str(search.stopped(Ending.WORK))  # nothing says that it would help
+    search.unfinished["lookup"] = None
+    assert "or allow more time" not in str(search.stopped(Ending.WORK))
+    assert "allow more time, such as time_limit=" in str(search.stopped(Ending.WORK))
 
 
 def test_circuits_that_cannot_be_compared_or_are_refuted_twice_are_given_up():

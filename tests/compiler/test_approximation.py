@@ -83,7 +83,7 @@ def test_without_a_tolerance_it_is_not_guessed():
 def test_what_no_polynomial_reaches_is_said():
     with pytest.raises(NotProvenError, match="no polynomial of degree up to") as error:
         tf.compile("abs(x)", on="x=-1..1", eps=1e-6, construction="polynomial")
-    assert "lookup" in str(error.value) and error.value.measured > 1e-6
+    assert "use construction='auto'" in str(error.value) and error.value.measured > 1e-6
     with pytest.raises(InputError, match="at most 4 variables"):
         tf.compile("sin(a+b+c+d+e)", on="a=0..1, b=0..1, c=0..1, d=0..1, e=0..1", eps=0.1, construction="polynomial")
 

@@ -98,7 +98,7 @@ def test_every_example_compiles(server):
         ({"formula": ""}, "formula", "empty", None),
         ({"box": "x=0..3"}, "formula", "unknown name 'y'", None),
         ({"box": "x=0..3, y=3..0"}, "box", "reversed", None),
-        ({"box": "x=0..3, y"}, "box", "name=low..high", None),
+        ({"box": "x=0..3, y"}, "box", "y has no interval: write y=low..high", None),
         ({"eps": 0}, "eps", "above 0", None),
         ({"eps": "small"}, "eps", "above 0", None),
         ({"construction": "magic"}, "construction", "", None),
@@ -121,6 +121,18 @@ def test_what_can_not_be_proven_says_where(server):
 def test_a_check_typesets(server):
     answer = server.post("/api/check", {"formula": "x**2/y", "box": "x=0..1, y=1..2"}).json()
     assert answer["event"] == "done" and "<mfrac>" in answer["mathml"][0]
+
+
+def test_the_page_reads_what_the_command_line_reads(server):
+    body = {"formula": "d = c*x²; sin(d) + β", "box": "x in [0, 1], 0 <= β <= 1, c=0.5"}
+    answer = server.post("/api/check", body).json()
+    assert answer["event"] == "done" and answer["problem"]["variables"] == ["x", "beta"]
+
+
+def test_advice_names_the_fields_of_the_page(server):
+    body = {**QUICK, "formula": "exp(x)", "box": "x=0..1", "eps": 1e-7, "dtype": "float32"}
+    problem = server.events("/api/compile", body)[-1]["problem"]
+    assert "ask for ε = " in problem["message"] and "use Floats float64" in problem["message"]
 
 
 def test_cancelling_ends_the_work(server):

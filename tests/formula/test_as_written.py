@@ -32,6 +32,9 @@ READ = [
     ("sum(x, y, 1)", "x + y + 1"),
     ("prod(x, y, 2)", "x*y*2"),
     ("sum(x)", "x"),
+    ("∛x + ∛(x + 1)", "cbrt(x) + cbrt(x + 1)"),
+    ("x + 1  # a comment", "x + 1"),
+    ("d = x/y  # a ratio\nmax(\n  d,\n  1\n)", "max(x/y, 1)"),
 ]
 
 MISTAKES = [
@@ -116,6 +119,27 @@ MISTAKES = [
     ("$x$", "read with --latex"),
     ("x + q", "add q=low..high to the box"),
     ("α*x", "add alpha=low..high to the box"),
+    ("x.^2", "write x^ without the dot"),
+    ("x mod 2", "write mod(x, 2)"),
+    ("x // 2", "write floor(x/2)"),
+    ("1e-3x", "write 1e-3*x"),
+    ("x² y", "write x**2*y"),
+    ("max(x; y)", "separate the arguments of a function by commas"),
+    ("if x<1: 0 else: x", "write where(x<1, 0, x)"),
+    ("torch.sigmoid(x)", "write sigmoid(x)"),
+    ("x.in - 3", "a name has letters, digits and _: write x_in"),
+    ("softmax(x)", "write exp(x1)/(exp(x1) + exp(x2))"),
+    ("gaussian(x)", "write exp(-(x)**2/2)"),
+    ("N(x)", "write Phi(x)"),
+    ("norm(x)", "write sqrt(x**2 + y**2) or hypot(x, y)"),
+    ("√x²", "can be read in two ways: write sqrt(x)^.. or sqrt(x^..)"),
+    ("x' + 1", "a derivative is written out"),
+    ("dx/dt", "write the result as a formula"),
+    ("sin(x*deg)", "write radians(x)"),
+    ("x + 1 = 0", "an equation is no formula: solve it, or write the difference (x + 1) - (0)"),
+    ("x => x^2", "write x^2 alone"),
+    ("x = 3", "or hold it in the box with x=value"),
+    ("ReLU(x)", "write relu(x)"),
     ("where(Re < 2300, 64/Re, 0.3)", "a ramp such as min(max((Re - 2300)/30, 0), 1)"),
 ]
 
@@ -129,6 +153,8 @@ BOXES = [
     ("x=0..1\ny=0..1", "x=0..1, y=0..1"),
     ("β=0..1", "beta=0..1"),
     ("x=0..1, c=299792458, a=9..9", "x=0..1"),
+    ("x in 0..1", "x=0..1"),
+    ("x: 0..1, y=[0..2]", "x=0..1, y=0..2"),
 ]
 
 BAD_BOXES = [
@@ -143,7 +169,41 @@ BAD_BOXES = [
     ("x=0..1, x=3", "the box gives x twice"),
     ("x=0..1, sin=3", "cannot be the name of a constant"),
     ("x=0...1", "three dots"),
+    ("x=0..90°", "write radians(90) for 90°"),
+    ("x=0..1 y=0..1", "separate intervals by commas: x=0..1, y=0..1"),
+    ("x=0..1 and y=0..1", "separate intervals by commas: x=0..1, y=0..1"),
+    ("x=±1", "write x=-1..1"),
+    ("x in (0, 1)", "write x=0..1"),
+    ("x=np.linspace(0, 1, 50)", "write x=0..1"),
+    ("x, y=0..1", "x has no interval: write x=low..high"),
+    ("{x: [0, 1]}", "give a mapping in Python"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("formula", "ramp"),
+    [
+        ("where(2300 > Re, 64/Re, 0.3)", "(Re - 2300)/30"),
+        ("where(2*x < 1, 0, 1)", "(x - 1/2)/0.01"),
+        ("heaviside(x - 0.25)", "(x - 1/4)/0.01"),
+        ("round(3*x)*y", "(x - 1/6)/0.01"),
+        ("where(x < y, 0, 1)", "(x - y)/0.01"),
+        ("where(x < y + 1/3, 0, 1)", "(x - (y + 1/3))/0.01"),
+        ("sign(x2 + 0)*(1 + x)", "x2/0.01"),
+    ],
+)
+def test_a_jump_has_a_ramp_at_its_place(formula, ramp):
+    box = "x=0..1, y=0..1, x2=-0.5..0.5, Re=1000..4000"
+    with pytest.raises(FormulaError) as caught:
+        given_formula(formula, box)
+    ramp = f"min(max({ramp}, 0), 1)"
+    assert str(caught.value).endswith(f"a ramp such as {ramp}")
+    assert given_formula(ramp, box).outputs  # which can be compiled
+
+
+def test_letters_run_together_may_be_constants():
+    with pytest.raises(FormulaError, match=r"write R\*T"):
+        given_formula("exp(-5/RT)", "R=8.314, T=300..400")
 
 
 @pytest.mark.parametrize(("text", "means"), READ)

@@ -88,7 +88,7 @@ def _print(summary: Summary) -> None:
         Output(False).table(_COLUMNS, cells, left=2)
     _print_rest(len(proven), summary)
     for row in summary.failed[:_SHOWN]:
-        print(f"not proven: {row.name}: {row.error}")
+        print(f"{row.verdict}: {row.name}: {row.error}")
     _print_rest(len(summary.failed), summary)
     facts = {key: value for key, value in summary.facts.items() if key != "verb" and value != 0}
     Output(False).facts(facts, title=_PAST[summary.verb])

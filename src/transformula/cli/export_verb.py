@@ -21,8 +21,8 @@ from transformula.coq.coq_files import coq_files
 from transformula.errors import ExportError
 from transformula.export.hf_files import SOFTMAX
 from transformula.export.norm_rounding import norm_gain, prove_normed
-from transformula.export.onnx_interface import Interface
 from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
+from transformula.export.onnx_interface import Interface
 from transformula.export.parity import largest_difference, measured_parity, sample_points
 from transformula.export.runtime_checks import runtime_run
 from transformula.export.stock_packing import normed_width, stock_files, stock_module

@@ -17,13 +17,15 @@ from transformula.show import page_parts as html
 #: Rows shown on the page; the CSV file has all.
 MAX_ROWS = 5_000
 _NUMBERS = ("layers", "tokens", "parameters", "eps", "bound", "found", "seconds")
+#: Errors that are mistakes in a row.
+_MISTAKES = ("FormulaError", "BoxError", "InputError")
 #: Names that journals of earlier versions use.
 _RENAMED = {"attacked": "found"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One formula's outcome: sizes and bounds, or the reason in ``error``."""
+    """One formula's outcome: sizes and bounds, or the reason in ``error`` and its class in ``kind``."""
 
     name: str
     formula: str
@@ -38,6 +40,12 @@ class Row:
     found: float | None = None
     seconds: float | None = None
     error: str = ""
+    kind: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Proven, not proven, or not read (a mistake in the row, which no search is to blame for)."""
+        return "proven" if not self.error else "not read" if self.kind in _MISTAKES else "not proven"
 
     @property
     def proven(self) -> bool:
@@ -67,7 +75,8 @@ class Summary:
             facts = {_RENAMED.get(key, key): value for key, value in line["facts"].items()}
             facts = {key: value for key, value in facts.items() if key in known}
             asked = {key: line["asked"][key] for key in ("formula", "box")}
-            rows.append(Row(line["name"], **asked, **facts, seconds=line["seconds"], error=line["error"]))
+            told = {"seconds": line["seconds"], "error": line["error"], "kind": line.get("kind", "")}
+            rows.append(Row(line["name"], **asked, **facts, **told))
         return cls(out, verb, tuple(rows), kept, workers, seconds)
 
     @property
@@ -117,8 +126,11 @@ def _page(summary: Summary) -> str:
     proven = [row for row in summary.rows if row.proven]
     body = [f"<h1>{escape(str(summary.out.name))}</h1>", html.paragraph(said + ".")]
     if summary.failed:
-        failures = [(escape(row.name), html.short(row.formula), escape(row.error)) for row in summary.failed[:MAX_ROWS]]
-        body.append(html.section("Not proven", html.table(("name", "formula", "why"), failures)))
+        failures = [
+            (escape(row.name), html.short(row.formula), row.verdict, escape(row.error))
+            for row in summary.failed[:MAX_ROWS]
+        ]
+        body.append(html.section("Not proven", html.table(("name", "formula", "", "why"), failures)))
     cells = [["" if (v := getattr(row, name)) is None else html.short(v) for name in columns] for row in proven]
     numeric = [k for k, name in enumerate(columns) if name in _NUMBERS]
     body.append(html.section("Proven", html.table(columns, cells[:MAX_ROWS], numeric) if cells else ""))

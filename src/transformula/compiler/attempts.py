@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,13 +29,17 @@ from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import walk
+from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.syntax.printing import short_text
 
 if TYPE_CHECKING:
     from transformula.compiler.circuit import Circuits
     from transformula.compiler.circuit_tables import MissedGoal
     from transformula.compiler.layout import TableTokens
+
+
+#: Characters of an end of an interval in a message.
+MOST_DIGITS = 30
 
 
 @dataclass
@@ -175,10 +180,18 @@ def _taking(option: str) -> str:
     return f"{', '.join(first)} or {last}"
 
 
+def _end(end: Expr) -> str:
+    """An end of an interval for a message: a number of many digits is rounded, not cut."""
+    text, number = short_text(end), end.number
+    if len(text) <= MOST_DIGITS or number is None:
+        return text[:MOST_DIGITS]
+    return f"{Decimal(number.numerator) / Decimal(number.denominator):.6g}"
+
+
 def _check_floats(box: Box, dtype: str) -> None:
     """Refuse intervals that leave the format's range, or are so narrow that hardly a float lies in them."""
     for name, ends, low, high in zip(box.variables, box.floats(), box.lower, box.upper, strict=True):
-        size, text = max(map(abs, ends)), f"{name}={short_text(low):.30}..{short_text(high):.30}"
+        size, text = max(map(abs, ends)), f"{name}={_end(low)}..{_end(high)}"
         beyond = not size < float(np.finfo(dtype).max)
         if beyond or not ends[1] - ends[0] > policy.FEWEST_FLOATS * float(np.spacing(np.array(size, dtype))):
             raise unusable_interval(name, text, dtype, beyond)

@@ -266,12 +266,14 @@ class Search:
             return
         rounding = (self.closest.rounding if self.closest else None) or 0.0
         if task.options.dtype == "float32" and rounding > self.eps and self.meets(task, dtype="float64", eps=self.eps):
-            self.checked = Checked(dtype="float64")
+            self.checked = Checked(others=("dtype='float64'",))
+        elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
+            self.checked = Checked(others=("construction='auto'",))
         known = min(self.bound, spread(self.formula))
         first, *others = (room * known for room in policy.ADVICE_ROOM)
         for eps in (max(first, min(self.met, others[0])) if self.met < math.inf else first, *others):
             if eps < math.inf and self.meets(task, eps=float(at_most(eps, 2))):
-                self.checked = Checked(float(at_most(eps, 2)), None if self.checked is None else self.checked.dtype)
+                self.checked = replace(self.checked or Checked(), eps=float(at_most(eps, 2)))
                 return
 
     def meets(self, task: BuildTask, **asked: Any) -> bool:

@@ -49,22 +49,24 @@ class Shortfall:
         else:
             said = f"eps = {eps:g} is not proven: {said}"
             said += ", and rounding alone is more than eps" * (proof.rounding > eps)
-            said = _advised(said, f"ask for eps >= {at_most(proof.bound, 2)}" if advice is None else advice)
+            other = "use dtype='float64'" if proof.rounding > eps and self.dtype == "float32" else ""
+            own = f"ask for eps >= {at_most(proof.bound, 2)}", other
+            said = _advised(said, *(own if advice is None else (advice,)))
         return NotProvenError(said, best_bound=proof.bound, rounding=proof.rounding, reason=self)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Advice that searches of their own were seen to meet: a tolerance, and a format for the tolerance asked for."""
+    """Advice that searches of their own were seen to meet: a tolerance, or other options for the one asked for."""
 
     eps: float | None = None
-    dtype: str | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The advice; empty if nothing was found that holds."""
         found = [] if self.eps is None else [f"ask for eps >= {at_most(self.eps, 2)}"]
-        return " or ".join([*found, *([] if self.dtype is None else [f"use dtype='{self.dtype}'"])])
+        return " or ".join([*found, *(f"use {one}" for one in self.others)])
 
 
 def _advised(said: str, *advice: str) -> str:
@@ -164,15 +166,15 @@ def when_all_is_tried(
 ) -> TransformulaError:
     """The most informative refusal; if only errors of tables are known, with the formula's spread as a bound."""
     closest: NotProvenError | None = None
-    for error in refusals:
-        if isinstance(error, NotProvenError):
-            closest = closer(error, closest)
+    bound = spread(formula)
+    for error in sorted(refusals, key=lambda one: (getattr(one, "best_bound", None) or 0.0) > bound):
+        if isinstance(error, NotProvenError) and (closest is None or not (error.best_bound or 0.0) > bound):
+            closest = closer(error, closest)  # a bound above that of a constant says nothing
     if closest is None:  # nothing could even be built: the first reason
         return refusals[0]
     advice = "" if checked is None else checked.text
     if isinstance(closest.reason, Shortfall):
         return closest.reason.error(advice)
-    bound = spread(formula)
     if closest.measured is None or bound == math.inf:
         return closest
     said = f"{closest}; the formula itself stays within {at_most(bound)} of a constant"
@@ -208,15 +210,13 @@ def when_ended(
     if eps is not None and rounding > eps:  # which no search reduces
         said += f", and rounding alone is {at_most(rounding)}"
     elif ending is Ending.TIME and time_limit is not None:
-        more = f"allow more time with time_limit={_later(time_limit)}"
+        more = f"allow more time than time_limit={time_limit:g}"
     elif ending is Ending.WORK and unfinished:
-        more = f"allow more time with time_limit={_later(policy.ALL + policy.FINISHING)}"
-    said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more)
+        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0g}"
+    said = _advised(
+        f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more
+    )
     return NotProvenError(said, known, found.place, found.measured, found.rounding)
-
-
-def _later(seconds: float) -> str:
-    return f"{float(f'{4 * seconds:.1g}'):g}"
 
 
 def spread(formula: Formula) -> float:

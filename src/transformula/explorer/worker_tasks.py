@@ -31,8 +31,10 @@ from transformula.explorer.page_requests import MAX_CURVE_POINTS, MAX_SURFACE_PO
 from transformula.explorer.payloads import attention_payload, slice_payload
 from transformula.explorer.three_ways import compare
 from transformula.explorer.worker import KEPT_MODELS, MEMORY_EXIT, Frame
+from transformula.formula.given_box import box_of
+from transformula.formula.notations import given_formula
 from transformula.kernel.folder.model_files import Packed
-from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
 from transformula.progress import listening
@@ -74,11 +76,11 @@ def answer(task: Frame, send: Send) -> None:
         send(Frame({"event": "refused", "problem": {"field": "", "message": message, "kind": "fault"}}))
 
 
-def refusal(error: TransformulaError, offset: int = 0) -> dict[str, Any]:
+def refusal(error: TransformulaError, offset: int | None = 0) -> dict[str, Any]:
     """The error as the page shows it; ``offset`` is the position of its formula in the field."""
     message = in_words_of(str(error), "ε = {}", lambda name, value: f"{_FIELDS.get(name, name)} {value}")
     found: dict[str, Any] = {"field": _field(error), "message": message, "kind": "input"}
-    if isinstance(error, FormulaError) and error.position is not None:
+    if isinstance(error, FormulaError) and error.position is not None and offset is not None:
         found["position"] = offset + error.position
     if isinstance(error, NotProvenError):
         close = closest_bound(error)
@@ -101,24 +103,24 @@ def _field(error: TransformulaError) -> str:
     return "eps" if error.reason == Option("eps") else "construction"
 
 
-def texts_of(given: str) -> list[str]:
-    """The formulas of the field: one, or several separated by semicolons."""
-    return [piece for piece in given.split(";") if piece.strip()] or [given]
-
-
 def read_problem(formula: str, box: str) -> Formula:
-    """Parse both fields, so that a refusal names its place in its field."""
-    inside = Box.of(box)
+    """Read both fields, so that a refusal names its place in its field."""
+    try:
+        return given_formula(formula, box)
+    except FormulaError as error:
+        raise Refused(refusal(error, _start(formula, box, error))) from None
+
+
+def _start(formula: str, box: str, error: FormulaError) -> int | None:
+    """Where the formula with the error starts in the field; None if the field is not what the error speaks of."""
     offset = 0
     for piece in formula.split(";"):
-        if piece.strip():
-            try:
-                parse(piece, inside.variables, jumps=True)
-            except FormulaError as error:
-                raise Refused(refusal(error, offset)) from None
+        try:
+            parse(piece, box_of(box).variables, jumps=True)
+        except FormulaError as found:
+            return offset if piece.strip() and found.position == error.position else None
         offset += len(piece) + 1
-    texts = texts_of(formula)
-    return Formula.of(texts[0] if len(texts) == 1 else texts, inside)
+    return None
 
 
 def check(task: Frame, send: Send) -> None:
@@ -150,7 +152,7 @@ def compile_task(task: Frame, send: Send) -> None:
     formula = read_problem(body["formula"], body["box"])
     with listening(_reporter(send)):
         options = {"time_limit": body["seconds"]}
-        model = compile(formula.texts, formula.box, body["eps"], body["construction"], body["dtype"], **options)
+        model = compile(formula.typed, formula.box, body["eps"], body["construction"], body["dtype"], **options)
     texts = (model.packed.description, model.packed.evidence, model.certificate.to_json())
     blobs = (model.packed.arrays, *(text.encode() for text in texts))
     size = sum(map(len, blobs))

@@ -27,13 +27,16 @@ _GREEK = {
     "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
 }  # fmt: skip
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
-_ROOT = re.compile(r"√\s*(\(|[A-Za-z_]\w*|\d+(?:\.\d+)?)")
+_ROOTS = {"√": "sqrt", "∛": "cbrt"}
+_ROOT = re.compile(r"([√∛])\s*(\(|[A-Za-z_]\w*|\d+(?:\.\d+)?)(?=(\s*(?:\*\*|\^))?)")
 _WORD = re.compile(r"[^\W\d]\w*")
-_DEFINED = re.compile(r"\s*([A-Za-z_]\w*)\s*:?=(?!=)(.*)", re.ASCII | re.DOTALL)
+_COMMENT = re.compile(r"#[^\n]*")
+_DEFINED = re.compile(r"\s*([A-Za-z_]\w*)\s*:?=(?![=>])(.*)", re.ASCII | re.DOTALL)
 _NAME = re.compile(r"(?<![\w.#])[A-Za-z_]\w*(?![\w.])(?!\s*\()", re.ASCII)
 _ATOM = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
 _BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)", re.DOTALL)
 _BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈)\s*\[(.+)\]\s*", re.DOTALL)
+_DOTTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\bin\b|∈|:)\s*([^\[\]:]+\.\.[^\[\]:]+)", re.DOTALL)
 
 
 def plain(text: str) -> str:
@@ -49,7 +52,18 @@ def plain(text: str) -> str:
     text = _RAISED.sub(lambda found: _power(found, text), text)
     text = text.translate(_SIGNS).translate(_SUBSCRIPTS).replace("½", "(1/2)")
     text = _WORD.sub(lambda found: _spelled(found[0]), text)
-    return _ROOT.sub(lambda found: "sqrt(" if found[1] == "(" else f"sqrt({found[1]})", text).rstrip()
+    return _ROOT.sub(_root, text).rstrip()
+
+
+def _root(found: re.Match[str]) -> str:
+    name, inside = _ROOTS[found[1]], found[2]
+    if inside == "(":
+        return f"{name}("
+    if found[3]:
+        raise FormulaError(
+            f"{found[1]}{inside}^.. can be read in two ways: write {name}({inside})^.. or {name}({inside}^..)"
+        )
+    return f"{name}({inside})"
 
 
 def _power(found: re.Match[str], text: str) -> str:
@@ -73,8 +87,8 @@ def names_defined(texts: Iterable[str]) -> list[str]:
 
 
 def _statements(texts: Iterable[str]) -> Iterator[str]:
-    """The parts of some texts between semicolons and line breaks, in plain notation."""
-    return (part for text in texts for part in re.split(r"[;\n]", plain(text)) if part.strip())
+    """The parts of some texts between semicolons and line breaks outside of brackets, in plain notation."""
+    return (part for text in texts for part in _parts(_COMMENT.sub("", plain(text)), ";\n") if part)
 
 
 def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
@@ -137,12 +151,12 @@ def intervals_of(text: str) -> list[tuple[str, str, str]]:
     return [_interval(part) for part in _parts(plain(text))]
 
 
-def _parts(text: str) -> list[str]:
-    """The parts between commas or semicolons outside of brackets."""
+def _parts(text: str, ends: str = ",;\n") -> list[str]:
+    """The parts between commas, semicolons or line breaks outside of brackets."""
     parts, depth, start = [], 0, 0
     for place, char in enumerate(text):
         depth += (char in "([") - (char in ")]")
-        if char in ",;\n" and depth == 0:
+        if char in ends and depth == 0:
             parts.append(text[start:place].strip())
             start = place + 1
     parts.append(text[start:].strip())
@@ -151,14 +165,18 @@ def _parts(text: str) -> list[str]:
 
 def _interval(part: str) -> tuple[str, str, str]:
     if found := _BRACKETS.fullmatch(part):
-        ends = _parts(found[2])
+        ends = _parts(found[2]) if ".." not in found[2] else [end.strip() for end in found[2].split("..")]
         if len(ends) != 2:
             raise BoxError(f"cannot read {part!r} in the box: write {found[1].strip()}=low..high")
         return found[1].strip(), ends[0], ends[1]
     if found := _BETWEEN.fullmatch(part):
         return found[2].strip(), found[1].strip(), found[3].strip()
+    if found := _DOTTED.fullmatch(part):
+        part = f"{found[1]}={found[2]}"
     names, equals, interval = (side.strip() for side in part.partition("="))
     if not equals:
+        raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
+    if re.search("[=°]", interval):
         raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
     if ".." in interval:
         if "..." in interval:
@@ -174,11 +192,27 @@ def _interval(part: str) -> tuple[str, str, str]:
 
 def _misread(interval: str) -> bool:
     """Whether a value of the box looks like an interval in a notation that has other meanings elsewhere."""
-    return bool(re.search(r":|\bto\b|±|\+/-|\+-|\.\.|\d\s*-\s*\d|^\(.*,.*\)$|~|…|<|>", interval))
+    return bool(
+        re.search(r":|\bto\b|\band\b|linspace|arange|±|\+/-|\+-|\.\.|\d\s*-\s*\d|^\(.*,.*\)$|~|…|<|>", interval)
+    )
 
 
 def _box_hint(part: str) -> str:
     """Advice on an interval that cannot be read."""
+    if "°" in part:
+        return "angles are in radians: write radians(90) for 90°"
+    if (found := re.fullmatch(r"(.+?)(?:\s|\band\b)+([A-Za-z_]\w*\s*=.+)", part)) and "=" in found[1]:
+        return f"separate intervals by commas: {found[1].strip()}, {found[2]}"
+    if part.startswith("{"):
+        return "write x=0..1, y=-1..1, or give a mapping in Python"
+    if found := re.fullmatch(r"(.+?)=\s*(?:\w+\.)?(?:linspace|arange)\((.+?),(.+?)(?:,.*)?\)", part):
+        return f"write {found[1].strip()}={found[2].strip()}..{found[3].strip()}"
+    if found := re.fullmatch(r"(.+?)=\s*(?:±|\+/-|\+-)\s*(\S+)", part):
+        return f"write {found[1].strip()}=-{found[2]}..{found[2]}"
+    if re.fullmatch(r"[A-Za-z_]\w*", part):
+        return f"{part} has no interval: write {part}=low..high"
+    if found := re.fullmatch(r"(.+?)\s+in\s+\((.+),(.+)\)", part):
+        return f"write {found[1]}={found[2].strip()}..{found[3].strip()}"
     if not re.search(r"[A-Za-z_]", part):
         return "an interval has a name, and two dots between its ends: x=0..1"
     if found := re.fullmatch(r"(.+?)=?\s*(?:from\s+)?\(?([^=:(),]+?)\s*(?::|\bto\b|,|~|…)\s*([^:,()]+)\)?", part):

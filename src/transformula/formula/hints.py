@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 
-from transformula.errors import Reason
+from transformula.errors import FormulaError, Reason
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known
 from transformula.kernel.syntax.expression import CONSTANTS
@@ -24,6 +24,8 @@ _ELSEWHERE = {
     "norm_cdf": "Phi", "cdf": "Phi", "pnorm": "Phi", "ncdf": "Phi", "NORMSDIST": "Phi", "fabs": "abs",
     "absolute": "abs",
     "minimum": "min", "maximum": "max", "fmin": "min", "fmax": "max", "remainder": "mod", "fix": "trunc",
+    "softmax": "exp(x1)/(exp(x1) + exp(x2))", "gaussian": "exp(-(..)**2/2)", "gauss": "exp(-(..)**2/2)",
+    "N": "Phi", "norm": "sqrt(x**2 + y**2) or hypot(x, y)",
     "reciprocal": "1/(..)", "negative": "-(..)", "multiply": "..*..", "add": "..+..", "divide": "../..",
     "rad2deg": "degrees", "mean": "sum(..)/n", "avg": "sum(..)/n", "average": "sum(..)/n", "product": "prod",
 }  # fmt: skip
@@ -33,15 +35,23 @@ _NO_FORMULA = "it has no value at a point: write the result as a formula"
 def _call(name: str, inside: str) -> str:
     """Advice to call a function by our name for it."""
     ours = _ELSEWHERE.get(name, name)
-    return f"write {ours.replace('..', inside)}" if ".." in ours else f"write {ours}({inside})"
+    whole = "(" in ours or ".." in ours
+    return f"write {ours.replace('..', inside)}" if whole else f"write {ours}({inside})"
 
 
 def _chosen(m: re.Match[str]) -> str:
     return f"write where({m[1].strip()}, {m[2].strip()}, {m[3].strip()})"
 
 
+#: Names in front of a dot that are no variables.
+_MODULES = ("np", "numpy", "math", "torch", "tf", "jnp", "jax", "scipy", "sp", "stats", "norm", "F", "sympy", "special",
+            "Math", "cmath", "nn", "st", "tensorflow", "mpmath", "mp", "cp", "cupy", "numexpr")  # fmt: skip
+
+
 def _degree_or_cdf(m: re.Match[str]) -> str:
     method = m[2]
+    if m[1].split(".")[0] not in _MODULES:
+        return f"a name has letters, digits and _: write {m[1].replace('.', '_')}{method}"
     if method in ("cdf", "ncdf"):
         return _call("Phi", m[3])
     return f"write {method}" if m[3] is None else _call(method, m[3])
@@ -62,10 +72,12 @@ def _base(m: re.Match[str]) -> str:
 #: Mistakes from the most to the least specific: a pattern, and advice with its groups.
 _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^\s*\$|\$\s*$|\\", "formulas in LaTeX are read with --latex (tf.from_latex in Python)"),
+    (rf"({_VALUE}|\))\s*\.([\^*/])", lambda m: f"write {m[1]}{m[2]} without the dot"),
     (r"^\s*lambda\b[^:]*:(.+)", lambda m: f"write {m[1].strip()}, or give the function itself in Python"),
     (r"\b(?:def|return|import|for|while)\b", "write one formula: loops and statements are not read"),
     (rf"^\s*{_WORD}\s*\([^()]*\)\s*:?=(?!=)\s*(.+)", lambda m: f"write the right-hand side alone: {m[1].strip()}"),
     (rf"^\s*{_WORD}\s*(?:->|=>)\s*(.+)", lambda m: f"write {m[1].strip()} alone"),
+    (r"\bif\b([^:]+):(.+?)\belse\b\s*:?(.+)", _chosen),
     (r"\bif\b(.+?)\bthen\b(.+?)\belse\b(.+)", _chosen),
     (r"(.+?)\bif\b(.+?)\belse\b(.+)", lambda m: f"write where({m[2].strip()}, {m[1].strip()}, {m[3].strip()})"),
     (r"(.+?)\?(.+?):(.+)", _chosen),
@@ -80,16 +92,18 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({_WORD})\[([^\[\]]*)\]", lambda m: f"write {m[1].lower()}({m[2]}) with round brackets"),
     (r"[\[\]{}]", "use round brackets only: ( and )"),
     (r"(\d+(?:\.\d+)?)\s*%(?!\s*[\w(])", lambda m: f"write {m[1]}/100"),
-    (rf"({_VALUE})\s*%\s*({_VALUE})", lambda m: f"write mod({m[1]}, {m[2]})"),
+    (rf"({_VALUE})\s*(?:%|\bmod\b)\s*({_VALUE})", lambda m: f"write mod({m[1]}, {m[2]})"),
+    (rf"({_VALUE}|\([^()]*\))\s*//\s*({_VALUE})", lambda m: f"write floor({m[1]}/{m[2]})"),
     (r"\|([^|]+)\|", lambda m: f"write abs({m[1].strip()[:40]})"),
-    (r"(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*(?:°|deg\b|degrees\b(?!\s*\())", lambda m: f"write radians({m[1]})"),
-    (r"[∫∂∇]|\bd/d\w|\b(?:diff|integrate|integral|Integral|Derivative)\s*\(", _NO_FORMULA),
+    (r"(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*\*?\s*(?:°|deg\b|degrees\b(?!\s*\())", lambda m: f"write radians({m[1]})"),
+    (r"[∫∂∇]|\bd/d\w|\bd[a-zA-Z]/d[a-zA-Z]\b|\b(?:diff|integrate|integral|Integral|Derivative)\s*\(", _NO_FORMULA),
     (r"[∑∏]|\b(?:Sum|Product)\s*\(", "write the terms out: sum(a, b, c) or prod(a, b, c)"),
     (r"\blim(?:it)?\b", _NO_FORMULA),
     (rf"({_VALUE}|\))\s*!(?!=)", lambda m: f"write factorial({m[1]})" if m[1] != ")" else "write factorial(..)"),
     (r"&&|\|\||\b(?:and|or|not)\b", "nest where(x > a, where(x < b, .., ..), ..) to join conditions"),
     (r"==|!=|<>", "a formula is continuous: compare with < <= > >=, inside where(x < 1, a, b)"),
     (r"\b(?:inf|infinity|oo|nan|NaN)\b|∞", "only finite numbers can be used"),
+    (rf"^[^'\"]*{_WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
     (r"['\"`]", "leave out the quotation marks"),
     (r"(\d+)_(\d+)", lambda m: f"write {m[1]}{m[2]}"),
     (r"\b0[xXbBoO][\da-fA-F]+", "write the number in decimal digits"),
@@ -97,38 +111,43 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b(\d{1,3}) (\d{3})\b", lambda m: f"write {m[1]}{m[2]} without the space"),
     (rf"\b({_ANY_FUNCTION})\s+({_VALUE})", lambda m: f"write {m[1]}({m[2]})"),
     (r"\*\*\*+|\^\^+|\^\*\*|\*\*\^", "write one ** or one ^ for a power"),
-    (rf"({_WORD})\s*'", f"a derivative is written out: {_NO_FORMULA}"),
+    (
+        r"^([^=;]*[^=;:<>\w\s][^=;:<>]*)=(?!=)([^=]*)$",
+        lambda m: f"an equation is no formula: solve it, or write the difference ({m[1].strip()}) - ({m[2].strip()})",
+    ),
     (r"(?<![<>])=", "name intermediate values in parts that end with ; and let the formula come last"),
 )
 _COMPILED = tuple((re.compile(pattern, re.ASCII), advice) for pattern, advice in _MISTAKES)
 _CALLED = re.compile(rf"(?<![\w.])({_WORD})\s*\(([^()]*)", re.ASCII)
-_TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
-_BESIDE = re.compile(rf"({_VALUE}|\))\s*(?<=[\w)])(?:\s+|(?<=\))(?=[\w(]))({_VALUE}|\()", re.ASCII)
+_TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
+_BESIDE = re.compile(
+    rf"((?:\w+\s*(?:\*\*|\^)\s*)?(?:{_VALUE}|\)))\s*(?<=[\w)])(?:\s+|(?<=\))(?=[\w(]))({_VALUE}|\()", re.ASCII
+)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()(?!\w)", re.ASCII)
-_COMPARED = re.compile(rf"({_WORD})\s*[<>]=?\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)", re.ASCII)
 _CONSTANTS = (*CONSTANTS, "e")
 #: Width of an advised ramp as a share of the interval of its variable.
 _RAMP_SHARE = 0.01
 
 
-def advice_on(reason: object, given: object, box: Box) -> str:
+def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[str] = ()) -> str:
     """Advice on a formula that the kernel refuses to read, by the reason or by the first known mistake."""
-    if reason is Reason.JUMP:
-        return f"end the box there, or join the pieces by a ramp such as {_ramp(given, box)}"
-    if reason is Reason.CONDITION:
+    if error.reason is Reason.JUMP:
+        return f"end the box there, or join the pieces by a ramp such as {_ramp(error.place, box)}"
+    if error.reason is Reason.CONDITION:
         return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
-    return hint(given, box.variables)
+    return hint(given, (*box.variables, *constants))
 
 
-def _ramp(given: object, box: Box) -> str:
-    """A ramp over one percent of the interval, at the first number that a variable is compared with."""
-    for name, at in _COMPARED.findall(" ".join(_texts(given))):
-        if name in box.variables:
-            low, high = box.floats()[box.variables.index(name)]
-            width = float(f"{(high - low) * _RAMP_SHARE:.1g}")
-            shifted = name if float(at) == 0 else f"({name} - {at})" if float(at) > 0 else f"({name} + {at[1:]})"
-            return f"min(max({shifted}/{width:g}, 0), 1)"
-    return f"min(max(100*{box.variables[0]}, 0), 1)"
+def _ramp(place: str, box: Box) -> str:
+    """A ramp over one percent of the interval of the variable that jumps, from where it jumps."""
+    name, _, at = place.partition(" = ")
+    if name not in box.variables:
+        name, at = box.variables[0], "0"
+    low, high = box.floats()[box.variables.index(name)]
+    shifted = name if at == "0" else f"({name} + {at[1:]})" if at[0] == "-" else f"({name} - {at})"
+    shifted = f"({name} - ({at}))" if re.search(r"[+*-]", at[1:]) else shifted
+    width = float(f"{(high - low) * _RAMP_SHARE:.1g}")
+    return f"min(max({shifted}/{width:g}, 0), 1)"
 
 
 def _texts(given: object) -> list[str]:
@@ -157,15 +176,17 @@ def _hints(text: str, names: set[str]) -> Iterator[str]:
         yield f"write {found[1]}.{found[2]} with a decimal point"
     if comma >= 0:
         yield "give several formulas as separate arguments, or separate them by ;"
+    if found := _BESIDE.search(text):
+        yield f"write {found[1]}*{found[2]}"
     found = _TIMES.search(text)
     if found and not re.match(r"[eE]\d", found[2]):
-        yield f"write {found[1]}*{found[2]}"
-    if found := _BESIDE.search(text):
         yield f"write {found[1]}*{found[2]}"
     if re.search(r"[<>]", text) and "where" not in text:
         yield "a comparison stands inside where(x < 1, a, b)"
     if missing := text.count("(") - text.count(")"):
         yield f"{abs(missing)} bracket{'s' * (abs(missing) > 1)} {'not closed' if missing > 0 else 'too many'}"
+    if re.search(r"\([^()]*;", text):
+        yield "separate the arguments of a function by commas"
     for name in _NAME.findall(text):
         if name in ("i", "j") and name not in names:
             yield "formulas are real: write cos(u) and sin(u) for the two parts of exp(i*u)"

@@ -61,12 +61,14 @@ def given_formula(given: Any, on: Any) -> Formula:
     box, constants = box_and_constants(on)
     texts = as_texts(given, (*box.variables, *constants))
     if clash := set(names_defined(texts)) & set(box.variables):
-        raise FormulaError(f"{min(clash)} is a variable of the box: give the intermediate value another name")
+        name = min(clash)
+        said = f"{name} is a variable of the box: give the intermediate value another name"
+        raise FormulaError(f"{said}, or hold it in the box with {name}=value")
     formulas = formulas_of(texts, constants)
     try:
         return Formula.of(formulas, box)
     except FormulaError as error:
-        if not (said := advice_on(error.reason, formulas, box)):
+        if not (said := advice_on(error, formulas, box, constants)):
             raise
         raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
 

@@ -31,12 +31,12 @@ class InputError(TransformulaError, ValueError):
 class FormulaError(InputError):
     """The text of a formula is not one, or asks for more than the limits allow.
 
-    ``position`` is the index of the mistake in the text, where it has one.
+    ``position`` is the index of the mistake in the text, ``place`` where the formula jumps, where it has one.
     """
 
-    def __init__(self, message: str = "", reason: object = None, position: int | None = None) -> None:
+    def __init__(self, message: str = "", reason: object = None, position: int | None = None, place: str = "") -> None:
         super().__init__(message, reason)
-        self.position = position
+        self.position, self.place = position, place
 
 
 class BoxError(InputError):

@@ -98,10 +98,10 @@ def check_meeting(place: str, a: Expr, b: Expr) -> None:
         pass
     if not size.is_finite() or size.contains(0):
         said = f"the pieces are not seen to meet at {place}: they differ by {short_text(jump)} there"
-        raise FormulaError(said, Reason.JUMP)
+        raise FormulaError(said, Reason.JUMP, place=place)
     shown = f"{abs(float(size.mid())):.6g}"
     said = f"the formula jumps by {shown} at {place}, and only continuous formulas can be compiled"
-    raise FormulaError(said, Reason.JUMP)
+    raise FormulaError(said, Reason.JUMP, place=place)
 
 
 MAX_JUMPS, MAX_SIZE = 200, 100_000
