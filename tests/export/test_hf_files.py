@@ -324,6 +324,96 @@ def test_a_changed_folder_is_not_the_model(attack, exported, tmp_path, monkeypat
     assert hf_differences(model, changed) != ()
 
 
+def _tokenizer(change):
+    """Edit tokenizer.json, written as the export writes it."""
+
+    def edit(folder):
+        path = folder / "tokenizer.json"
+        body = json.loads(path.read_text())
+        change(body)
+        path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+
+    return edit
+
+
+def _exchange_digits(body):
+    vocabulary = body["model"]["vocab"]
+    one, two = (next(name for name in vocabulary if name.startswith(digit)) for digit in ("１", "２"))
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+
+
+def _entry(name, *keys_and_value):
+    *keys, last, value = keys_and_value
+
+    def change(body):
+        for key in keys:
+            body = body[key]
+        assert body.get(last) != value
+        body[last] = value
+
+    return _json_edit(name, change)
+
+
+TEXT_FILES = ("added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model", "special_tokens_map.json",
+              "chat_template.json", "tokenization_evil.py", "circuit.json")  # fmt: skip
+TEXT_ATTACKS = {
+    **{name: attack for name, attack in ATTACKS.items()
+       if "circuit" not in name and not name.startswith("card ")},
+    **{f"text file {name}": _added(name) for name in TEXT_FILES},
+    **{f"text missing {name}": lambda folder, name=name: (folder / name).unlink()
+       for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json")},
+    "two digits exchanged": _tokenizer(_exchange_digits),
+    "malformed prompts let through": _tokenizer(lambda body: body["normalizer"]["normalizers"].pop(0)),
+    "one digit's rule gone": _tokenizer(lambda body: body["normalizer"]["normalizers"].pop()),
+    "a longer number": _text("tokenizer.json", "{0,", "{1,"),
+    "no anchor": _tokenizer(lambda body: body["post_processor"]["single"].pop(0)),
+    "marks are printed": _tokenizer(lambda body: body["decoder"]["decoders"].pop(0)),
+    "unknown tokens are names": _tokenizer(lambda body: body["model"].__setitem__("unk_token", " F=")),
+    "a tokenizer that truncates": _tokenizer(lambda body: body.__setitem__("truncation", {"max_length": 9})),
+    "padding on the right": _entry("tokenizer_config.json", "padding_side", "right"),
+    "special tokens in prompts": _entry("tokenizer_config.json", "split_special_tokens", False),
+    "code for the tokenizer": _entry("tokenizer_config.json", "auto_map", {"AutoTokenizer": ["evil.T", None]}),
+    "sampling": _entry("generation_config.json", "do_sample", True),
+    "a digit less": _entry("generation_config.json", "max_new_tokens", 2),
+    "another end": _entry("generation_config.json", "eos_token_id", 0),
+    "penalty": _entry("generation_config.json", "repetition_penalty", 1.2),
+    "decimals of the claim": _entry("config.json", "transformula", "grammar", "decimals", 1),
+    "no decimals": _entry("config.json", "transformula", "grammar", "decimals", None),
+    "bound of the claim": _entry("config.json", "transformula", "bound", 1e-9),
+    "activation": _entry("config.json", "activation_function", "gelu_new"),
+    "eps": _entry("config.json", "layer_norm_epsilon", 1e-5),
+    "card decimals": _text("README.md", "prints ", "prints 1"),
+    "card formula": _text("README.md", "sin(x)", "cos(x)"),
+    "card box": _text("README.md", "x=0..1", "x=0..2"),
+    "card with code": _text("README.md", "    from transformers", "    import os\n    from transformers"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text_folder(tmp_path_factory):
+    model = tf.compile("sin(x)", on="x=0..1", eps=1e-4)
+    return model, model.to_hf(tmp_path_factory.mktemp("text") / "hf", text=True)
+
+
+#: Proven once, too.
+_LAYOUTS = cache(hf_files.text_model)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # the gains of a text model are beyond float32
+@pytest.mark.parametrize("attack", TEXT_ATTACKS)
+def test_a_changed_text_folder_is_not_the_model(attack, text_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(hf_files, "text_model", _LAYOUTS)
+    model, folder = text_folder
+    changed = tmp_path / "hf"
+    shutil.copytree(folder, changed)
+    before = {path.name: path.read_bytes() for path in changed.iterdir()}
+    TEXT_ATTACKS[attack](changed)
+    after = {path.name: path.read_bytes() if path.is_file() else b"" for path in changed.iterdir()}
+    assert before != after or (changed / "config.json").is_symlink(), "the attack changed nothing"
+    assert hf_differences(model, changed) != ()
+    assert hf_differences(model, folder) == ()
+
+
 @pytest.mark.parametrize("decimals", ["1e999", "null", "true", "[]", '"x"', "-1"])
 def test_decimals_that_are_none_are_a_difference(decimals, exported, tmp_path):
     """An infinite number was a traceback."""

@@ -14,10 +14,13 @@ from support.nets import Layer, Net, linear
 from support.one_layer_models import model_named, points_of
 from support.runtimes import sealed
 from transformula.errors import ExportError, NotProvenError
-from transformula.export.norm_rounding import norm_gain, norm_reading, prove_normed
+from transformula.export.hf_files import hf_export
+from transformula.export.hf_run import hf_runner
+from transformula.export.norm_rounding import KEYS, norm_gain, norm_reading, prove_normed
 from transformula.export.stock_packing import normed_width, stock_module
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.description import Description
+from transformula.kernel.rounding.formats import FORMATS
 from transformula.runtime.reference import run
 
 NAMES = ("one variable", "two heads", "kinks", "two outputs", "three variables", "partition of a form", "sequence",
@@ -128,3 +131,32 @@ def test_a_table_may_not_hold_more_behind_a_norm_than_its_proof_assumes():
     model = tf.compile(text, on=box, eps=1e-2, dtype="float32", construction="circuit")
     with pytest.raises(NotProvenError, match="may hold far more"):
         prove_normed(model.packed, model.box, normed_width(model.weights))
+
+
+def _in_blocks(query, key, value, attn_mask=None, scale=1.0, **_):
+    """Attention in blocks of `KEYS` keys that are rescaled, every exponential off by up to 4 units in the last place."""
+    signs = torch.Generator().manual_seed(0)
+
+    def exp(s):
+        return s.exp() * (1 + 2.0**-50 * (torch.rand(s.shape, generator=signs, dtype=s.dtype) * 2 - 1).sign())
+
+    scores = query @ key.transpose(-1, -2) * scale + (0 if attn_mask is None else attn_mask)
+    most, total, mixed = torch.full_like(scores[..., :1], -torch.inf), 0.0, 0.0
+    for start in range(0, scores.shape[-1], KEYS):
+        part = scores[..., start : start + KEYS]
+        larger = torch.maximum(most, part.amax(-1, keepdim=True))
+        weights, rescaled = exp(part - larger), torch.where(larger == most, 1.0, exp(most - larger))
+        total, mixed = total * rescaled + weights.sum(-1, keepdim=True), mixed * rescaled
+        mixed, most = mixed + weights @ value[..., start : start + KEYS, :], larger
+    return mixed / total
+
+
+def test_fused_attention_over_many_keys_is_within_the_rounding(monkeypatch):
+    model = tf.compile("sin(x) + cos(3*y)", on="x=0..6, y=0..1", eps=0.01, construction="partition")
+    assert KEYS < model.tokens <= 2 * KEYS
+    with precision(120):
+        assert norm_reading(model.weights, model.box).form.unit_roundoff == 3 * FORMATS["float64"].unit_roundoff
+    made, x = hf_export(model, "t5", proven=False), points_of(model, 20)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", _in_blocks)
+    found, wanted = hf_runner(model, made)(x), run(model.weights, x.astype(np.longdouble), dtype=np.longdouble)
+    assert 0 < np.abs(found - wanted).max() <= made.rounding

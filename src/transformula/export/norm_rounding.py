@@ -32,6 +32,13 @@ meet two more roundings: the kernel counts two for a slope and one for an offset
 value, where n + 4 are made. The kernel's own rule then proves the rounding again in that format, over the same
 evidence.
 
+*Attention in blocks.* A fused kernel takes `KEYS` keys or more at a time (torch's on a CPU takes 512) and subtracts the
+largest score m_b so far. What it has is rescaled by the exponential of m_b − m_c when that grows, r times at most for
+r + 1 blocks, weights and products alike. The differences add up to the one that a single softmax rounds, so that each
+of the r factors adds its exponential's error and one product. With a unit roundoff of c·u the kernel's rule counts c
+times θ = 2·`EXP_ULPS`·u and c·M roundings of a sum of M weights, where 1 + r exponentials and M + r roundings are made:
+c ≥ 1 + r (θ + u)/θ is enough.
+
 *Causal attention* hides data tokens of later positions from a position. They are foreign to every head, and the
 kernel's bound for foreign tokens holds for any of them: approximation and rounding stay proven.
 """
@@ -58,7 +65,7 @@ from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import FloatArray, Head, Matrix, Weights
 from transformula.kernel.gallery.local_rule import prove_local
 from transformula.kernel.gallery.memorize_rule import prove_memorize
-from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, FloatFormat
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.rules.softmax_rule import NormReading, Walk, prove_softmax
 from transformula.kernel.structures.network import read_network
@@ -76,6 +83,8 @@ CENTRE_SLOTS = 2
 _Rows = dict[tuple[str, tuple[int, ...]], arb]
 #: Roundings and unit roundoff of what is read through LayerNorm.
 _READS, _UNITS = 2, 3
+#: Fewest keys that a fused attention kernel takes at a time.
+KEYS = 512
 _BITS = 120
 
 
@@ -217,10 +226,16 @@ def norm_reading(
     unit = flush if tables else _largest([*rows.values()])
     normed = NormFormat(
         form.name, form.digits, form.largest_exponent, not centred, _largest(scores), _largest(values),
-        units=_UNITS if centred else 1, read_slip=unit,
+        units=max(_UNITS if centred else 1, _block_units(weights.tokens)), read_slip=unit,
     )  # fmt: skip
     inputs = int((weights.embedding.rows < weights.width).sum())
     return NormReading(normed, _Lost(unit, centred, inputs, rows).reading)
+
+
+def _block_units(tokens: int) -> int:
+    """c of the theorem for attention in blocks of keys."""
+    rescaled = -(-tokens // KEYS) - 1
+    return 1 + -(-rescaled * (2 * EXP_ULPS + 1) // (2 * EXP_ULPS))
 
 
 class _Lost(NamedTuple):
