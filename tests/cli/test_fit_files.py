@@ -118,7 +118,7 @@ def test_parquet_files_with_text_and_gaps_are_read(cli, tmp_path):
     assert fitted(cli, path, "--drop", "town")["r2_held_out"] > 0.99
     write_parquet(path, garden=[1, *[None] * 598, 2], yard=[1.0] * 250 + [float("inf")] + [2.0] * 349)
     said = fitted(cli, path)["preparation"]
-    assert said[3].startswith("garden: ") and "yard: number (1 empty cells become the median, 2)" in said
+    assert said[3].startswith("garden: ") and "yard: number (1 empty cell becomes the median, 2)" in said
     path.write_bytes(b"PAR1 nothing")
     assert f"cannot read {path}: " in refused(cli, path)
     write_parquet(path, TABLE[:0])
@@ -143,7 +143,7 @@ def test_what_is_out_of_the_ordinary_is_read_too(cli, tmp_path, monkeypatch):
         path.write_text("\n".join([*lines[:number], line, *lines[number + 1 :]]))
         assert refused(cli, path) == f"error: {path}, line {number + 1}: {said}\n"
     path.write_bytes("\n".join(lines).encode() + b"\n1,2,3,\xff")
-    assert refused(cli, path) == f"error: {path} is not a text file in UTF-8\n"
+    assert refused(cli, path) == f"error: {path} is not a text file in UTF-8: save it as UTF-8\n"
 
 
 def test_patterns_and_folders_without_files(cli, tmp_path):
@@ -165,3 +165,11 @@ def test_parquet_and_clusters_name_their_extra(cli, tmp_path, monkeypatch):
 def test_workers_that_cannot_be(cli, tmp_path):
     source = write_csv(tmp_path / "t.csv")
     assert "the number of jobs must be" in refused(cli, source, "--jobs", "0")
+
+
+def test_an_index_without_a_name_and_blank_lines_at_the_end(cli, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([",x,price,", *(f"{k},{k % 7},{2 * (k % 7)}," for k in range(50)), "", "", ""]))
+    facts = fitted(cli, path)
+    assert facts["preparation"][0] == '"column 1": number' and facts["formula"] == "2*x"
+    assert facts["preparation"][2] == '"column 4": left out (every cell is empty)'

@@ -83,8 +83,8 @@ def test_every_row_is_predicted_with_a_status_and_onnx_agrees(case, cli, tmp_pat
     first = next(name for name in table if name != facts["target"])
     raw = {name: [*values[:40], *values[:2]] for name, values in table.items()}
     fitted = TableModel.load(folder)
-    numbers = [column for column in fitted.preparation.used if column.kind == "number"]
-    texts = [column for column in fitted.preparation.used if column.kind == "category"]
+    numbers = [column for column in fitted.reads.used if column.kind == "number"]
+    texts = [column for column in fitted.reads.used if column.kind == "category"]
     for column in numbers:
         raw[column.name][40] = "1e6"
         raw[column.name][41] = ""

@@ -74,7 +74,7 @@ def test_fifty_thousand_rows_stream_through(evaluate, monkeypatch):
         ("x,y\n1,2\nfoo,2\n", "line 3: x is 'foo'"),
         ("x,y\n1,2\n,2\n", "line 3: x is empty"),
         ("x,y\n1,2\n\n1,2\n", "line 3: the line is blank"),
-        ("x,y\n\n", "line 2: the line is blank"),
+        ("x,y\n\n1,2\n", "line 2: the line is blank"),
         ("x,y\n1,2\n1\n", "line 3: 1 values for 2 columns"),
         ("x,y\n1,2,3\n", "line 2: 3 values for 2 columns"),
         ("x,y\nnan,2\n", "line 2: x is nan"),

@@ -43,10 +43,13 @@ class CsvFile:
 
     def rows_of(self, lines: Iterable[str], skipped: int) -> Iterator[Row]:
         """The rows of lines already taken from the text, after ``skipped`` others, and of the remaining lines."""
-        before = self.above + skipped
+        before, blank = self.above + skipped, 0
         for line, row in _lines(chain(lines, self.text), self.name, self.delimiter, before):
-            if not row:
-                raise PointError(f"{self.name}, line {line}: the line is blank")
+            if not row:  # which is nothing at the end of a file
+                blank = blank or line
+                continue
+            if blank:
+                raise PointError(f"{self.name}, line {blank}: the line is blank")
             if len(row) != len(self.header):
                 raise PointError(f"{self.name}, line {line}: {len(row)} values for {len(self.header)} columns")
             yield line, row
@@ -117,14 +120,15 @@ def _read(file: io.TextIOBase, name: str) -> CsvFile:
         raise PointError(f"{name} is empty: its first line must name the columns")
     delimiter = delimiter_of(first)
     above, header = next(_lines(chain([first], text), name, delimiter))
-    return CsvFile(name, [cell.strip() for cell in header], delimiter, text, above)
+    names = [cell.strip() or f"column {k}" for k, cell in enumerate(header, 1)]  # an index, or a delimiter at the end
+    return CsvFile(name, names, delimiter, text, above)
 
 
 def _decoded(file: io.TextIOBase, name: str) -> Iterator[str]:
     try:
         yield from file
     except UnicodeDecodeError:
-        raise PointError(f"{name} is not a text file in UTF-8") from None
+        raise PointError(f"{name} is not a text file in UTF-8: save it as UTF-8") from None
     except OSError as error:
         raise PointError(f"cannot read {name}: {error.strerror}") from None
 

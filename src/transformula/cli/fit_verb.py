@@ -131,7 +131,7 @@ def _fitted(table: FoundTable, wanted: TableOptions, workers: Any, quiet: bool) 
     inputs = {name: cells[name][have] for name in table.names}
     with in_sentences():
         preparation, _ = prepare(inputs, goal.values[have], wanted.prepare_options())
-    readers = tuple(PreparedPart(part, preparation, table.target) for part in table.parts)
+    readers = tuple(PreparedPart(part, preparation, table.target, goal.form) for part in table.parts)
     parts = ReadParts(len(preparation.features), 1, readers, workers)
     with progress_bar(quiet):
         survey = survey_of(parts, HeldOut(wanted.test, wanted.seed))

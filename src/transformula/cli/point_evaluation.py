@@ -133,7 +133,7 @@ def evaluate_raw(fitted: TableModel, text: str) -> tuple[dict[str, Any], str] | 
         if not equals:
             raise PointError(f"cannot read {part!r} in the point: write name=value")
     known = [column.name for column in fitted.preparation.columns]
-    features = [fitted.preparation.features[place] for place in fitted.places]
+    features = [fitted.reads.features[place] for place in fitted.places]
     pairs = zip(fitted.model.box.variables, features, strict=True)
     if any(name not in known for name in given) or all(name in given or column in given for name, column in pairs):
         return None
@@ -177,7 +177,7 @@ class CsvJob:
     def wanted(self) -> list[str]:
         """Columns that are read."""
         if self.fitted is not None:
-            return [column.name for column in self.fitted.preparation.used]
+            return [column.name for column in self.fitted.reads.used]
         return [self.names.get(name, name) for name in self.model.box.variables]
 
     def columns(self, chunk: list[Row], columns: list[int], source: str) -> dict[str, list[Any]]:
@@ -187,7 +187,7 @@ class CsvJob:
             far = found.outside.any(axis=1)
             if self.outside == "error" and far.any():
                 row, column = np.argwhere(found.outside)[0]
-                name = self.fitted.preparation.features[self.fitted.places[column]]
+                name = self.fitted.reads.features[self.fitted.places[column]]
                 said = "is outside the box, where nothing is proven (--outside nan, clip or allow)"
                 raise PointError(f"{source}, line {chunk[row][0]}: {quoted(name)} {said}")
             if far.any() and self.outside in ("nan", "clip"):

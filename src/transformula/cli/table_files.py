@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from transformula.cli.csv_files import STDIN, CsvFile, listed, open_csv, quoted, text_cells
 from transformula.errors import PointError
-from transformula.learn.preparation import NUMBER, Cells, Preparation, as_numbers
+from transformula.learn.preparation import NUMBER, Preparation
+from transformula.learn.raw_cells import BINARY, PLAIN, Cells, as_numbers
 from transformula.learn.streaming import Chunk
 from transformula.learn.table_parts import chunk_rows
 from transformula.optional import require
@@ -86,12 +87,14 @@ class PreparedPart:
     part: RawPart
     preparation: Preparation
     target: str
+    form: str = ""  # in which the target's numbers are written
 
     def chunks(self) -> Iterator[Chunk]:
         """Rows of numbers, some at a time."""
-        for cells in self.part.cells(all(column.kind == NUMBER for column in self.preparation.columns)):
+        plain = all(column.kind == NUMBER and column.form in (PLAIN, BINARY) for column in self.preparation.columns)
+        for cells in self.part.cells(plain):
             column = cells[self.target]
-            y = as_numbers(column)
+            y = as_numbers(column, self.form)
             missing = np.isnan(y)
             if column.dtype.kind != "f" and (odd := [text for text in column[missing] if text]):
                 raise PointError(f"{quoted(self.target)} is {odd[0]!r} in a row, which is not a number")
@@ -144,7 +147,7 @@ def arrow_cells(column: Any) -> NDArray[Any]:
     from pyarrow import float64, string, types
 
     kind = column.type
-    if any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
+    if any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal)):
         return np.asarray(column.cast(float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False))
     texts = column.cast(string()).fill_null("").to_numpy(zero_copy_only=False)
     return np.array([text.strip() for text in texts], dtype=object)

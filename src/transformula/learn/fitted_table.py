@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from transformula.errors import InputError, ModelFileError, brief
 from transformula.files import as_path
 from transformula.learn.columns import read_notes, variable_names
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.preparation import Cells, Preparation
+from transformula.learn.preparation import Preparation
+from transformula.learn.raw_cells import Cells, cells_of
 from transformula.model import Model
 
 #: What becomes of rows outside the box: an error, no number, the nearest point of the box, or an extrapolation.
@@ -76,24 +78,37 @@ class TableModel:
             raise ModelFileError(f"{path} does not belong together: fit.json has other classes than the model")
         return cls(model, preparation, target, classes, notes)
 
-    @property
+    @cached_property
+    def reads(self) -> Preparation:
+        """The columns that occur in the formula: nothing else of a row is looked at."""
+        owners = self.preparation.owners
+        wanted = {owners[self._names.index(name)] for name in self.model.box.variables}
+        return Preparation(tuple(column for k, column in enumerate(self.preparation.used) if k in wanted))
+
+    @cached_property
     def places(self) -> list[int]:
-        """For each variable of the model, the place of its feature."""
-        names = variable_names(self.preparation.features, len(self.preparation.features))
+        """For each variable of the model, the place of its feature among those of the columns it reads."""
+        read = {column.name for column in self.reads.columns}
+        used, owners = self.preparation.used, self.preparation.owners
+        names = [name for name, owner in zip(self._names, owners, strict=True) if used[owner].name in read]
         return [names.index(name) for name in self.model.box.variables]
+
+    @property
+    def _names(self) -> list[str]:
+        return variable_names(self.preparation.features, len(self.preparation.features))
 
     def rows(self, cells: Cells, outside: str = "allow") -> RowResults:
         """Run the Transformer on raw rows."""
         if outside not in OUTSIDE:
             raise InputError(f"unknown outside {brief(outside)}: choose {', '.join(OUTSIDE)}")
-        prepared = self.preparation.rows(cells)
+        prepared = self.reads.rows(cells)
         inputs = prepared.X[:, self.places]
         low, high = np.array(self.model.box.floats()).T
         beyond = ~((inputs >= low) & (inputs <= high))
         far = beyond.any(axis=1)
         if outside == "error" and far.any():
             row, column = np.argwhere(beyond)[0]
-            name = self.preparation.features[self.places[column]]
+            name = self.reads.features[self.places[column]]
             raise InputError(
                 f"{brief(name)} = {inputs[row, column]:.6g} is outside {low[column]:.6g}..{high[column]:.6g}, where "
                 "nothing is proven"
@@ -140,20 +155,3 @@ class TableModel:
             if k or len(self.classes) > 2:
                 found[f"probability {label}"] = ["" if np.isnan(v) else v for v in shares[:, k].tolist()]
         return found
-
-
-def cells_of(table: Any) -> dict[str, NDArray[Any]]:
-    """Raw columns of a data frame (pandas, polars), an Arrow table or a dict of columns."""
-    names = getattr(table, "column_names", None) or list(getattr(table, "columns", table))
-    found = {}
-    for name in names:
-        column = np.asarray(table[name])
-        if column.dtype.kind in "fiub":
-            found[str(name)] = column.astype(np.float64)
-        elif column.dtype.kind == "M":
-            texts = column.astype("datetime64[s]").astype(str).tolist()
-            found[str(name)] = np.array(["" if text == "NaT" else text for text in texts], dtype=object)
-        else:  # what is not equal to itself is NaN or pandas' NaT
-            texts = ["" if value is None or value != value else str(value).strip() for value in column.tolist()]
-            found[str(name)] = np.array(texts, dtype=object)
-    return found

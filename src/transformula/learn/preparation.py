@@ -9,12 +9,10 @@ of numbers and levels, stored as JSON with the model: nothing in it is executed.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -22,21 +20,26 @@ from numpy.typing import NDArray
 
 from transformula.errors import InputError, brief
 from transformula.learn.distinct_rows import Floats
+from transformula.learn.raw_cells import (
+    BINARY,
+    DATE_FORMS,
+    MOSTLY,
+    NUMBER_FORMS,
+    PLAIN,
+    Cells,
+    as_days,
+    as_numbers,
+    as_text,
+    date_form,
+    number_form,
+)
 
-#: Column → floats (NaN for empty cells) or text (an object array, "" for empty cells).
-Cells = Mapping[str, NDArray[Any]]
 NUMBER, DATE, CATEGORY, MEANS, LEFT_OUT = "number", "date", "category", "target mean", "left out"
 IMPUTES = ("median", "mean", "most_frequent")
 #: Most levels of a text column that each get an indicator.
 MOST_LEVELS = 20
 #: Rows that a level needs for its own indicator, in a table of a hundred rows or more; rarer levels share one.
 _FEW_ROWS = 5
-#: Share of the cells that must be numbers for the others to be read as empty.
-_MOSTLY = 0.95
-#: Texts that stand for an empty cell, in lower case.
-EMPTY_TEXTS = ("", "na", "n/a", "#n/a", "nan", "null", "?")
-_DATE_FORMS = ("iso", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
-_UNIX = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Column:
     note : what was done and why, for people.
     features : names of the numbers.
     fill : number, date: the value of an empty cell. category, target mean: the level of an empty cell.
-    form : date: how it is written.
+    form : number, date: how it is written; "0/1" for an indicator.
     levels, values : category, target mean: the known texts, and the numbers (one for each feature) of each.
     other : the numbers of an unknown text.
     """
@@ -67,7 +70,7 @@ class Column:
     def numbers(self, cells: NDArray[Any]) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
         """The features (rows, k), and for each row whether its cell was empty, and whether it was unknown."""
         if self.kind in (NUMBER, DATE):
-            values = as_numbers(cells) if self.kind == NUMBER else as_days(cells, self.form)
+            values = _read(self, cells)
             empty = np.isnan(values)
             return np.where(empty, self.fill, values)[:, None], empty, np.zeros(len(values), dtype=bool)
         texts = as_text(cells)
@@ -115,10 +118,10 @@ class Preparation:
 
     @property
     def indicators(self) -> list[list[int]]:
-        """Places of the features that are indicators of one column's levels, for each such column."""
+        """Places of the features that are indicators of one column, for each such column."""
         found, place = [], 0
         for column in self.used:
-            if column.kind == CATEGORY:
+            if column.kind == CATEGORY or column.form == BINARY:
                 found.append(list(range(place, place + len(column.features))))
             place += len(column.features)
         return found
@@ -164,7 +167,7 @@ def _stored_column(stored: Any) -> Column:
         )
     elif kind in (NUMBER, DATE):
         fits, fill = width == 1, _finite(fill)
-        fits = fits and (kind == NUMBER or texts["form"] in _DATE_FORMS)
+        fits = fits and texts["form"] in (NUMBER_FORMS if kind == NUMBER else DATE_FORMS)
     else:
         fits = kind == LEFT_OUT
     if not fits:
@@ -176,44 +179,6 @@ def _finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"{brief(value)} in the preparation is not a number")
     return float(value)
-
-
-def as_text(cells: NDArray[Any]) -> NDArray[Any]:
-    """Cells as texts, "" where one is empty; whole numbers without a decimal point."""
-    if cells.dtype.kind == "f":
-        return np.array(["" if math.isnan(v) else repr(v).removesuffix(".0") for v in cells.tolist()], dtype=object)
-    return np.array(["" if text.lower() in EMPTY_TEXTS else text for text in cells.tolist()], dtype=object)
-
-
-def as_numbers(cells: NDArray[Any]) -> Floats:
-    """Cells as floats, NaN where one is empty, infinite or not a number."""
-    if cells.dtype.kind == "f":
-        return np.where(np.isfinite(cells), cells, np.nan)
-    try:
-        values = cells.astype(np.float64)  # texts too
-    except ValueError:
-        values = np.array([_number(text) for text in cells.tolist()])
-    return np.where(np.isfinite(values), values, np.nan)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def as_days(cells: NDArray[Any], form: str) -> Floats:
-    """Dates as days since 1970-01-01, NaN where a cell is empty or written otherwise."""
-    return np.array([_days(text, form) for text in as_text(cells)], dtype=float)
-
-
-def _days(text: str, form: str) -> float:
-    try:
-        when = datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
-    except ValueError:
-        return math.nan
-    return (when.replace(tzinfo=None) - _UNIX).total_seconds() / 86400
 
 
 @dataclass(frozen=True)
@@ -273,7 +238,7 @@ def prepare(cells: Cells, y: NDArray[Any], options: PrepareOptions, classes: int
 
 def _read(column: Column, cells: NDArray[Any]) -> NDArray[Any]:
     if column.kind in (NUMBER, DATE):
-        return as_numbers(cells) if column.kind == NUMBER else as_days(cells, column.form)
+        return (as_numbers if column.kind == NUMBER else as_days)(cells, column.form)
     return as_text(cells)
 
 
@@ -292,27 +257,22 @@ def _judged(name: str, cells: NDArray[Any], forced: bool, seen: dict[bytes, str]
 
 def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     texts = as_text(cells) if forced or cells.dtype.kind != "f" else None
-    numbers = as_numbers(cells)
+    form = number_form(cells)
+    numbers = as_numbers(cells, form)
     filled = ~np.isnan(numbers) if texts is None else texts != ""
-    count = int(np.count_nonzero(filled))
+    count, read = int(np.count_nonzero(filled)), numbers[~np.isnan(numbers)]
     if not count:
         return Column(name, LEFT_OUT, "every cell is empty")
-    good = int(np.count_nonzero(~np.isnan(numbers)))
-    distinct = np.unique(numbers[~np.isnan(numbers)])
-    if not forced and (good == count or (good >= _MOSTLY * count and len(distinct) > MOST_LEVELS)):
-        if len(distinct) == 1:
+    distinct = np.unique(read)
+    if not forced and (len(read) == count or (len(read) >= MOSTLY * count and len(distinct) > MOST_LEVELS)):
+        if len(distinct) > 1:
+            return _number_column(name, form, [] if texts is None else texts[filled & np.isnan(numbers)].tolist())
+        if count == len(cells):
             return Column(name, LEFT_OUT, f"the only value is {distinct[0]:.6g}")
-        note = ""
-        if good < count and texts is not None:
-            odd = texts[filled & np.isnan(numbers)]
-            note = f"{len(odd)} cells such as {brief(odd[0])} are read as empty"
-        return Column(name, NUMBER, note, (name,))
-    assert texts is not None
-    levels = Counter(texts[filled].tolist())
-    if not forced:
-        if form := _date_form(levels):
-            return Column(name, DATE, "days since 1970-01-01", (f"{name} days",), form=form)
-        _refuse_commas(name, levels)
+    levels = Counter(as_text(cells)[filled].tolist())
+    if not forced and len(read) < count:
+        if day := date_form(levels):
+            return Column(name, DATE, "days since 1970-01-01", (f"{name} days",), form=day)
         if len(levels) > max(MOST_LEVELS, count // 2):
             return Column(name, LEFT_OUT, f"text with {len(levels)} values in {count} rows (--categorical keeps it)")
     if len(levels) == 1 and count == len(cells):
@@ -320,21 +280,13 @@ def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     return Column(name, CATEGORY if len(levels) <= MOST_LEVELS else MEANS)
 
 
-def _date_form(levels: Mapping[str, int]) -> str:
-    """The way in which all texts are dates, or ""; day first where both orders would do."""
-    if any(len(text) < 6 or not text[0].isdigit() for text in levels):
-        return ""
-    for form in _DATE_FORMS:
-        if not any(math.isnan(_days(text, form)) for text in levels):
-            return form
-    return ""
-
-
-def _refuse_commas(name: str, levels: Mapping[str, int]) -> None:
-    marked = [text for text in levels if re.fullmatch(r"[+-]?\d+,\d+", text)]
-    plain = [text for text in levels if not math.isnan(_number(text))]
-    if marked and len(marked) + len(plain) >= _MOSTLY * len(levels):
-        raise InputError(f"{brief(name)} has numbers such as {brief(marked[0])}: write a decimal point")
+def _number_column(name: str, form: str, odd: Sequence[str]) -> Column:
+    """A column of numbers; ``odd`` are the texts among them."""
+    notes = [f"written as {form}"] if form != PLAIN else []
+    if len(odd):
+        many = f"{len(odd)} cells such as {brief(odd[0])} are" if len(odd) > 1 else f"the cell {brief(odd[0])} is"
+        notes.append(f"{many} read as empty")
+    return Column(name, NUMBER, "; ".join(notes), (name,), form=form)
 
 
 def _part(column: Column, options: PrepareOptions, classes: int, fewest: int) -> Any:
@@ -358,10 +310,13 @@ def _learned(column: Column, part: Any, values: NDArray[Any], options: PrepareOp
         middle = float(part.statistics_[0])
         empty = int(np.count_nonzero(np.isnan(values)))
         notes = [column.note] if column.note else []
+        if column.kind == NUMBER and column.form == PLAIN and set(np.unique(values[~np.isnan(values)])) == {0.0, 1.0}:
+            column = replace(column, form=BINARY if middle in (0.0, 1.0) else PLAIN)
         if empty:
             name = options.impute.replace("_", " ")
             shown = f"{middle:.6g}" if column.kind == NUMBER else str(np.datetime64(int(middle), "D"))
-            notes.append(f"{empty} empty cells become the {name}, {shown}")
+            many = f"{empty} empty cells become" if empty > 1 else "1 empty cell becomes"
+            notes.append(f"{many} the {name}, {shown}")
         return replace(column, fill=middle, note="; ".join(notes))
     found = Counter(values.tolist())
     levels = tuple(sorted(found))
@@ -379,7 +334,8 @@ def _learned(column: Column, part: Any, values: NDArray[Any], options: PrepareOp
         rare = max(int(np.count_nonzero(one)) for one in table.T)
         note = f"{len(levels)} levels" + (f", {rare} of them rare" if rare > 1 else "")
     if "" in found:
-        note += f"; {found['']} empty cells are a level of their own"
+        many = f"{found['']} empty cells are" if found[""] > 1 else "the empty cell is"
+        note += f"; {many} a level of their own"
     rows = tuple(map(tuple, table.tolist()))
     return replace(
         column, features=features, fill=fill, levels=levels, values=rows, other=tuple(other.tolist()), note=note

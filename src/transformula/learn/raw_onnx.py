@@ -1,8 +1,8 @@
 """An ONNX file that takes raw rows: what became of the columns, then the Transformer's own graph.
 
-Every column is an input of its own: numbers and dates (in days since 1970-01-01) as doubles with NaN for empty cells,
-text as strings with "" for empty cells. The claim in the metadata is about the second part, the graph that
-`export` writes as model.onnx; the first part looks levels up and fills empty cells, without rounding.
+Every column that occurs in the formula is an input of its own: numbers and dates (in days since 1970-01-01) as doubles
+with NaN for empty cells, text as strings with "" for empty cells. The claim in the metadata is about the second part,
+the graph that `export` writes as model.onnx; the first part looks levels up and fills empty cells, without rounding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from transformula.errors import brief
 from transformula.export.onnx_files import onnx_bytes
 from transformula.learn.fitted_table import TableModel
-from transformula.learn.preparation import DATE, EMPTY_TEXTS, NUMBER, Cells, Column
+from transformula.learn.preparation import DATE, NUMBER, Column
+from transformula.learn.raw_cells import BOOLEANS, EMPTY_TEXTS, Cells
 from transformula.runtime.onnx_graph import import_onnx
 
 _ML_VERSION = 3
@@ -29,7 +30,7 @@ def raw_onnx_bytes(fitted: TableModel) -> bytes:
     opset = next(o.version for o in inner.opset_import if o.domain in ("", "ai.onnx"))
     inputs, nodes, blocks = [], [], []
     constants = {"places": np.array(fitted.places, dtype=np.int64), "axis": np.array([1], dtype=np.int64)}
-    for k, column in enumerate(fitted.preparation.used):
+    for k, column in enumerate(fitted.reads.used):
         text = column.kind not in (NUMBER, DATE)
         kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
         inputs.append(onnx.helper.make_tensor_value_info(column.name, kind, ["batch"]))
@@ -99,9 +100,10 @@ def _looked_up(onnx: Any, column: Column, out: str) -> tuple[list[Any], dict[str
     """Nodes for a column of text: the place of its level, then that row of the table; the last row is for others."""
     places = {level: k for k, level in enumerate(column.levels)}
     empty = places.get("", places.get(str(column.fill), len(places)))
-    for text in EMPTY_TEXTS:
+    also = dict.fromkeys(EMPTY_TEXTS, empty) | {text: places[text] for text in BOOLEANS if text in places}
+    for text, place in also.items():
         for form in (text, text.upper(), text.title()):
-            places.setdefault(form, empty)
+            places.setdefault(form, place)
     made = [
         onnx.helper.make_node(
             "LabelEncoder",
@@ -120,7 +122,7 @@ def _looked_up(onnx: Any, column: Column, out: str) -> tuple[list[Any], dict[str
 def raw_inputs(fitted: TableModel, cells: Cells) -> dict[str, Any]:
     """Raw rows as the file's inputs."""
     found = {}
-    for column in fitted.preparation.used:
+    for column in fitted.reads.used:
         values = cells[column.name]
         if column.kind in (NUMBER, DATE):
             numbers, empty, _ = column.numbers(values)
@@ -136,7 +138,7 @@ def example_rows(fitted: TableModel, rows: int = 64) -> Cells:
     found: dict[str, Any] = {}
     ends = dict(zip(fitted.places, fitted.model.box.floats(), strict=True))
     place = 0
-    for column in fitted.preparation.used:
+    for column in fitted.reads.used:
         if column.kind in (NUMBER, DATE):
             low, high = ends.get(place, (float(column.fill), float(column.fill)))
             values = rng.uniform(low, high, rows)

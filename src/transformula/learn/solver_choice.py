@@ -27,6 +27,8 @@ MOST_SPARSE_TERMS = 60_000
 _AUTO_EXACT_TERMS = 1_000
 #: Fewest rows for which folds are large enough to judge by.
 _FEWEST_JUDGED = 8
+#: Most rows that say nothing about a curve.
+_FEWEST_CURVED = 3
 #: Rows for each term from which directions save nothing.
 _PLENTY = 10
 #: Most linear forms of a polynomial that is also tried as a sum of ridge functions.
@@ -213,7 +215,7 @@ def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
         return [("lowrank", settings)]
     found = [("sparse", settings)]
     if len(rows) < _FEWEST_JUDGED:
-        return found
+        return found if len(rows) > _FEWEST_CURVED else [_linear(settings)]
     found.append(_linear(settings))
     if len(rows) < 20:
         return found

@@ -27,8 +27,9 @@ from transformula.learn.classifier import PolynomialTransformerClassifier
 from transformula.learn.columns import columns_of, write_notes
 from transformula.learn.distinct_rows import Floats, Range
 from transformula.learn.effects import fit_report
-from transformula.learn.fitted_table import TableModel, cells_of
-from transformula.learn.preparation import IMPUTES, Cells, Preparation, PrepareOptions, as_numbers, as_text, prepare
+from transformula.learn.fitted_table import TableModel
+from transformula.learn.preparation import IMPUTES, Preparation, PrepareOptions, prepare
+from transformula.learn.raw_cells import MOSTLY, Cells, as_numbers, as_text, cells_of, number_form
 from transformula.learn.regressor import PolynomialTransformerRegressor
 from transformula.learn.scoring import (
     LINEAR,
@@ -92,26 +93,31 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """The target of every row: numbers, or labels 0..classes−1; NaN where it is empty."""
+    """The target of every row: numbers (written as ``form``), or labels 0..classes−1; NaN where it is empty."""
 
     name: str
     values: Floats
     classes: tuple[str, ...] = ()
+    form: str = ""
 
     @classmethod
     def read(cls, name: str, cells: NDArray[Any], task: str) -> TargetColumn:
         """Text and 0/1 are classes, other numbers are not, unless the task says otherwise."""
-        texts, numbers = as_text(cells), as_numbers(cells)
-        filled = texts != ""
-        numeric = not np.isnan(numbers[filled]).any()
+        form, texts = number_form(cells), as_text(cells)
+        numbers, filled = as_numbers(cells, form), texts != ""
+        odd = texts[filled & np.isnan(numbers)]
+        numeric = not len(odd)
         binary = numeric and set(np.unique(numbers[filled])) == {0.0, 1.0}
         if not filled.any():
             raise PointError(f"{brief(name)} is empty in every row: there is nothing to learn")
         if task == "regression" or (task == "auto" and numeric and not binary):
             if not numeric:
-                odd = texts[filled & np.isnan(numbers)][0]
-                raise InputError(f"{brief(name)} has texts such as {brief(odd)}, so it needs --task classification")
-            return cls(name, numbers)
+                raise InputError(f"{brief(name)} has texts such as {brief(odd[0])}, so it needs --task classification")
+            return cls(name, numbers, form=form)
+        if 0 < len(odd) <= (1 - MOSTLY) * np.count_nonzero(filled) and len(set(texts)) > _MOST_CLASSES:
+            raise InputError(
+                f"{brief(name)} has the text {brief(odd[0])} among its numbers: correct or empty that cell"
+            )
         if numeric:
             texts = as_text(numbers)  # 1 and 1.0 are one class
         levels = sorted(set(texts[filled]), key=lambda text: (float(text) if numeric else 0.0, text))
@@ -215,7 +221,7 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
         raise PointError("the table has one row with a target; at least 2 are needed to fit")
     if options.test > 0 and not 1 <= held <= len(y) - 2:
         raise InputError(f"--test {options.test} of {len(y)} rows leaves too few to fit or to score")
-    some, rest = order[held:], order[:held]
+    some, rest = _split(order, held, y if goal.classes else None)
     with in_sentences():
         chosen = {name: column[some] for name, column in inputs.items()}
         preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes))
@@ -225,6 +231,15 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
     span = Range.of(everything).union(Range.of(X)).widened(options.margin)
     skipped = len(goal.values) - len(y)
     return _finished(preparation, goal, estimator, span, rows, {"rows_without_target": skipped} if skipped else {})
+
+
+def _split(order: NDArray[Any], held: int, labels: Floats | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows to fit and rows to score: the first ones, but of a class of which no other row is left to fit."""
+    some, rest = order[held:], order[:held]
+    if labels is not None:
+        first = [k for k in np.unique(labels[rest], return_index=True)[1] if labels[rest[k]] not in labels[some]]
+        some, rest = np.append(some, rest[first]), np.delete(rest, first)
+    return some, rest
 
 
 def _finished(
@@ -297,15 +312,22 @@ def _numbered(inputs: Cells, y: Floats) -> Floats:
     for cells in inputs.values():
         numbers = as_numbers(cells)
         if cells.dtype.kind != "f" and np.isnan(numbers).any():
-            hashed = [float(zlib.crc32(text.encode())) for text in cells.tolist()]
+            hashed = [float(zlib.crc32(text.encode())) for text in as_text(cells)]
             numbers = np.where(np.isnan(numbers), hashed, numbers)
         columns.append(np.nan_to_num(numbers))
     return np.column_stack([*columns, y])
 
 
 def regression_facts(estimator: Any, judged: Judged, held: int) -> dict[str, Any]:
-    """Solver, size and scores of a regression."""
-    scores = None
+    """Solver, size and scores of a regression; no R² of rows that the polynomial passes through for want of rows."""
+    scores, rows = None, int(judged.training.weight)
+    if few := rows <= estimator.n_terms_:
+        warnings.warn(
+            f"{rows} rows are too few to judge a polynomial with {estimator.n_terms_} coefficients: its error on them "
+            "says nothing about other rows",
+            UserWarning,
+            stacklevel=2,
+        )
     if held:
         scores = scores_from(judged.held)
         if linear_is_better(judged.held):
@@ -320,7 +342,7 @@ def regression_facts(estimator: Any, judged: Judged, held: int) -> dict[str, Any
         "solver": estimator.solver_,
         "degree": estimator.degree_,
         "terms": estimator.n_terms_,
-        "r2_training": scores_from(judged.training)[THIS_FIT]["r2"],
+        "r2_training": None if few else scores_from(judged.training)[THIS_FIT]["r2"],
         "r2_held_out": scores and scores[THIS_FIT]["r2"],
         "held_out": scores,
     }

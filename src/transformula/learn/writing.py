@@ -242,7 +242,10 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
     """Fang's Transformer for the text, certified on the box (restricted to the variables that occur)."""
     dtype, used = known_dtype(dtype), _used_variables(polynomial, box.variables)
     if not used:
-        raise InputError("the fitted polynomial is a constant: there is nothing for a Transformer to compute")
+        raise InputError(
+            "the fitted polynomial is a constant, so there is nothing for a Transformer to compute: no column was "
+            "found to say anything about the target"
+        )
     kept = [k for k, name in enumerate(box.variables) if name in used]
     box = Box(
         tuple(box.variables[k] for k in kept),
