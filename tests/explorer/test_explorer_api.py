@@ -55,6 +55,16 @@ def test_onnx_is_offered_where_it_can_be_written(server, model):
     assert not offered or len(answer.content) > 100
 
 
+def test_the_theorem_is_offered_or_the_reason_why_there_is_none(server, model):
+    answer = server.client.get(f"/api/models/{model[0]}/theorem.zip")
+    assert answer.headers["content-disposition"] == 'attachment; filename="theorem.zip"'
+    names = zipfile.ZipFile(io.BytesIO(answer.content)).namelist()
+    assert {"coq/Transformer.v", "coq/Model.v", "coq/Proof.v", "coq/README.md"} <= set(names)
+    cells, _ = server.compile(formula="sin(3*x)", box="x=0..2", eps=0.1, construction="partition")
+    refused = server.client.get(f"/api/models/{cells}/theorem.zip")
+    assert refused.status_code == 422 and "no Coq theorem" in refused.json()["message"]
+
+
 def test_slices_and_attention(server, model):
     path = f"/api/models/{model[0]}"
     cut = server.post(f"{path}/slice", {"variables": ["x", "y"], "points": 21}).json()

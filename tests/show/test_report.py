@@ -1,5 +1,8 @@
+import base64
+import io
 import json
 import re
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from transformula.coq.coq_files import coq_files
 from transformula.errors import InputError, ModelFileError
 from transformula.kernel.check import Verification
 from transformula.kernel.digits import at_most
@@ -120,7 +124,7 @@ def _states_the_certificate_digit_by_digit(folder, seen):
 
 def _needs_nothing_but_itself(text):
     seen = Page(text)
-    assert all(link.startswith(("data:image/png", "#")) for link in seen.links)
+    assert all(link.startswith(("data:image/png", "data:application/zip", "#")) for link in seen.links)
     outside = re.findall(r"url\((?!#)[^)]*\)|@import|https?:", text)
     assert not outside
     assert "default-src 'none'" in seen.policy and "script-src 'sha256-" in seen.policy
@@ -305,3 +309,15 @@ def test_cards_of_everything_else_in_a_notebook(shelf):
         Page(text)
     broken = Verification(False, reasons=("the <b>weights</b> differ",))
     assert "Does NOT verify" in formatters[Verification](broken) and "&lt;b&gt;" in formatters[Verification](broken)
+
+
+def test_the_theorem_is_in_the_page_or_the_reason_why_there_is_none(shelf):
+    """The zip behind the link holds what `export --to coq` writes."""
+    folder, written = shelf("lookup")
+    [encoded] = re.findall(r'href="data:application/zip;base64,([^"]+)"', written.page.read_text())
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(encoded))) as archive:
+        found = {name.removeprefix("coq/"): archive.read(name).decode() for name in archive.namelist()}
+    assert found == coq_files(folder)
+    assert "For the proof assistant Coq: no Coq theorem can be written for the construction memorize" in (
+        shelf("memorize")[1].page.read_text()
+    )

@@ -195,7 +195,7 @@ class CircuitWires:
             unfold = self.unfolded_meanings(name, k if kind == "w" else k - 1)
             same = f"replace {name} with ({term(expr, self.environment)}) by ({unfold}; meaning)"
             cut = f"interval with ({cuts}, i_depth 40, i_prec 53)"
-            return max(a, low), min(b, high), f"{same}; first [{cut} | cases_of_relu; first [lra | {cut}]]"
+            return max(a, low), min(b, high), f"{same}; first [{cut} | cases_of_relu; split; first [lra | {cut} | nra]]"
         return None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -76,6 +78,15 @@ def coq_files(folder: Path) -> dict[str, str]:
         order=" ".join(files),
     )
     return files | {PAGE: page}
+
+
+def theorem_archive(folder: Path) -> bytes:
+    """The files as a zip, to be offered where there is no folder to export to."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in coq_files(folder).items():
+            archive.writestr(f"coq/{name}", text)
+    return written.getvalue()
 
 
 def without_native_floats(files: Mapping[str, str]) -> dict[str, str]:

@@ -340,6 +340,10 @@ def _add_models(app: FastAPI, explorer: Explorer) -> None:
             raise HTTPException(404, "ONNX is not installed here: pip install 'transformula[onnx]'")
         return _download(await explorer.view(identifier, {"task": "onnx"}), "model.onnx", "application/onnx")
 
+    @app.get("/api/models/{identifier}/theorem.zip")
+    async def theorem(identifier: str) -> Response:
+        return _download(await explorer.view(identifier, {"task": "theorem"}), "theorem.zip", "application/zip")
+
 
 def _writes_onnx() -> bool:
     return hasattr(Model, "to_onnx") and find_spec("onnx") is not None

@@ -18,6 +18,7 @@ from typing import Any
 from transformula.api import compile
 from transformula.compiler.comparison import TRIED, entries
 from transformula.compiler.constructions import CIRCUIT_FAMILY
+from transformula.coq.coq_files import theorem_archive
 from transformula.errors import (
     BoxError,
     FormulaError,
@@ -244,6 +245,13 @@ def onnx_task(task: Frame, send: Send) -> None:
         send(Frame({"event": "done"}, (path.read_bytes(),)))
 
 
+def theorem_task(task: Frame, send: Send) -> None:
+    """The model's theorem for Coq, zipped, or why none can be written."""
+    with tempfile.TemporaryDirectory() as folder:
+        content = theorem_archive(_model(task).save(Path(folder) / "model"))
+    send(Frame({"event": "done"}, (content,)))
+
+
 _TASKS: dict[str, Callable[[Frame, Send], None]] = {
     "check": check,
     "compile": compile_task,
@@ -252,4 +260,5 @@ _TASKS: dict[str, Callable[[Frame, Send], None]] = {
     "compare": compare_task,
     "constructions": constructions_task,
     "onnx": onnx_task,
+    "theorem": theorem_task,
 }

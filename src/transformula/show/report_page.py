@@ -6,6 +6,8 @@ the numbers of the claim are copied from the certificate, digit by digit.
 
 from __future__ import annotations
 
+import base64
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from transformula import model_folder
-from transformula.errors import InputError, ModelFileError
+from transformula.coq.coq_files import theorem_archive
+from transformula.errors import InputError, ModelFileError, TransformulaError
 from transformula.files import as_path, write_file
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
@@ -239,12 +242,26 @@ def _claim(model: Model, name: str) -> str:
         html.facts(rows),
         *map(html.paragraph, words),
         f"<p>To prove it again: <code>transformula verify {escape(name or 'FOLDER')}</code></p>",
+        _theorem(model),
     ]
     right = [
         "<h3>Arithmetic the rounding bound is about</h3>" + html.facts(model_of),
         "<h3>Files it speaks of (sha256)</h3>" + html.facts(sums),
     ]
     return html.section("The claim", html.columns("".join(left), "".join(right)))
+
+
+def _theorem(model: Model) -> str:
+    """A link to the theorem for Coq, or why there is none."""
+    if not model.proven:
+        return ""
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            content = theorem_archive(model.save(Path(place) / "model"))
+    except TransformulaError as error:
+        return html.paragraph(f"For the proof assistant Coq: {error}.")
+    link = f'<a download="theorem.zip" href="data:application/zip;base64,{base64.b64encode(content).decode()}">'
+    return f"<p>The same as a theorem, for the proof assistant Coq to check: {link}theorem.zip</a></p>"
 
 
 def _how(model: Model) -> str:

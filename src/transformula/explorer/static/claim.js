@@ -91,4 +91,5 @@ export function showClaim() {
   }));
   $("download-zip").href = `/api/models/${id}/model.zip`;
   $("download-onnx").href = `/api/models/${id}/model.onnx`;
+  $("download-theorem").href = `/api/models/${id}/theorem.zip`;
 }
