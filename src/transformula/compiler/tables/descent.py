@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -100,15 +101,11 @@ Start = Fresh | FitState
 
 
 class _Solved(NamedTuple):
-    """A stack of scores. ``matrix`` is the transpose of [A b], with a column for each price; ``triangle`` is its R.
-
-    Below its diagonal the triangle holds LAPACK's reflectors.
-    """
+    """A stack of scores; ``triangle`` is the R of [A b], and holds LAPACK's reflectors below its diagonal."""
 
     slopes: Array
     offsets: Array
     softmax: Array
-    matrix: Array
     triangle: Array
     cost: Array
 
@@ -137,21 +134,22 @@ class Descent:
         self.frame[self.width :, : self.n] = problem.target.T
         if problem.linear:
             self.frame[self.size, : self.n] = problem.points
+        self.largest = np.maximum(np.abs(self.frame[: self.width, : self.n]).max(axis=1), policy.LEAST_WEIGHT)
         self.columns = np.arange(self.width)
-        self.upper, self.square = np.tri(self.width).T, np.tri(2 * self.size).T
-        self.at = self.solve(slopes, offsets, slice(None))
+        self.upper, self.square = _upper(self.width), _upper(2 * self.size)
+        self.at, self.matrix = self.solve(slopes, offsets, slice(None))
 
     def run(self, steps: int) -> list[FitState]:
         """The states after at most ``steps`` steps from each start."""
         at, history = self.at, [[cost] for cost in self.at.cost.tolist()]
         live = [k for k, past in enumerate(history) if math.isfinite(past[0])] if steps else []
         damping, rejected = [1e-2] * self.count, [0] * self.count
-        model = self.model(at, slice(None)) if live else None
+        model = self.model(at, self.matrix, slice(None)) if live else None
         while live and model is not None:
             checkpoint()
             here = slice(None) if len(live) == self.count else live
             slopes, offsets, usable = self.stepped(_part(at, here), _part(model, here), [damping[k] for k in live])
-            trial = self.solve(slopes, offsets, here)
+            trial, matrix = self.solve(slopes, offsets, here)
             won: list[int] = []
             going: list[int] = []
             stay: list[int] = []
@@ -170,15 +168,17 @@ class Descent:
             at = _merged(at, [live[i] for i in won], trial, won)
             if going:
                 moved = [live[i] for i in going]
-                everyone = len(going) == self.count
-                fresh = self.model(trial if everyone else _part(trial, going), slice(None) if everyone else moved)
-                model = _merged(model, moved, fresh, list(range(len(going))))
+                if len(going) == self.count:
+                    model = self.model(trial, matrix, slice(None))
+                else:
+                    fresh = self.model(_part(trial, going), matrix[going], moved)
+                    model = _merged(model, moved, fresh, list(range(len(going))))
             live = sorted(live[i] for i in going + stay)
         self.at = at
         return self.states()
 
-    def solve(self, slopes: Array, offsets: Array, here: slice | list[int]) -> _Solved:
-        """The triangles of scores for the starts ``here``."""
+    def solve(self, slopes: Array, offsets: Array, here: slice | list[int]) -> tuple[_Solved, Array]:
+        """The triangles of scores for the starts ``here``, and the transposes of [A b], with a column for each price."""
         softmax = slopes[:, :, None] * self.problem.points + offsets[:, :, None]
         softmax -= softmax.max(axis=1, keepdims=True)
         np.exp(softmax, out=softmax)
@@ -186,8 +186,9 @@ class Descent:
         matrix = np.empty((len(slopes), *self.frame.shape))
         matrix[:] = self.frame
         matrix[:, : self.size, : self.n] = softmax
-        largest = np.abs(matrix[:, : self.width, : self.n]).max(axis=2)
-        matrix[:, self.columns, self.n + self.columns] = self.prices[here] * np.maximum(largest, policy.LEAST_WEIGHT)
+        largest = np.repeat(self.largest[None], len(slopes), axis=0)
+        largest[:, : self.size] = np.maximum(softmax.max(axis=2), policy.LEAST_WEIGHT)
+        matrix[:, self.columns, self.n + self.columns] = self.prices[here] * largest
         if self.roots is not None:
             matrix[:, :, : self.n] *= self.roots[here]
         triangle = _triangle(matrix)
@@ -196,7 +197,7 @@ class Descent:
         cost = np.einsum("kij,kij->k", left, left)
         solvable = np.isfinite(cost) & (triangle[:, self.columns, self.columns] != 0).all(axis=1)
         self.problem.spend(len(slopes), self.size, 2.0 * (self.n + self.width) * self.width**2)
-        return _Solved(slopes, offsets, softmax, matrix, triangle, np.where(solvable, cost, np.inf))
+        return _Solved(slopes, offsets, softmax, triangle, np.where(solvable, cost, np.inf)), matrix
 
     def values(self, solved: _Solved) -> Array:
         """Values, and the carried slopes if there are any; zeros where nothing can be solved."""
@@ -246,19 +247,19 @@ class Descent:
             tilt, lift = np.nan_to_num(tilt, posinf=0, neginf=0), np.nan_to_num(lift, posinf=0, neginf=0)
         return at.slopes + factor * tilt, at.offsets + factor * (lift - tilt * model.centre), usable.tolist()
 
-    def worth(self, at: _Solved, model: _Model) -> Array:
+    def worth(self, at: _Solved, model: _Model) -> Array | float:
         """Price of a change of a score within its token's neighbourhood, in units of its effect.
 
         By its effect alone (Marquardt) a change that hardly matters would be free. Next to a singularity there always
         are some, and such long steps fail: there each is priced at least as if it moved the whole residual.
         """
         if not self.problem.singular:
-            return np.ones_like(model.norms)
+            return 1.0
         reach = np.concatenate([model.spread, np.ones_like(model.spread)], axis=1) / model.norms
         return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
 
-    def model(self, solved: _Solved, here: slice | list[int]) -> _Model:
-        """The parts of the derivatives and of the targets off the span of the weights."""
+    def model(self, solved: _Solved, rows: Array, here: slice | list[int]) -> _Model:
+        """The parts of the derivatives and of the targets off the span of the weights; ``rows`` are those of `solve`."""
         size, count = self.size, len(solved.cost)
         n, width = self.n, self.width
         centre, spread = token_centres(self.problem.points, solved.softmax)
@@ -269,7 +270,7 @@ class Descent:
         self.problem.spend(count, size, 20.0 * self.functions * (n + width) * size**2)
         if self.functions == 1:
             matrix = np.zeros((count, width + 2 * size + 1, n + width))
-            matrix[:, :width], matrix[:, -1] = solved.matrix[:, :width], solved.matrix[:, -1]
+            matrix[:, :width], matrix[:, -1] = rows[:, :width], rows[:, -1]
             lift = weighted * (values[:, 0, :size, None] - looked_up)
             matrix[:, width + size : -1, :n] = lift
             np.multiply(lift, arm, out=matrix[:, width : width + size, :n])
@@ -280,12 +281,12 @@ class Descent:
         lift = weighted[:, None] * (values[:, :, :size, None] - looked_up[:, :, None])
         jacobian = np.zeros((count, self.functions, 2 * size, n + width))
         jacobian[..., size:, :n], jacobian[..., :size, :n] = lift, lift * arm[:, None]
-        basis = np.linalg.qr(np.swapaxes(solved.matrix[:, :width], 1, 2))[0][:, None]
+        basis = np.linalg.qr(np.swapaxes(rows[:, :width], 1, 2))[0][:, None]
         jacobian -= (jacobian[..., :n] @ basis[:, :, :n]) @ np.swapaxes(basis, 2, 3)
         flat = np.swapaxes(jacobian, 1, 2).reshape(count, 2 * size, -1)
         norms = _column_norms(flat, 2)
         flat /= norms[:, :, None]
-        residual = solved.matrix[:, width:] - values @ solved.matrix[:, :width]
+        residual = rows[:, width:] - values @ rows[:, :width]
         return _Model(*_from_gram(flat, residual.reshape(count, -1, 1)), norms, centre, spread)
 
 
@@ -303,11 +304,17 @@ def _part(stack: _Stack, here: slice | list[int]) -> _Stack:
 
 def _merged(stack: _Stack, where: list[int], new: _Stack, which: list[int]) -> _Stack:
     """The stack with some members replaced."""
-    if len(where) == len(stack[0]):
-        return new
+    if not where or len(where) == len(stack[0]):
+        return new if where else stack
     for old, fresh in zip(stack, new, strict=True):
         old[where] = fresh[which]
     return stack
+
+
+@cache
+def _upper(size: int) -> Array:
+    """Ones on the diagonal and above it."""
+    return np.tri(size).T
 
 
 def _triangle(matrices: Array) -> Array:
