@@ -92,6 +92,8 @@ class ProgramModule(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Samples × inputs to samples × outputs."""
+        if self.positions == 1 and x.shape[1:] == (self.inputs,):
+            return self.rows(x)  # two calls of reshape take a fifth of a small model's time on a GPU
         return self.rows(x.reshape(-1, self.inputs)).reshape(x.shape[0], len(self.outputs) * self.positions)
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
