@@ -45,6 +45,19 @@ _SESSION_OPTIONS = (
 )
 
 
+Blocks = Annotated[
+    bool,
+    typer.Option("--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."),
+]
+Inputs = Annotated[str, typer.Option(help="onnx: named (one input for each variable), float32, or named,float32.")]
+Guard = Annotated[
+    str, typer.Option(help="onnx: rows outside the box are computed without a claim (none), nan, or clip.")
+]
+Bound = Annotated[
+    bool, typer.Option("--bound", help="onnx: a second output with the proven bound, infinite outside the box.")
+]
+
+
 class ExportFormat(str, Enum):
     """Formats of an export."""
 
@@ -79,21 +92,10 @@ def export_command(
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Do not prove the claim first; the export then says so.")
     ] = False,
-    blocks: Annotated[
-        bool,
-        typer.Option(
-            "--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."
-        ),
-    ] = False,
-    inputs: Annotated[
-        str, typer.Option(help="onnx: named (one input for each variable), float32, or named,float32.")
-    ] = "",
-    guard: Annotated[
-        str, typer.Option(help="onnx: rows outside the box are computed without a claim (none), nan, or clip.")
-    ] = "none",
-    bound: Annotated[
-        bool, typer.Option("--bound", help="onnx: a second output with the proven bound, infinite outside the box.")
-    ] = False,
+    blocks: Blocks = False,
+    inputs: Inputs = "",
+    guard: Guard = "none",
+    bound: Bound = False,
     force: Annotated[
         bool, typer.Option("--force", help="torch, hf: replace the export of another model in that folder.")
     ] = False,

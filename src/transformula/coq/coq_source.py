@@ -101,7 +101,7 @@ class Source:
 
     @cached_property
     def polynomials(self) -> list[tuple[fmpq_mpoly, Polynomial | None]]:
-        """What Fang's blocks compute, output by output, and the formula if that is a polynomial."""
+        """Polynomials that Fang's blocks compute, one for each output, beside the formula if that is a polynomial."""
         box = self.formula.box
         return [
             (ridge_polynomial(self.ridge, o, box.dimension), _expanded(expr, box.variables))

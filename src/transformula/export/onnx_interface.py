@@ -66,9 +66,8 @@ class Interface:
         """From a file's metadata, which anybody may have written: the usual interface where it cannot be read."""
         try:
             said = json.loads(entry or "{}")
-            return cls(
-                *(bool(said.get(k)) for k in ("named", "narrow")), said.get("guard", "none"), bool(said["bound"])
-            )
+            named, narrow = bool(said.get("named")), bool(said.get("narrow"))
+            return cls(named, narrow, said.get("guard", "none"), bool(said["bound"]))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return cls()
 

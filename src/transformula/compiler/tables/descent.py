@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -136,7 +135,7 @@ class Descent:
             self.frame[self.size, : self.n] = problem.points
         self.largest = np.maximum(np.abs(self.frame[: self.width, : self.n]).max(axis=1), policy.LEAST_WEIGHT)
         self.columns = np.arange(self.width)
-        self.upper, self.square = _upper(self.width), _upper(2 * self.size)
+        self.upper, self.square = np.tri(self.width).T, np.tri(2 * self.size).T  # ones on the diagonal and above
         self.at, self.matrix = self.solve(slopes, offsets, slice(None))
 
     def run(self, steps: int) -> list[FitState]:
@@ -159,7 +158,7 @@ class Descent:
                     past.append(cost)
                     damping[k], rejected[k] = max(damping[k] / 3, 1e-13), 0
                     won.append(i)
-                    if len(past) <= steps and not _stalled(past):
+                    if len(past) <= steps and not _stalled(past, policy.STALL):
                         going.append(i)
                 else:
                     damping[k], rejected[k] = damping[k] * 4, rejected[k] + 1
@@ -167,10 +166,10 @@ class Descent:
                         stay.append(i)
             at = _merged(at, [live[i] for i in won], trial, won)
             if going:
-                moved = [live[i] for i in going]
                 if len(going) == self.count:
                     model = self.model(trial, matrix, slice(None))
                 else:
+                    moved = [live[i] for i in going]
                     fresh = self.model(_part(trial, going), matrix[going], moved)
                     model = _merged(model, moved, fresh, list(range(len(going))))
             live = sorted(live[i] for i in going + stay)
@@ -178,7 +177,7 @@ class Descent:
         return self.states()
 
     def solve(self, slopes: Array, offsets: Array, here: slice | list[int]) -> tuple[_Solved, Array]:
-        """The triangles of scores for the starts ``here``, and the transposes of [A b], with a column for each price."""
+        """Triangles of scores for the starts ``here``, and the transposes of [A b], a column for each price."""
         softmax = slopes[:, :, None] * self.problem.points + offsets[:, :, None]
         softmax -= softmax.max(axis=1, keepdims=True)
         np.exp(softmax, out=softmax)
@@ -201,8 +200,8 @@ class Descent:
 
     def values(self, solved: _Solved) -> Array:
         """Values, and the carried slopes if there are any; zeros where nothing can be solved."""
-        upper, right = solved.triangle[:, : self.width, : self.width], solved.triangle[:, : self.width, self.width :]
-        upper = upper * self.upper
+        upper = solved.triangle[:, : self.width, : self.width] * self.upper
+        right = solved.triangle[:, : self.width, self.width :]
         good = np.isfinite(solved.cost)[:, None, None]
         if not good.all():
             upper, right = np.where(good, upper, np.eye(self.width)), np.where(good, right, 0.0)
@@ -259,9 +258,8 @@ class Descent:
         return np.asarray(np.sqrt(1 + at.cost[:, None] * reach**2))
 
     def model(self, solved: _Solved, rows: Array, here: slice | list[int]) -> _Model:
-        """The parts of the derivatives and of the targets off the span of the weights; ``rows`` are those of `solve`."""
-        size, count = self.size, len(solved.cost)
-        n, width = self.n, self.width
+        """Parts of derivatives and targets off the span of the weights; ``rows`` are those of `solve`."""
+        size, count, n, width = self.size, len(solved.cost), self.n, self.width
         centre, spread = token_centres(self.problem.points, solved.softmax)
         values = np.swapaxes(self.values(solved), 1, 2)
         looked_up = values[:, :, :size] @ solved.softmax
@@ -290,9 +288,9 @@ class Descent:
         return _Model(*_from_gram(flat, residual.reshape(count, -1, 1)), norms, centre, spread)
 
 
-def _stalled(costs: Sequence[float]) -> bool:
-    """Whether the last steps together gained next to nothing."""
-    return len(costs) > policy.STALL and costs[-1] > policy.STALLED * costs[-policy.STALL - 1]
+def _stalled(costs: Sequence[float], count: int) -> bool:
+    """Whether the last ``count`` steps or rounds together gained next to nothing."""
+    return len(costs) > count and costs[-1] > policy.STALLED * costs[-count - 1]
 
 
 _Stack = TypeVar("_Stack", _Solved, _Model)
@@ -309,12 +307,6 @@ def _merged(stack: _Stack, where: list[int], new: _Stack, which: list[int]) -> _
     for old, fresh in zip(stack, new, strict=True):
         old[where] = fresh[which]
     return stack
-
-
-@cache
-def _upper(size: int) -> Array:
-    """Ones on the diagonal and above it."""
-    return np.tri(size).T
 
 
 def _triangle(matrices: Array) -> Array:
@@ -387,7 +379,9 @@ def equalise(
     past = [[state.sup] for state in states]
     squared = np.ones((len(best), len(problem.points)))
     for _ in range(rounds):
-        live = [k for k, sups in enumerate(past) if sups[-1] > goal and not _stuck(sups, goal)]
+        live = [
+            k for k, sups in enumerate(past) if sups[-1] > goal and not (sups[-1] > 2 * goal and _stalled(sups, ROUNDS))
+        ]
         if not live:
             break
         for k in live:
@@ -400,8 +394,3 @@ def equalise(
             best[k] = state if state.sup < best[k].sup else best[k]
             past[k].append(best[k].sup)
     return best
-
-
-def _stuck(sups: Sequence[float], goal: float) -> bool:
-    """Whether the last rounds gained next to nothing, well above the goal."""
-    return len(sups) > ROUNDS and sups[-1] > max(2 * goal, policy.STALLED * sups[-ROUNDS - 1])
