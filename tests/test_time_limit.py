@@ -77,7 +77,7 @@ CLOSER = NotProvenError("closer", best_bound=0.125, place="x = 1/4", rounding=1e
 
 
 def test_when_the_time_is_up_the_best_bound_is_said(monkeypatch):
-    _ends_with(monkeypatch, CLOSE, CLOSER, *[OutOfTime()] * 2)
+    _ends_with(monkeypatch, CLOSE, CLOSER, *[OutOfTime()] * 9)
     with pytest.raises(NotProvenError) as error:
         compiling.compile("sin(x)", on="x=0..1", eps=1e-2, time_limit=60)
     assert error.value.best_bound == 0.125 and error.value.place == "x = 1/4"

@@ -88,7 +88,7 @@ def test_people_get_text(cli):
         (["asin(x)", "--on", "x=0..2", "--eps", "1e-3"], 1, "asin(x) is undefined or unbounded"),
         (["sin(x)", "--on", "x=0..1", "--eps", "0"], 2, "eps must be a number above 0"),
         (["sin(x)", "--on", "x=0..1", "--eps", "-1"], 2, "eps must be a number above 0"),
-        (["sin(x)", "--on", "x=0..1", "--eps", "1e-20", "--construction", "lookup"], 1, "ask for --eps 2"),
+        (["sin(x)", "--on", "x=0..1", "--eps", "1e-20", "--construction", "lookup"], 1, "ask for --eps 1"),
         (["sin(x)", "--on", "x=0..1", "--eps", "1e-9", "--dtype", "float32"], 1, "or use --dtype float64"),
         (["sin(a*b*c*d*f)", "--on", "a=0..1,b=0..1,c=0..1,d=0..1,f=0..1", "--eps", "0.1",
           "--construction", "lookup"], 2, "at most 4"),

@@ -115,7 +115,7 @@ def test_bends_are_left_to_the_feed_forward_layer():
 def test_too_many_tokens_are_refused_with_advice():
     with pytest.raises(NotProvenError, match=r"would need about .* tokens") as error:
         tf.compile("exp(-x*y)", on="x=0..1, y=0..1", eps=1e-6, construction="partition")
-    assert "lookup" in str(error.value)
+    assert "use construction='auto'" in str(error.value)
 
 
 def test_a_cliff_is_refused():

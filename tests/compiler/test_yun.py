@@ -44,7 +44,7 @@ def test_contexts_are_told_apart_by_attention(counts, narrow):
     x = np.stack([axis.ravel() for axis in grid], axis=1)
     found = {stage.name: stage for stage in stages(weights)}
     after = found["contextual mapping"].last
-    z = reference.trace(weights, x).residuals[after][:, -1, weights.slot("z")]
+    z = reference.trace(weights, x).residuals[after + 1][:, -1, weights.slot("z")]
     assert len(set(shifts.ids)) == len(x) and np.abs(z - np.array(shifts.ids, dtype=float)).max() < 1e-3
     assert np.abs(reference.run(weights, x) - values.reshape(-1, 1)).max() < 1e-12
     steps, contexts = sum(counts) - 1, len(x)
@@ -107,7 +107,7 @@ def test_whoever_names_the_bound_names_the_mean(model):
     assert facts["mean_bound"] <= facts["mean_eps"] == 0.05 and 0 < facts["seams"] < 1e-3
     assert facts["outside_seams"] > facts["mean_bound"] and facts["largest"] < 1
     assert "mean_bound" in describe(model)["proven"] and describe(model)["stages"]["stages"][1].startswith(
-        "3 to 4: con"
+        "2 to 3: con"
     )
     page = report_page(model, "folder", tf.verify(model))
     assert "mean of |computed − formula| ≤" in page and "claimed over the box, not at every point" in page

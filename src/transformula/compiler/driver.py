@@ -261,20 +261,26 @@ class Search:
                 return
 
     def look_for_advice(self, task: BuildTask) -> None:
-        """Find a tolerance, and a format for the one asked for, that searches of their own are seen to meet."""
-        if self.eps is None or not (self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf):
+        """Find a tolerance, and options for the one asked for, that searches of their own are seen to meet."""
+        if self.eps is None or (self.closest is None and self.ending is None):
             return
+        self.checked = Checked(self.tolerance_met(task))
         rounding = (self.closest.rounding if self.closest else None) or 0.0
         if task.options.dtype == "float32" and rounding > self.eps and self.meets(task, dtype="float64", eps=self.eps):
-            self.checked = Checked(others=("dtype='float64'",))
+            self.checked = replace(self.checked, others=("dtype='float64'",))
         elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
-            self.checked = Checked(others=("construction='auto'",))
+            self.checked = replace(self.checked, others=("construction='auto'",))
+
+    def tolerance_met(self, task: BuildTask) -> float | None:
+        """A larger tolerance that is seen to be met, from the best bound."""
+        if not (self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf):
+            return None
         known = min(self.bound, spread(self.formula))
         first, *others = (room * known for room in policy.ADVICE_ROOM)
         for eps in (max(first, min(self.met, others[0])) if self.met < math.inf else first, *others):
             if eps < math.inf and self.meets(task, eps=float(at_most(eps, 2))):
-                self.checked = replace(self.checked or Checked(), eps=float(at_most(eps, 2)))
-                return
+                return float(at_most(eps, 2))
+        return None
 
     def meets(self, task: BuildTask, **asked: Any) -> bool:
         """Whether a search that begins anew proves a model with other options."""

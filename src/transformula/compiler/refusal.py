@@ -175,10 +175,12 @@ def when_all_is_tried(
     advice = "" if checked is None else checked.text
     if isinstance(closest.reason, Shortfall):
         return closest.reason.error(advice)
-    if closest.measured is None or bound == math.inf:
+    known, said = closest.best_bound, str(closest)
+    if closest.measured is not None and bound < math.inf:
+        known, said = bound, f"{said}; the formula itself stays within {at_most(bound)} of a constant"
+    elif not advice:
         return closest
-    said = f"{closest}; the formula itself stays within {at_most(bound)} of a constant"
-    return NotProvenError(_advised(said, advice), bound, closest.place, closest.measured, closest.rounding)
+    return NotProvenError(_advised(said, advice), known, closest.place, closest.measured, closest.rounding)
 
 
 def when_ended(
@@ -212,7 +214,7 @@ def when_ended(
     elif ending is Ending.TIME and time_limit is not None:
         more = f"allow more time than time_limit={time_limit:g}"
     elif ending is Ending.WORK and unfinished:
-        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0g}"
+        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0f}"
     said = _advised(
         f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more
     )

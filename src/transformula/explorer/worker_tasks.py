@@ -117,9 +117,10 @@ def _start(formula: str, box: str, error: FormulaError) -> int | None:
     offset = 0
     for piece in formula.split(";"):
         try:
-            parse(piece, box_of(box).variables, jumps=True)
+            parse(piece.strip(), box_of(box).variables, jumps=True)
         except FormulaError as found:
-            return offset if piece.strip() and found.position == error.position else None
+            start = offset + len(piece) - len(piece.lstrip())
+            return start if piece.strip() and found.position == error.position else None
         offset += len(piece) + 1
     return None
 

@@ -140,7 +140,7 @@ def test_the_learned_weights_can_be_read_off_the_constant_tokens():
     rng = np.random.default_rng(0)
     x, y, q = rng.uniform(-1, 1, (16, 3)), rng.uniform(-1, 1, 16), rng.uniform(-1, 1, 3)
     seen = model.trace(model.formula.rows(x, y, q))
-    held = [float(seen.residual("p", token=f"weight {k + 1}")[0]) for k in range(3)]
+    held = [float(seen.residual("p", token=f"weight {k}")[0]) for k in range(3)]
     assert np.allclose(held, np.linalg.solve(x.T @ x + 10 * np.eye(3), x.T @ y), atol=1e-12)
 
 

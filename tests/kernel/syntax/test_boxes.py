@@ -64,7 +64,7 @@ def test_a_box_is_a_box():
     [
         ("", "no variables"),
         ({}, "no variables"),
-        ("x", "write name=low..high"),
+        ("x", "write x=low..high"),
         ("x=0..1,,y=0..1", "an interval has a name"),
         ("x=1", "nothing varies"),
         ("x=..1", "write low..high"),
