@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler import policy
 from transformula.compiler.tables import stored_tables as library
 from transformula.compiler.tables.descent import FitState, Fresh, equalise, improve

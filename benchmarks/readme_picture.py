@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import transformula as tf
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.show.figure_style import PRINT
 from transformula.show.slices import attention_along, slice_through
 

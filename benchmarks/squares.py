@@ -11,7 +11,7 @@ import json
 
 import numpy as np
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler import policy
 from transformula.compiler.evidence.finder import SQUARE_ENDS
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table

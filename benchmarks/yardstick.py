@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import AAA
 from scipy.optimize import linprog
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.syntax.boxes import Formula
 

@@ -13,8 +13,7 @@ import numpy as np
 from fuzz.cases import Case, fuzzer
 from transformula.kernel.exceptions import TransformulaError
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, WireForm
+from transformula.kernel.structures.network import ONE, HeadTable, Network, WireForm, read_network
 from transformula.runtime import reference
 from transformula.runtime.matrices import matrix_of
 from transformula.runtime.program.numpy_backend import run_numpy

@@ -12,9 +12,8 @@ from flint import arb, fmpq
 from fuzz.cases import Case, fuzzer
 from fuzz.values import Unknown, Value, between, formula, inside, interval, rational
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.balls import from_float
-from transformula.kernel.enclosures.expression_models import enclose_ranges
-from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures.balls import SeriesOf, from_float
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges
 from transformula.kernel.enclosures.intervals import UndefinedError, corner_range, try_range
 from transformula.kernel.exceptions import SingularError, TransformulaError
 from transformula.kernel.syntax import expression as ex

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformula.api import compile, load, memorize, verify
     from transformula.cluster.batch_run import batch
-    from transformula.cluster.lent_workers import workers
+    from transformula.cluster.engines import workers
     from transformula.compiler.comparison import Comparison, compare
     from transformula.compiler.gallery.prompt_models import in_context
     from transformula.formula.latex import from_latex
@@ -43,7 +43,7 @@ _HOME = {
     "load_ipython_extension": "transformula.show.card",
     "memorize": "transformula.api",
     "verify": "transformula.api",
-    "workers": "transformula.cluster.lent_workers",
+    "workers": "transformula.cluster.engines",
     "Box": "transformula.kernel.syntax.boxes",
     "Formula": "transformula.kernel.syntax.boxes",
     "Model": "transformula.model",

@@ -1,9 +1,11 @@
-"""When a search must end: by one count of work, and by the clock if a time limit was given.
+"""Budgets of a search, by one count of work and by the clock if a time limit was given, its threads and its progress.
 
 Work is counted in microseconds of an ordinary machine, by the sizes of what is computed and never by the clock. Fits,
 searches and proofs add to one count (`compiler.evidence.costs` estimates the kernel's part), and a cached result counts
 as if it were computed again; so a search ends at the same place on every machine, whatever ran before. A search passes
 a checkpoint every few milliseconds and can be stopped there.
+
+Progress of the work is reported to a listener if one is installed (the command line installs one).
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -159,3 +163,36 @@ def remembered(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return result
 
     return decorate
+
+
+#: stage, how much is done, how much is left (None if unknown)
+Listener = Callable[[str, int, int | None], None]
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+def report(stage: str, done: int, left: int | None = None) -> None:
+    """Tell the listener, if there is one."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(stage, done, left)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Send reports to a listener inside the block."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+#: Environment of a process that is to keep BLAS to one thread: libraries read it as they are loaded.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread inside the block."""
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1)
+    return limits

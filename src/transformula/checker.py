@@ -19,7 +19,7 @@ from threading import BoundedSemaphore
 import flint
 import numpy
 
-from transformula.blas_threads import ONE_THREAD
+from transformula.budget import ONE_THREAD
 from transformula.kernel.check import Verification
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.isolation import from_json, send

@@ -23,7 +23,7 @@ from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.circuit.wire_ranges import WireRanges
+from transformula.kernel.circuit.carried_errors import WireRanges
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import FloatArray, Weights

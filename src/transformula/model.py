@@ -17,7 +17,7 @@ from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples, stored_target
 from transformula.internals import NamedTrace
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import (
     CERTIFICATE_FILE,

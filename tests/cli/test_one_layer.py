@@ -123,8 +123,8 @@ def test_a_refusal_in_json_carries_the_best_bound(cli, tmp_path):
 def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch, stage):
     from contextlib import contextmanager
 
+    from transformula.budget import listening
     from transformula.cli import compile_verb
-    from transformula.progress import listening
 
     def interrupt(now, done, left):
         if now == stage:
@@ -143,8 +143,8 @@ def test_an_interrupt_leaves_nothing(cli, tmp_path, monkeypatch, stage):
 
 
 def test_the_bar_is_shown_to_people_and_names_what_is_left(monkeypatch):
+    from transformula.budget import _listener, report
     from transformula.cli.output import progress_bar
-    from transformula.progress import _listener, report
 
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with progress_bar(quiet=False):

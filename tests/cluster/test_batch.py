@@ -133,13 +133,13 @@ def test_what_cannot_be_begun_is_refused_before_any_work(tmp_path, monkeypatch):
 def test_a_cluster_makes_the_same_bytes_though_a_worker_dies(first, tmp_path, monkeypatch):
     pytest.importorskip("distributed")
     with cluster(workers=2) as dask:
-        from transformula import progress
+        from transformula import budget
 
         def kill(stage, done, left):
             if done == 1 and dask.workers[0].poll() is None:
                 dask.workers[0].kill()
 
-        with progress.listening(kill):
+        with budget.listening(kill):
             summary = tf.batch(ASKED, tmp_path, scheduler=dask.address)
         assert dask.workers[0].wait() != 0
         assert [row.name for row in summary.rows if row.proven] == PROVEN and contents(tmp_path) == contents(first.out)
@@ -152,7 +152,7 @@ def test_a_cluster_makes_the_same_bytes_though_a_worker_dies(first, tmp_path, mo
             tmp_path / "left",
             r"^the connection to the scheduler at \S+ was lost: [1-4] of 5 formulas are finished and in .*; resume",
         )
-        with progress.listening(leave), pytest.raises(EngineError, match=said):
+        with budget.listening(leave), pytest.raises(EngineError, match=said):
             tf.batch(ASKED, out, scheduler=dask.address)
     assert 1 <= len(json.loads((out / "summary.json").read_text())["rows"]) < 5
 

@@ -5,8 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from transformula.blas_threads import one_thread
-from transformula.budget import left, limited, spend
+from transformula.budget import left, limited, one_thread, spend
 from transformula.compiler import policy
 from transformula.compiler.tables import grid_fit as grids
 from transformula.compiler.tables import smallest_table as fitting

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import transformula as tf
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler.tables.smallest_table import fit_table
 from transformula.compiler.tables.theory_tables import sums
 

@@ -6,10 +6,10 @@ from flint import fmpq
 
 import transformula as tf
 from support.one_layer_models import model_named
+from transformula.budget import listening
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.layout import HeadSpec, OneLayerSpec, TableTokens, assemble
 from transformula.errors import InputError, NotProvenError, TransformulaError
-from transformula.progress import listening
 from transformula.runtime.table_reading import read_heads
 
 FRANKE = (

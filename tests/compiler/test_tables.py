@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler.evidence.finder import SQUARE_ENDS
 from transformula.compiler.evidence.grid_pieces import find_softmax
 from transformula.compiler.tables import smallest_table

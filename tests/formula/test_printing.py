@@ -15,8 +15,8 @@ from transformula.errors import FormulaError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import to_text
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import to_text
 
 numbers = st.builds(ex.number, st.builds(Fraction, st.integers(-9, 9), st.integers(1, 6)))
 leaves = numbers | st.sampled_from([ex.variable("x"), ex.variable("y"), ex.constant("pi"), ex.constant("E")])

@@ -10,8 +10,8 @@ from support.folders import open_model
 from transformula.errors import RefutedError
 from transformula.kernel.arithmetic import coefficients, precision, series_length
 from transformula.kernel.check import verify_files
-from transformula.kernel.enclosures import expression_series as series
-from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures import balls as series
+from transformula.kernel.enclosures.balls import SeriesOf
 from transformula.kernel.functions.elementary_functions import of_series
 from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.parsing import parse

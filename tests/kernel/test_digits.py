@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 
 
 @given(st.floats(1e-300, 1e300), st.integers(1, 8))

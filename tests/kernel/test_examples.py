@@ -5,10 +5,8 @@ import math
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.kernel.enclosures import bernstein
-from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.enclosures.expression_models import enclose_ranges
-from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures.balls import SeriesOf, enclose
+from transformula.kernel.enclosures.expression_ranges import bernstein_matrix, enclose_ranges
 from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.enclosures.regions import Region
@@ -37,7 +35,7 @@ def test_series_and_cells():
     cells = FunctionCells(parse("exp(u)"), [0.0, 0.25, 0.5, 1.0, 2.0])
     low, high = cells.slopes(np.array([0.5]), np.array([1.0]))
     assert 1.2 < low[0] <= math.exp(0.5) and math.e <= high[0] < 3
-    assert (bernstein.matrix(3, 1)[0] @ np.array([0.0, 0.0, 1.0])).tolist() == [1.0, -1.0, 1.0]  # t**2
+    assert (bernstein_matrix(3, 1)[0] @ np.array([0.0, 0.0, 1.0])).tolist() == [1.0, -1.0, 1.0]  # t**2
 
 
 def test_leaves_of_a_region():

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from transformula.compiler.lower.lowered_circuit import Balance
-from transformula.kernel.structures.fold_lengths import Measure
+from transformula.kernel.structures.stored_circuit import Measure
 
 
 class RandomGuide:

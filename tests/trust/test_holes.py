@@ -19,8 +19,7 @@ from transformula.errors import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.circuit.head_proofs import as_table
 from transformula.kernel.folder.description import Description
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.network import HeadTable, read_network
 from transformula.kernel.structures.stored_circuit import CircuitReader
 from transformula.runtime.matrices import matrix_of
 

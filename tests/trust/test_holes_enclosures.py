@@ -14,7 +14,7 @@ from transformula.kernel.derivations import algebra as effort
 from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
-from transformula.kernel.enclosures.coverings import check_defined
+from transformula.kernel.enclosures.regions import check_defined
 from transformula.kernel.exceptions import FormulaError, NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex

@@ -7,10 +7,10 @@ import numpy as np
 from flint import arb, fmpq
 
 from support.nets import Layer, Net, linear, refused
-from transformula.kernel.enclosures.expression_models import enclose_ranges
-from transformula.kernel.gallery.compact_rule import SampleValues, _Points
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges
+from transformula.kernel.gallery.memorize_rule import SampleValues, _Points
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.structures.network_wires import Term, WireForm
+from transformula.kernel.structures.network import Term, WireForm
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.table_error import SoftmaxTable, TablePieces
 

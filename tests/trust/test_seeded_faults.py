@@ -19,7 +19,7 @@ from transformula.compiler import circuit, policy
 from transformula.compiler import driver as attempting
 from transformula.compiler.circuit import Mode
 from transformula.errors import NotProvenError, TransformulaError
-from transformula.kernel.structures.fold_lengths import Measure
+from transformula.kernel.structures.stored_circuit import Measure
 from transformula.runtime import reference
 from truth import Domain, Truth
 

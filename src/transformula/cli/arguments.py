@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from transformula.cluster.lent_workers import workers
+from transformula.cluster.engines import workers
 from transformula.errors import InputError, NotProvenError, TransformulaError
 from transformula.formula.formula_file import FormulaFile
 from transformula.kernel.syntax.parsing import MAX_LENGTH

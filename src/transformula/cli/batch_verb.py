@@ -15,7 +15,7 @@ from transformula.cli.output import Output, sweep_progress
 from transformula.cluster.batch_requests import check_columns
 from transformula.cluster.batch_run import batch
 from transformula.cluster.batch_summary import Row, Summary
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 
 #: Rows printed of each kind; summary.csv has all.
 _SHOWN = 60

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from transformula.budget import listening
 from transformula.errors import NotProvenError, SavingError, TransformulaError, in_words_of
 from transformula.files import STDOUT
-from transformula.kernel.digits import at_most
-from transformula.progress import listening
+from transformula.kernel.arithmetic import at_most
 
 #: Width of tables in characters in a pipe or a file, where nothing is cut off.
 _WIDE = 250

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from transformula.budget import report
 from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv, quoted, text_cells
 from transformula.errors import BoxError, FormulaError, PointError
 from transformula.files import opened
 from transformula.formula.given_box import exact_number
 from transformula.formula.sample_target import Samples
-from transformula.kernel.arithmetic import precision
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most, precision
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
 from transformula.kernel.folder.evidence import Evidence
@@ -36,7 +36,6 @@ from transformula.kernel.syntax.parsing import parse
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import DATE, NUMBER
 from transformula.model import Model
-from transformula.progress import report
 
 #: Bits of the comparison of a point with the ends of an interval.
 _BITS = 512

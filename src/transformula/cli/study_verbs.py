@@ -12,7 +12,7 @@ from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.compiler.comparison import Entry, compare
 from transformula.errors import InputError, NotProvenError
 from transformula.files import STDOUT, check_folder, write_file
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.show.figure_style import picture
 from transformula.show.figures import comparison_figure
 from transformula.studies import STUDIES, run_study

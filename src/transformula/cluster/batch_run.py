@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from transformula.budget import report
 from transformula.cluster.batch_jobs import Done, Job, work
 from transformula.cluster.batch_requests import VERBS, Request, read_requests
 from transformula.cluster.batch_summary import SUMMARIES, Summary, write_summary
@@ -31,7 +32,6 @@ from transformula.kernel.folder.model_files import read_packed, read_text
 from transformula.model_folder import ONNX_FILE, REPORT_FILE, write_folder
 from transformula.model_folder import check_folder as check_model_folder
 from transformula.optional import require
-from transformula.progress import report
 
 #: The journal: one line of JSON for each finished request.
 JOURNAL = "batch.jsonl"

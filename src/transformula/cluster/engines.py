@@ -1,8 +1,10 @@
-"""Engines: workers that take a function and tasks, and return outcomes as they are ready.
+"""Engines: workers that take a function and tasks, and return outcomes as they are ready; workers lent to a compile.
 
 A task runs in another process, one at a time and on one thread, so that results are the same whichever worker computes
 them. An exception belongs to the task that raised it. If a worker dies, its task is tried again; if that kills a worker
 too, the outcome is `WorkerLostError`, while the other tasks go on.
+
+Workers lent to a compile fit the tables of several heads at the same time.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
 
-from transformula.blas_threads import ONE_THREAD, one_thread
+from transformula.budget import ONE_THREAD, one_thread
 from transformula.errors import InputError, TransformulaError
 
 #: Largest number of local processes.
@@ -221,3 +225,50 @@ def _outcome(task: _Task, future: Future[Any]) -> Outcome:
     if error is not None and not isinstance(error, Exception):
         raise error
     return Outcome(task[0], None if error else future.result(), error)
+
+
+_lent: ContextVar[Engine | None] = ContextVar("lent", default=None)
+
+
+@contextmanager
+def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[Engine]:
+    """Lend workers to every fit inside the block; the result is the same, bit by bit.
+
+    Parameters
+    ----------
+    jobs : int, optional
+        Processes of this machine; by default one for each core.
+    scheduler : str, optional
+        The address of a Dask scheduler, like ``tcp://10.0.0.1:8786``, instead.
+
+    Examples
+    --------
+    >>> import transformula as tf
+    >>> with tf.workers(jobs=2):
+    ...     tf.compile("sin(x*y)", on="x=0..1, y=0..1", eps=1e-3).status
+    'proven'
+    """
+
+    with opened_engine(jobs, scheduler) as engine:
+        before = _lent.set(engine)
+        try:
+            yield engine
+        finally:
+            _lent.reset(before)
+
+
+def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Index and value of each task that lent workers completed, as they are ready; nothing without workers.
+
+    Tasks are taken as workers come free.
+    """
+    engine = _lent.get()
+    if engine is None:
+        return
+
+    try:
+        for outcome in engine.run(function, tasks):
+            if outcome.error is None:
+                yield outcome.index, outcome.value
+    except EngineError:
+        pass  # the caller computes the missing tasks

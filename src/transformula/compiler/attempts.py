@@ -29,8 +29,7 @@ from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import Expr, walk
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text, walk
 
 if TYPE_CHECKING:
     from transformula.compiler.circuit import Circuits

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from transformula import proven
-from transformula.blas_threads import one_thread
-from transformula.budget import SECOND, OutOfWork, checkpoint, limited
+from transformula.budget import SECOND, OutOfWork, checkpoint, limited, one_thread
 from transformula.compiler.attempts import Built
 from transformula.compiler.constructions import Construction
 from transformula.compiler.options import Options

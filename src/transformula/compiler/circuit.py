@@ -32,7 +32,7 @@ from transformula.compiler.lower.rewrites import domain_ends, parted, rooted
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import unbounded_on_box
 from transformula.errors import RefutedError
-from transformula.kernel.structures.fold_lengths import MIN_UNITS, Measure
+from transformula.kernel.structures.stored_circuit import MIN_UNITS, Measure
 from transformula.kernel.syntax.boxes import formula_of_a_position
 from transformula.kernel.syntax.expression import Expr
 

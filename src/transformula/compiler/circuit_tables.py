@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformula.blas_threads import one_thread
-from transformula.budget import remembered
+from transformula.budget import one_thread, remembered
 from transformula.compiler import policy
 from transformula.compiler.attempts import Findings
 from transformula.compiler.evidence.finder import SQUARE_ENDS

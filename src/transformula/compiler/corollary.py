@@ -17,8 +17,7 @@ import numpy as np
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 from numpy.typing import NDArray
 
-from transformula.blas_threads import one_thread
-from transformula.budget import SECOND, checkpoint, counted, spend
+from transformula.budget import SECOND, checkpoint, counted, one_thread, spend
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import COROLLARY

@@ -57,7 +57,7 @@ from transformula.errors import (
     closest_bound,
 )
 from transformula.formula.notations import given_formula
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler import policy
 from transformula.compiler.attempts import Attempt, BuildTask, Built
 from transformula.compiler.constructions import LOOKUP
 from transformula.compiler.layout import TableTokens
 from transformula.compiler.lower.additive import Part
-from transformula.compiler.one_layer_parts import Wanted, one_layer_built, one_layer_spec
+from transformula.compiler.partition import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.expression_fits import fit_all, fit_expression
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
@@ -28,8 +28,8 @@ from transformula.compiler.tables.grid_fit import fit_grid
 from transformula.compiler.tables.softmax_table import FittedTable
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate
-from transformula.kernel.enclosures.coverings import products
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.enclosures.regions import products
+from transformula.kernel.syntax.expression import short_text
 
 
 def lookup_attempts(task: BuildTask) -> Iterator[Attempt]:

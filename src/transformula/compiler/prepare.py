@@ -23,8 +23,7 @@ from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import Expr, walk
-from transformula.kernel.syntax.printing import short_text, to_text
+from transformula.kernel.syntax.expression import Expr, short_text, to_text, walk
 
 #: Sign of an expression that is not zero anywhere.
 _STRICT = 2

@@ -14,7 +14,7 @@ from enum import Enum
 
 from transformula.compiler import policy
 from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region

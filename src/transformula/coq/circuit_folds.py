@@ -1,4 +1,4 @@
-"""Lemmas of a length √(a² + b²) that folds of ReLUs measure (`kernel/structures/fold_lengths` has the mathematics).
+"""Lemmas of a length √(a² + b²) that folds of ReLUs measure (`kernel/structures/stored_circuit` has the mathematics).
 
 Folds.v proves once what exact folds measure and how errors of the units grow. Of one length it is left to show that the
 first four units are ReLUs of ±a and ±b (lemmas V), that the stored coefficients are near the sines and cosines of the

@@ -20,8 +20,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from transformula.budget import report
 from transformula.errors import InputError
-from transformula.progress import report
 
 #: Seconds of processor time and bytes of memory that one file may take.
 MAX_SECONDS, MAX_MEMORY = 600, 6 << 30

@@ -24,8 +24,7 @@ from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rules.polynomial_rule import ridge_polynomial
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.rules.softmax_rule import Walk
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, Network, NetworkWire, WireForm
+from transformula.kernel.structures.network import ONE, Network, NetworkWire, WireForm, read_network
 from transformula.kernel.structures.ridge_blocks import Ridge, read_ridge
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, LinearForm, Wire
 from transformula.kernel.syntax import expression as ex

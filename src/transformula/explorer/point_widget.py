@@ -10,7 +10,7 @@ import traitlets
 
 from transformula.errors import InputError
 from transformula.explorer.payloads import attention_payload
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.show.card import formula_lines

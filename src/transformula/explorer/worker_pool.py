@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import IO, Any
 
-from transformula.blas_threads import ONE_THREAD
+from transformula.budget import ONE_THREAD
 from transformula.explorer.worker import KEPT_MODELS, MEMORY_EXIT, Frame, receive_frame
 
 #: Code of a worker process.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from transformula.api import compile
+from transformula.budget import listening
 from transformula.compiler.comparison import TRIED, entries
 from transformula.compiler.constructions import CIRCUIT_FAMILY
 from transformula.coq.coq_files import theorem_archive
@@ -38,7 +39,6 @@ from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.parsing import parse
 from transformula.model import Model
-from transformula.progress import listening
 from transformula.show.architecture import circuit_element
 from transformula.show.describe import summary
 from transformula.show.typeset import typeset_wrapping

@@ -23,7 +23,7 @@ from transformula.export.onnx_files import UNVERIFIED, claim_entries
 from transformula.export.text_export import stated_decimals, text_contents, text_model
 from transformula.export.text_layout import TextLayout
 from transformula.formula.sample_target import Samples
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.certificate import add_up
 from transformula.kernel.folder.description import CERTIFICATE_FILE, WEIGHTS_FILE
 from transformula.model_folder import HF_CARD, HF_CIRCUIT, HF_CODE, HF_CONFIG

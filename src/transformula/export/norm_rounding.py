@@ -68,8 +68,7 @@ from transformula.kernel.gallery.memorize_rule import prove_memorize
 from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, FloatFormat
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.rules.softmax_rule import NormReading, Walk, prove_softmax
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, Term, WireForm, wire_form
+from transformula.kernel.structures.network import ONE, Term, WireForm, read_network, wire_form
 from transformula.kernel.structures.stored_circuit import CircuitReader, Place
 from transformula.kernel.syntax.boxes import Box, formula_of_a_position
 

@@ -16,8 +16,7 @@ from transformula.export.text_layout import Fence, TextLayout
 from transformula.export.text_proof import BITS, DecimalsError, FenceError, TextClaim, TextProof
 from transformula.export.text_walk import answer_ends
 from transformula.export.text_weights import text_arrays, text_config
-from transformula.kernel.arithmetic import precision
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most, precision
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.folder.description import CERTIFICATE_FILE, WEIGHTS_FILE

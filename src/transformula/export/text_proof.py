@@ -60,8 +60,7 @@ from transformula.export import text_layout as lay
 from transformula.export.text_layout import TextLayer, TextLayout
 from transformula.export.text_walk import COARSER, FORM, KERNEL_BLOCK, Surroundings, TextWalk
 from transformula.export.text_weights import TextShape
-from transformula.kernel.arithmetic import precision
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most, precision
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.rounding.formats import EXP_ULPS

@@ -42,8 +42,7 @@ from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat
 from transformula.kernel.rules.rule_table import checked_target
 from transformula.kernel.rules.softmax_rule import Walk
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, NetworkWire, Term, WireForm
+from transformula.kernel.structures.network import ONE, HeadTable, Network, NetworkWire, Term, WireForm, read_network
 from transformula.kernel.structures.stored_circuit import CircuitReader, Wire
 from transformula.model import Model
 

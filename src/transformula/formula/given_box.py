@@ -1,10 +1,19 @@
-"""Boxes as a user may give them: text, or a mapping of names to pairs of numbers of any kind."""
+"""Formulas and boxes as engineers write them, turned into the kernel's notation; nothing here is trusted.
+
+The kernel reads plain ASCII text, one formula to an output, and a box of intervals. This module adds what is
+unambiguous beyond that: named intermediate values (``d1 = ..; S*Phi(d1)``), superscripts, Greek letters, other ways to
+write an interval, and variables of the box that have one value. Everything is written out before the kernel sees it,
+so the formula that a certificate states can be read without this module.
+
+A box may be given as text, or as a mapping of names to pairs of numbers of any kind.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Complex, Rational, Real
@@ -13,12 +22,225 @@ from typing import Any
 from flint import fmpq, fmpz
 
 from transformula.errors import BoxError, FormulaError, brief
-from transformula.formula.as_written import intervals_of
 from transformula.formula.formula_text import number_text
 from transformula.formula.from_sympy import from_sympy
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, expanded_names, is_variable_name, parse_end
-from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.expression import RESERVED, Expr
+from transformula.kernel.syntax.parsing import MAX_LENGTH
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SIGNS = str.maketrans(
+    {**dict.fromkeys("·×∙⋅∗", "*"), **dict.fromkeys("÷∕", "/"), **dict.fromkeys("−–", "-"), "≤": "<=", "≥": ">="}
+)
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ϵ": "epsilon", "ζ": "zeta", "η": "eta",
+    "θ": "theta", "ϑ": "theta", "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "ρ": "rho",
+    "σ": "sigma", "τ": "tau", "φ": "phi", "ϕ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma",
+    "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_ROOTS = {"√": "sqrt", "∛": "cbrt"}
+_ROOT = re.compile(r"([√∛])\s*(\(|[A-Za-z_]\w*|\d+(?:\.\d+)?)(?=(\s*(?:\*\*|\^))?)")
+_WORD = re.compile(r"[^\W\d]\w*")
+_COMMENT = re.compile(r"#[^\n]*")
+_DEFINED = re.compile(r"\s*([A-Za-z_]\w*)\s*:?=(?![=>])(.*)", re.ASCII | re.DOTALL)
+_NAME = re.compile(r"(?<![\w.#])[A-Za-z_]\w*(?![\w.])(?!\s*\()", re.ASCII)
+_ATOM = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
+_BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)", re.DOTALL)
+_BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈)\s*\[(.+)\]\s*", re.DOTALL)
+_DOTTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\bin\b|∈|:)\s*([^\[\]:]+\.\.[^\[\]:]+)", re.DOTALL)
+
+
+def plain(text: str) -> str:
+    """Text in ASCII: superscripts as powers, Greek letters by name, signs of typography as operators.
+
+    Examples
+    --------
+    >>> plain("2·π·x₁² − √(β)"), plain("a⁻¹ ≤ Δt")
+    ('2*pi*x1**2 - sqrt(beta)', 'a**(-1) <= Deltat')
+    """
+    if text.isascii():
+        return text
+    text = _RAISED.sub(lambda found: _power(found, text), text)
+    text = text.translate(_SIGNS).translate(_SUBSCRIPTS).replace("½", "(1/2)")
+    text = _WORD.sub(lambda found: _spelled(found[0]), text)
+    return _ROOT.sub(_root, text).rstrip()
+
+
+def _root(found: re.Match[str]) -> str:
+    name, inside = _ROOTS[found[1]], found[2]
+    if inside == "(":
+        return f"{name}("
+    if found[3]:
+        raise FormulaError(
+            f"{found[1]}{inside}^.. can be read in two ways: write {name}({inside})^.. or {name}({inside}^..)"
+        )
+    return f"{name}({inside})"
+
+
+def _power(found: re.Match[str], text: str) -> str:
+    digits = found[0].translate(_SUPERSCRIPTS)
+    space = " " * text[found.end() : found.end() + 1].isalnum()
+    return f"**{digits}{space}" if digits.isdigit() else f"**({digits}){space}"
+
+
+def _spelled(word: str) -> str:
+    if word == "π":
+        return "pi"
+    if "π" in word:
+        product = "*".join(part for part in re.split("(π)", word) if part).replace("π", "pi")
+        raise FormulaError(f"{word!r} can be read in two ways: write {product}")
+    return "".join(_GREEK.get(letter, letter) for letter in word)
+
+
+def names_defined(texts: Iterable[str]) -> list[str]:
+    """The names of the intermediate values in some texts."""
+    return [found[1] for part in _statements(texts) if (found := _DEFINED.fullmatch(part))]
+
+
+def _statements(texts: Iterable[str]) -> Iterator[str]:
+    """The parts of some texts between semicolons and line breaks outside of brackets, in plain notation."""
+    return (part for text in texts for part in _parts(_COMMENT.sub("", plain(text)), ";\n") if part)
+
+
+def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
+    """The formulas of some texts, with named intermediate values and the constants of the box written out.
+
+    Statements stand on lines of their own or between semicolons. ``name = ..`` names a value for what follows; anything
+    else is a formula.
+
+    Examples
+    --------
+    >>> formulas_of(["d = x/s; exp(-d**2/2)", "d*c"], {"c": "3"})
+    ['exp(-(x/s)**2/2)', '(x/s)*3']
+    """
+    known, found = dict(values), []
+    for statement in _statements(texts):
+        defined = _DEFINED.fullmatch(statement)
+        if defined is None:
+            found.append(_inlined(statement.strip(), known))
+            continue
+        name, meaning = defined[1], defined[2].strip()
+        if name in known or name in RESERVED or name == "pi":
+            raise FormulaError(f"{name} already has a meaning: give the intermediate value another name")
+        if not meaning:
+            raise FormulaError(f"{name} = is followed by nothing: write what {name} is")
+        known[name] = _inlined(meaning, known)
+        last = f"{name} = {meaning}"
+    if not found and len(known) == len(values):
+        raise FormulaError("the formula is empty")
+    if not found:
+        raise FormulaError(
+            f"{last!r} defines {name}, and no formula follows: write {meaning} alone, or a formula with {name} after it"
+        )
+    return found
+
+
+def _inlined(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values of names in their place, in brackets where they need them."""
+
+    def value(found: re.Match[str]) -> str:
+        meaning = values.get(found[0])
+        if meaning is None:
+            return found[0]
+        inside = text[: found.start()].rstrip().endswith("(") and text[found.end() :].lstrip().startswith(")")
+        return meaning if inside or _ATOM.fullmatch(meaning) else f"({meaning})"
+
+    written = _NAME.sub(value, text) if values else text
+    if len(written) > MAX_LENGTH:
+        raise FormulaError(f"the formula has over {MAX_LENGTH} characters once its intermediate values are written out")
+    return written
+
+
+def intervals_of(text: str) -> list[tuple[str, str, str]]:
+    """The names and ends of a box in any of its notations; both ends are the same for a constant.
+
+    Examples
+    --------
+    >>> intervals_of("x=0..2*pi, y in [-1, 1], 0 <= z <= 1/2, c=299792458")
+    [('x', '0', '2*pi'), ('y', '-1', '1'), ('z', '0', '1/2'), ('c', '299792458', '299792458')]
+    """
+    return [_interval(part) for part in _parts(plain(text))]
+
+
+def _parts(text: str, ends: str = ",;\n") -> list[str]:
+    """The parts between commas, semicolons or line breaks outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for place, char in enumerate(text):
+        depth += (char in "([") - (char in ")]")
+        if char in ends and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    parts.append(text[start:].strip())
+    return [part for k, part in enumerate(parts) if part or (k and k < len(parts) - 1)]
+
+
+def _interval(part: str) -> tuple[str, str, str]:
+    if found := _BRACKETS.fullmatch(part):
+        ends = _parts(found[2]) if ".." not in found[2] else [end.strip() for end in found[2].split("..")]
+        if len(ends) != 2:
+            raise BoxError(f"cannot read {part!r} in the box: write {found[1].strip()}=low..high")
+        return found[1].strip(), ends[0], ends[1]
+    if found := _BETWEEN.fullmatch(part):
+        return found[2].strip(), found[1].strip(), found[3].strip()
+    if found := _DOTTED.fullmatch(part):
+        part = f"{found[1]}={found[2]}"
+    names, equals, interval = (side.strip() for side in part.partition("="))
+    if not equals:
+        raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
+    if re.search("[=°]", interval):
+        raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
+    if ".." in interval:
+        if "..." in interval:
+            raise BoxError(f"the interval {interval!r} of {names} has three dots: write 0..0.5, not 0...5")
+        low, _, high = (end.strip() for end in interval.partition(".."))
+        if not low or not high:
+            raise BoxError(f"cannot read the interval {interval!r} of {names}: write low..high")
+        return names, low, high
+    if not interval or _misread(interval):
+        raise BoxError(f"cannot read the interval {interval!r} of {names}: {_box_hint(part)}")
+    return names, interval, interval
+
+
+def _misread(interval: str) -> bool:
+    """Whether a value of the box looks like an interval in a notation that has other meanings elsewhere."""
+    return bool(
+        re.search(r":|\bto\b|\band\b|linspace|arange|±|\+/-|\+-|\.\.|\d\s*-\s*\d|^\(.*,.*\)$|~|…|<|>", interval)
+    )
+
+
+def _box_hint(part: str) -> str:
+    """Advice on an interval that cannot be read."""
+    if "°" in part:
+        return "angles are in radians: write radians(90) for 90°"
+    if (found := re.fullmatch(r"(.+?)(?:\s|\band\b)+([A-Za-z_]\w*\s*=.+)", part)) and "=" in found[1]:
+        return f"separate intervals by commas: {found[1].strip()}, {found[2]}"
+    if part.startswith("{"):
+        return "write x=0..1, y=-1..1, or give a mapping in Python"
+    if found := re.fullmatch(r"(.+?)=\s*(?:\w+\.)?(?:linspace|arange)\((.+?),(.+?)(?:,.*)?\)", part):
+        return f"write {found[1].strip()}={found[2].strip()}..{found[3].strip()}"
+    if found := re.fullmatch(r"(.+?)=\s*(?:±|\+/-|\+-)\s*(\S+)", part):
+        return f"write {found[1].strip()}=-{found[2]}..{found[2]}"
+    if re.fullmatch(r"[A-Za-z_]\w*", part):
+        return f"{part} has no interval: write {part}=low..high"
+    if found := re.fullmatch(r"(.+?)\s+in\s+\((.+),(.+)\)", part):
+        return f"write {found[1]}={found[2].strip()}..{found[3].strip()}"
+    if not re.search(r"[A-Za-z_]", part):
+        return "an interval has a name, and two dots between its ends: x=0..1"
+    if found := re.fullmatch(r"(.+?)=?\s*(?:from\s+)?\(?([^=:(),]+?)\s*(?::|\bto\b|,|~|…)\s*([^:,()]+)\)?", part):
+        name, low, high = found[1].strip(" =:") or "x", found[2].strip(), found[3].strip()
+        return f"write {name}={low}..{high}"
+    if found := re.fullmatch(r"(.+?)=\s*(\S+?)\s*(?:±|\+/-|\+-)\s*(\S+)", part):
+        return f"write {found[1].strip()}={found[2]}-{found[3]}..{found[2]}+{found[3]}"
+    if found := re.fullmatch(r"(.+?)=\s*(\d\S*?)\s*-\s*(\d\S*)", part):
+        return f"write {found[1].strip()}={found[2]}..{found[3]}"
+    if found := re.fullmatch(r"\s*([A-Za-z_]\w*)\s*([<>])=?\s*(\S+)\s*", part):
+        given, other = ("low", "high") if found[2] == ">" else ("high", "low")
+        ends = {given: found[3], other: other}
+        return f"give both ends, {found[1]}={ends['low']}..{ends['high']}"
+    return "write name=low..high"
 
 
 def is_sympy(given: object) -> bool:

@@ -2,22 +2,25 @@
 
 Text stays as typed. Expressions of sympy, Python functions and our own trees become text, which is what the model
 stores and the proof is about.
+
+A formula that cannot be read is refused with a hint for its mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any
 
-from transformula.errors import FormulaError
-from transformula.formula.as_written import formulas_of, names_defined
+from transformula.errors import FormulaError, Reason
 from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy
-from transformula.formula.given_box import box_and_constants, is_sympy
-from transformula.formula.hints import advice_on
+from transformula.formula.given_box import box_and_constants, formulas_of, is_sympy, names_defined
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import Expr, substitute
+from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known
+from transformula.kernel.syntax.expression import CONSTANTS, Expr, substitute
 
 _KINDS = "text, a sympy expression, a Python function, or a list of these"
 
@@ -92,3 +95,223 @@ def at_every_position(formula: Formula, positions: int) -> Formula:
             box.upper * positions,
         ),
     )
+
+
+_FUNCTIONS = (*known(), *JUMPS, *JUMPING, *ALIASES, *PIECEWISE)
+_ANY_FUNCTION = "|".join(sorted(_FUNCTIONS, key=len, reverse=True))
+_WORD = r"[A-Za-z_]\w*"
+_VALUE = r"[A-Za-z_]\w*|\d+(?:\.\d+)?"
+#: Names of functions in other languages and notations, and what to write instead.
+_ELSEWHERE = {
+    "tg": "tan", "ctg": "cot", "arctg": "atan", "arcctg": "atan(1/..)", "sen": "sin", "lg": "log10", "ld": "log2",
+    "lb": "log2", "sh": "sinh", "ch": "cosh", "th": "tanh", "sqr": "(..)**2", "square": "(..)**2",
+    "root": "(..)**(1/n)", "nthroot": "(..)**(1/n)", "cuberoot": "cbrt", "if": "where", "iif": "where",
+    "ifelse": "where", "select": "where",
+    "norm_cdf": "Phi", "cdf": "Phi", "pnorm": "Phi", "ncdf": "Phi", "NORMSDIST": "Phi", "fabs": "abs",
+    "absolute": "abs",
+    "minimum": "min", "maximum": "max", "fmin": "min", "fmax": "max", "remainder": "mod", "fix": "trunc",
+    "softmax": "exp(x1)/(exp(x1) + exp(x2))", "gaussian": "exp(-(..)**2/2)", "gauss": "exp(-(..)**2/2)",
+    "N": "Phi", "norm": "sqrt(x**2 + y**2) or hypot(x, y)",
+    "reciprocal": "1/(..)", "negative": "-(..)", "multiply": "..*..", "add": "..+..", "divide": "../..",
+    "rad2deg": "degrees", "mean": "sum(..)/n", "avg": "sum(..)/n", "average": "sum(..)/n", "product": "prod",
+}  # fmt: skip
+_NO_FORMULA = "it has no value at a point: write the result as a formula"
+
+
+def _call(name: str, inside: str) -> str:
+    """Advice to call a function by our name for it."""
+    ours = _ELSEWHERE.get(name, name)
+    whole = "(" in ours or ".." in ours
+    return f"write {ours.replace('..', inside)}" if whole else f"write {ours}({inside})"
+
+
+def _chosen(m: re.Match[str]) -> str:
+    return f"write where({m[1].strip()}, {m[2].strip()}, {m[3].strip()})"
+
+
+#: Names in front of a dot that are no variables.
+_MODULES = ("np", "numpy", "math", "torch", "tf", "jnp", "jax", "scipy", "sp", "stats", "norm", "F", "sympy", "special",
+            "Math", "cmath", "nn", "st", "tensorflow", "mpmath", "mp", "cp", "cupy", "numexpr")  # fmt: skip
+
+
+def _degree_or_cdf(m: re.Match[str]) -> str:
+    method = m[2]
+    if m[1].split(".")[0] not in _MODULES:
+        return f"a name has letters, digits and _: write {m[1].replace('.', '_')}{method}"
+    if method in ("cdf", "ncdf"):
+        return _call("Phi", m[3])
+    return f"write {method}" if m[3] is None else _call(method, m[3])
+
+
+def _power_of_call(m: re.Match[str]) -> str:
+    inverse = {"sin": "asin", "cos": "acos", "tan": "atan", "sinh": "asinh", "cosh": "acosh", "tanh": "atanh"}
+    if m[2].strip("() ") == "-1" and m[1] in inverse:
+        return f"write {inverse[m[1]]}({m[3]}) for the inverse function, 1/{m[1]}({m[3]}) for the reciprocal"
+    return f"write {m[1]}({m[3]})^{m[2]}"
+
+
+def _base(m: re.Match[str]) -> str:
+    argument, base = m[1].strip(), m[2].strip()
+    return f"write log{base}({argument})" if base in ("2", "10") else f"write log({argument})/log({base})"
+
+
+#: Mistakes from the most to the least specific: a pattern, and advice with its groups.
+_MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"^\s*\$|\$\s*$|\\", "formulas in LaTeX are read with --latex (tf.from_latex in Python)"),
+    (rf"({_VALUE}|\))\s*\.([\^*/])", lambda m: f"write {m[1]}{m[2]} without the dot"),
+    (r"^\s*lambda\b[^:]*:(.+)", lambda m: f"write {m[1].strip()}, or give the function itself in Python"),
+    (r"\b(?:def|return|import|for|while)\b", "write one formula: loops and statements are not read"),
+    (rf"^\s*{_WORD}\s*\([^()]*\)\s*:?=(?!=)\s*(.+)", lambda m: f"write the right-hand side alone: {m[1].strip()}"),
+    (rf"^\s*{_WORD}\s*(?:->|=>)\s*(.+)", lambda m: f"write {m[1].strip()} alone"),
+    (r"\bif\b([^:]+):(.+?)\belse\b\s*:?(.+)", _chosen),
+    (r"\bif\b(.+?)\bthen\b(.+?)\belse\b(.+)", _chosen),
+    (r"(.+?)\bif\b(.+?)\belse\b(.+)", lambda m: f"write where({m[2].strip()}, {m[1].strip()}, {m[3].strip()})"),
+    (r"(.+?)\?(.+?):(.+)", _chosen),
+    (rf"\b((?:{_WORD}\.)+)(cdf|ncdf|{_WORD})\s*(?:\(([^()]*)\))?", _degree_or_cdf),
+    (rf"\b({_ANY_FUNCTION})\s*(?:\^|\*\*)\s*(-?\d+|\(-?\d+\))\s*\(([^()]*)\)", _power_of_call),
+    (rf"\b({_ANY_FUNCTION})\s*(?:\^|\*\*)\s*(-?\d+)\s*({_VALUE})", _power_of_call),
+    (r"\bexp\s*(?:\^|\*\*)\s*(\([^()]*\)|\w+)", lambda m: f"write exp({m[1].strip('()')})"),
+    (r"\b(?:log|ln)_?(\d+)\s+(\w+)", lambda m: f"write log({m[2]})/log({m[1]})"),
+    (r"\blog_(\d+)\s*\(([^()]*)\)", lambda m: _base(re.fullmatch("(.*),(.*)", f"{m[2]},{m[1]}") or m)),
+    (r"\b(?:log|ln)\s*\(([^(),]+),([^(),]+)\)", _base),
+    (rf"\b({_WORD})\[(\d+)\]", lambda m: f"write {m[1]}{m[2]}, with {m[1]}{m[2]}=low..high in the box"),
+    (rf"\b({_WORD})\[([^\[\]]*)\]", lambda m: f"write {m[1].lower()}({m[2]}) with round brackets"),
+    (r"[\[\]{}]", "use round brackets only: ( and )"),
+    (r"(\d+(?:\.\d+)?)\s*%(?!\s*[\w(])", lambda m: f"write {m[1]}/100"),
+    (rf"({_VALUE})\s*(?:%|\bmod\b)\s*({_VALUE})", lambda m: f"write mod({m[1]}, {m[2]})"),
+    (rf"({_VALUE}|\([^()]*\))\s*//\s*({_VALUE})", lambda m: f"write floor({m[1]}/{m[2]})"),
+    (r"\|([^|]+)\|", lambda m: f"write abs({m[1].strip()[:40]})"),
+    (r"(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*\*?\s*(?:°|deg\b|degrees\b(?!\s*\())", lambda m: f"write radians({m[1]})"),
+    (r"[∫∂∇]|\bd/d\w|\bd[a-zA-Z]/d[a-zA-Z]\b|\b(?:diff|integrate|integral|Integral|Derivative)\s*\(", _NO_FORMULA),
+    (r"[∑∏]|\b(?:Sum|Product)\s*\(", "write the terms out: sum(a, b, c) or prod(a, b, c)"),
+    (r"\blim(?:it)?\b", _NO_FORMULA),
+    (rf"({_VALUE}|\))\s*!(?!=)", lambda m: f"write factorial({m[1]})" if m[1] != ")" else "write factorial(..)"),
+    (r"&&|\|\||\b(?:and|or|not)\b", "nest where(x > a, where(x < b, .., ..), ..) to join conditions"),
+    (r"==|!=|<>", "a formula is continuous: compare with < <= > >=, inside where(x < 1, a, b)"),
+    (r"\b(?:inf|infinity|oo|nan|NaN)\b|∞", "only finite numbers can be used"),
+    (rf"^[^'\"]*{_WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
+    (r"['\"`]", "leave out the quotation marks"),
+    (r"(\d+)_(\d+)", lambda m: f"write {m[1]}{m[2]}"),
+    (r"\b0[xXbBoO][\da-fA-F]+", "write the number in decimal digits"),
+    (r"\d+\.\d+\.\d+", "a number has one decimal point"),
+    (r"\b(\d{1,3}) (\d{3})\b", lambda m: f"write {m[1]}{m[2]} without the space"),
+    (rf"\b({_ANY_FUNCTION})\s+({_VALUE})", lambda m: f"write {m[1]}({m[2]})"),
+    (r"\*\*\*+|\^\^+|\^\*\*|\*\*\^", "write one ** or one ^ for a power"),
+    (
+        r"^([^=;]*[^=;:<>\w\s][^=;:<>]*)=(?!=)([^=]*)$",
+        lambda m: f"an equation is no formula: solve it, or write the difference ({m[1].strip()}) - ({m[2].strip()})",
+    ),
+    (r"(?<![<>])=", "name intermediate values in parts that end with ; and let the formula come last"),
+)
+_COMPILED = tuple((re.compile(pattern, re.ASCII), advice) for pattern, advice in _MISTAKES)
+_CALLED = re.compile(rf"(?<![\w.])({_WORD})\s*\(([^()]*)", re.ASCII)
+_TIMES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
+_BESIDE = re.compile(
+    rf"((?:\w+\s*(?:\*\*|\^)\s*)?(?:{_VALUE}|\)))\s*(?<=[\w)])(?:\s+|(?<=\))(?=[\w(]))({_VALUE}|\()", re.ASCII
+)
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()(?!\w)", re.ASCII)
+_CONSTANTS = (*CONSTANTS, "e")
+#: Width of an advised ramp as a share of the interval of its variable.
+_RAMP_SHARE = 0.01
+
+
+def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[str] = ()) -> str:
+    """Advice on a formula that the kernel refuses to read, by the reason or by the first known mistake."""
+    if error.reason is Reason.JUMP:
+        return f"end the box there, or join the pieces by a ramp such as {_ramp(error.place, box)}"
+    if error.reason is Reason.CONDITION:
+        return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
+    return hint(given, (*box.variables, *constants))
+
+
+def _ramp(place: str, box: Box) -> str:
+    """A ramp over one percent of the interval of the variable that jumps, from where it jumps."""
+    name, _, at = place.partition(" = ")
+    if name not in box.variables:
+        name, at = box.variables[0], "0"
+    low, high = box.floats()[box.variables.index(name)]
+    shifted = name if at == "0" else f"({name} + {at[1:]})" if at[0] == "-" else f"({name} - {at})"
+    shifted = f"({name} - ({at}))" if re.search(r"[+*-]", at[1:]) else shifted
+    width = float(f"{(high - low) * _RAMP_SHARE:.1g}")
+    return f"min(max({shifted}/{width:g}, 0), 1)"
+
+
+def _texts(given: object) -> list[str]:
+    given = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else []
+    return [text for text in given if isinstance(text, str)]
+
+
+def hint(given: object, variables: Iterable[str]) -> str:
+    """Advice on the first formula with a known mistake, or nothing.
+
+    Examples
+    --------
+    >>> hint("sin x + 1", ["x"]), hint("2x", ["x"]), hint("x + 1", ["x"]), hint("x + y", ["x"])
+    ('write sin(x)', 'write 2*x', '', 'add y=low..high to the box')
+    """
+    names = set(variables)
+    return next((said for text in _texts(given) for said in _hints(text, names)), "")
+
+
+def _hints(text: str, names: set[str]) -> Iterator[str]:
+    for pattern, advice in _COMPILED:
+        if found := pattern.search(text):
+            yield advice if isinstance(advice, str) else advice(found)
+    yield from _wrong_functions(text, names)
+    if (comma := _comma_outside(text)) >= 0 and (found := re.match(r".*?(\d+),(\d+)$", text[: comma + 2])):
+        yield f"write {found[1]}.{found[2]} with a decimal point"
+    if comma >= 0:
+        yield "give several formulas as separate arguments, or separate them by ;"
+    if found := _BESIDE.search(text):
+        yield f"write {found[1]}*{found[2]}"
+    found = _TIMES.search(text)
+    if found and not re.match(r"[eE]\d", found[2]):
+        yield f"write {found[1]}*{found[2]}"
+    if re.search(r"[<>]", text) and "where" not in text:
+        yield "a comparison stands inside where(x < 1, a, b)"
+    if missing := text.count("(") - text.count(")"):
+        yield f"{abs(missing)} bracket{'s' * (abs(missing) > 1)} {'not closed' if missing > 0 else 'too many'}"
+    if re.search(r"\([^()]*;", text):
+        yield "separate the arguments of a function by commas"
+    for name in _NAME.findall(text):
+        if name in ("i", "j") and name not in names:
+            yield "formulas are real: write cos(u) and sin(u) for the two parts of exp(i*u)"
+        if name not in names and name not in _FUNCTIONS and name not in _CONSTANTS:
+            yield _run_together(name, names) or f"add {name[:40]}=low..high to the box"
+
+
+def _run_together(name: str, names: set[str]) -> str:
+    """Advice on a name made of two that are known, such as x1x2 or lnx."""
+    for cut in range(1, len(name)):
+        first, second = name[:cut], name[cut:]
+        if second in names and (first in names or first in _CONSTANTS):
+            return f"write {first}*{second}"
+        if second in names and first in _FUNCTIONS:
+            return f"write {first}({second})"
+    return ""
+
+
+def _wrong_functions(text: str, names: set[str]) -> Iterator[str]:
+    for name, inside in _CALLED.findall(text):
+        if name in _FUNCTIONS:
+            continue
+        if name in names:
+            yield f"write {name}*({inside})"
+        elif name in ("e", "E"):
+            yield f"write exp({inside})"
+        elif name in _ELSEWHERE or name.lower() in _ELSEWHERE:
+            yield _call(name if name in _ELSEWHERE else name.lower(), inside.strip())
+        elif name.lower() in _FUNCTIONS:
+            yield f"write {name.lower()}({inside})"
+        elif near := get_close_matches(name, _FUNCTIONS, 1, 0.7):
+            yield f"the nearest function is {near[0]}"
+
+
+def _comma_outside(text: str) -> int:
+    """The place of the first comma outside of brackets, or -1."""
+    depth = 0
+    for place, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth == 0:
+            return place
+    return -1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transformula.errors import PointError
 from transformula.kernel.enclosures.balls import to_fraction
-from transformula.kernel.gallery.prompt_tasks import FIELDS, PromptTask
+from transformula.kernel.gallery.in_context_blocks import FIELDS, PromptTask
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prompts:
-    """An algorithm on a box of prompts; `transformula.kernel.gallery.prompt_tasks` says what it answers."""
+    """An algorithm on a box of prompts; `transformula.kernel.gallery.in_context_blocks` says what it answers."""
 
     task: PromptTask
 

@@ -15,7 +15,7 @@ from transformula.errors import InputError, ModelFileError
 from transformula.formula.given_arrays import as_array
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.folder.description import Description
-from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.gallery.in_context_blocks import PromptTask
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula

@@ -15,8 +15,8 @@ from dataclasses import asdict
 # before numpy: each thread of BLAS takes address space, which the check's limit counts
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.check import Verification, verify_folder
-from transformula.kernel.digits import at_most
 from transformula.kernel.exceptions import ModelFileError
 from transformula.kernel.isolation import verify_isolated
 

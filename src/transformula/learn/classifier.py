@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.learn.base import SolverEstimator
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learn.solver_choice import Settings, Solution

@@ -16,11 +16,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread, report
 from transformula.cluster.engines import Outcome
 from transformula.learn.distinct_rows import Floats, is_dask
 from transformula.learn.streaming import Chunk, NoRowsError, Parts, add_up, total_of
-from transformula.progress import report
 
 State = TypeVar("State")
 #: Most groups of parts.

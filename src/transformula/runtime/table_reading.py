@@ -21,8 +21,7 @@ from flint import fmpq
 
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.weights import Block, FloatArray, Weights
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, column_of, rows_of
+from transformula.kernel.structures.network import ONE, HeadTable, Network, column_of, read_network, rows_of
 from transformula.kernel.tables.table_error import lattice
 
 #: Σ coefficient · slot or input, by index.

@@ -10,8 +10,8 @@ from typing import Any
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.internals import NamedTrace
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.check import Verification
-from transformula.kernel.digits import at_most
 from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.structures.stored_circuit import Circuit
 from transformula.kernel.syntax.boxes import Formula

@@ -11,11 +11,10 @@ from transformula.compiler.constructions import CIRCUIT_FAMILY
 from transformula.errors import InputError
 from transformula.internals import summands
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.network import HeadTable
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire, single
 from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text
 from transformula.model import Model
 from transformula.runtime.table_reading import CircuitBlock, TableHead
 from transformula.show.page_parts import counted, cut

@@ -12,7 +12,7 @@ import numpy as np
 
 from transformula.compiler.comparison import Comparison
 from transformula.formula.sample_target import Samples
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.weights import FloatArray
 from transformula.model import Model
 from transformula.runtime.reference import softmax

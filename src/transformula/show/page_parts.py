@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.show.figure_style import page_css
 
 #: Number of columns that fit on a phone.

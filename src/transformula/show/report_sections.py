@@ -14,7 +14,7 @@ from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY
 from transformula.formula import parse
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import FloatArray
-from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.network import HeadTable
 from transformula.kernel.structures.ridge_blocks import Ridge
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model

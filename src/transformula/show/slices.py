@@ -17,8 +17,7 @@ from transformula.formula.evaluation import evaluate, evaluate_accurately
 from transformula.internals import summands
 from transformula.kernel.folder.weights import FloatArray, Head, IntArray, Weights
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.syntax.expression import Expr, walk
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text, walk
 from transformula.model import Model
 from transformula.runtime import reference
 

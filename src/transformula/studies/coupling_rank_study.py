@@ -27,7 +27,7 @@ from scipy.special import softmax
 
 from transformula.compiler.gallery.prompt_models import in_context
 from transformula.formula.prompt_target import Prompts
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.learn.distinct_rows import Floats
 from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw, log_slope

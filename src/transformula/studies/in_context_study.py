@@ -12,7 +12,7 @@ from transformula.compiler.gallery import prompt_models
 from transformula.compiler.gallery.prompt_models import construct_in_context
 from transformula.errors import NotProvenError
 from transformula.formula.prompt_target import Prompts
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most
 from transformula.kernel.gallery.in_context_rule import prove_in_context
 from transformula.learn.distinct_rows import Floats
 from transformula.model import Model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.learn import LinearAttentionRegressor
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.linear_attention_fit import Heads, features, solve

@@ -19,8 +19,8 @@ from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOOKUP, POLYNOMIAL
 from transformula.compiler.layout import TableTokens
 from transformula.compiler.lookup import fit_part
-from transformula.compiler.one_layer_parts import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.options import Options
+from transformula.compiler.partition import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.ridge_directions import RidgeSum

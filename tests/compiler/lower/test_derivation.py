@@ -26,8 +26,7 @@ from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.structures.stored_circuit import CircuitReader
+from transformula.kernel.structures.stored_circuit import CircuitReader, Measure
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
 

@@ -17,9 +17,8 @@ from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
-from transformula.kernel.syntax.expression import substitute, walk
+from transformula.kernel.syntax.expression import substitute, to_text, walk
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import to_text
 
 REPAIRED = {
     "sin(u)**2/u**2": ("u=-1..1", "sinc(u)**2"),

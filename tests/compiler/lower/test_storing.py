@@ -20,18 +20,15 @@ from transformula.compiler.lower.additive import decompose, without_cancelled
 from transformula.compiler.lower.lowered_circuit import Guide, collected, has_slot
 from transformula.compiler.lower.lowering import build_circuit
 from transformula.compiler.lower.store_circuit import store_circuit, store_one_layer
-from transformula.compiler.one_layer_parts import one_layer_spec
+from transformula.compiler.partition import one_layer_spec
 from transformula.compiler.prepare import Prepared
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE
-from transformula.kernel.structures.stored_circuit import SQUARE, CircuitReader
+from transformula.kernel.structures.network import ONE, read_network
+from transformula.kernel.structures.stored_circuit import SQUARE, CircuitReader, Measure
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.syntax.expression import variables_of
+from transformula.kernel.syntax.expression import to_text, variables_of
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import to_text
 
 BITS = 300
 

@@ -9,7 +9,7 @@ from flint import arb, fmpq
 from transformula.kernel.circuit.carried_errors import Carrier, Relative
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.structures import network_wires
+from transformula.kernel.structures import network
 
 FORM = FORMATS["float32"]
 UNIT, NORMAL = Fraction(1, 2**24), Fraction(1, 2**126)
@@ -57,15 +57,15 @@ def test_what_is_rounded_as_a_whole_is_within_its_roundings():
             signed = rng.random() < 0.4
             x = -x if signed and rng.random() < 0.5 else x
             carrier.values[k] = SimpleNamespace(nonnegative=not signed, relative=Relative(1, carrier.flush))
-            slots.append((network_wires.wire_form(k), _rounded(x, flush), x))
+            slots.append((network.wire_form(k), _rounded(x, flush), x))
         for _ in range(4):
             row = [(slots[rng.randrange(len(slots))], _factor(rng)) for _ in range(rng.randint(1, 3))]
             forms, products = [], []
             for (form, computed, _), c in row:
                 number = fmpq(c.numerator, c.denominator)
-                forms.append(form.times(number, network_wires.roundings(number, FORM)))
+                forms.append(form.times(number, network.roundings(number, FORM)))
                 products.append(_rounded(_rounded(c, False) * computed, flush))
-            form, computed = network_wires.total(forms), _sum(products, flush, rng)
+            form, computed = network.total(forms), _sum(products, flush, rng)
             exact = sum(c * meant for (_, _, meant), c in row)
             signs = all(t.coefficient == t.size > 0 and carrier.values[k].nonnegative for k, t in form.terms.items())
             assert not signs or (computed >= 0 and exact >= 0)
@@ -78,7 +78,7 @@ def test_what_is_rounded_as_a_whole_is_within_its_roundings():
             if rng.random() < 0.6:
                 k = len(carrier.values)
                 carrier.values[k] = SimpleNamespace(nonnegative=True, relative=relative)
-                form, computed, exact = network_wires.wire_form(k), max(computed, 0), max(exact, 0)
+                form, computed, exact = network.wire_form(k), max(computed, 0), max(exact, 0)
             slots.append((form, Fraction(computed), Fraction(exact)))
     assert bounded > 500 and closest > Fraction(1, 2)
 
@@ -88,14 +88,14 @@ def test_what_may_cancel_or_has_a_constant_is_not_rounded_as_a_whole():
     carrier.form, carrier.flush = FORM, FORM.tiny / FORM.unit_roundoff
     once = Relative(1, arb(0))
     carrier.values = {0: SimpleNamespace(nonnegative=True, relative=once), 1: SimpleNamespace(relative=None)}
-    plain, constant = network_wires.wire_form(0), network_wires.wire_form(network_wires.ONE)
+    plain, constant = network.wire_form(0), network.wire_form(network.ONE)
     assert carrier._relative(plain.terms, plain, True) == once
-    cancelled = network_wires.total([plain.times(fmpq(3), 1), plain.times(fmpq(-2), 0)])
+    cancelled = network.total([plain.times(fmpq(3), 1), plain.times(fmpq(-2), 0)])
     for form in (
         cancelled,
-        network_wires.total([plain, constant]),
+        network.total([plain, constant]),
         constant,
-        network_wires.ZERO,
-        network_wires.wire_form(1),
+        network.ZERO,
+        network.wire_form(1),
     ):
         assert carrier._relative(form.terms, form, form is not cancelled) is None

@@ -8,9 +8,14 @@ from flint import arb
 
 from support.prover import random_formula
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures import bernstein
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.enclosures.expression_models import model_of, to_tensor
+from transformula.kernel.enclosures.expression_ranges import (
+    BERNSTEIN_ROUNDING,
+    bernstein_coefficients,
+    bernstein_matrix,
+    model_of,
+    to_tensor,
+)
 from transformula.kernel.enclosures.taylor_models import layout
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.functions.function_table import FUNCTIONS, RESERVED
@@ -79,7 +84,7 @@ def test_bernstein_bounds_polynomials():
     powers = rng.normal(size=(20, 7, 7))
     t = rng.uniform(-1, 1, (50, 2))
     found = np.einsum("bij,ni,nj->bn", powers, *(x[:, None] ** np.arange(7) for x in t.T))
-    values = bernstein.coefficients(powers, 3).reshape(20, -1)
+    values = bernstein_coefficients(powers, 3).reshape(20, -1)
     assert (found.max(axis=1) <= values.max(axis=1) + 1e-12).all()
     assert (found.min(axis=1) >= values.min(axis=1) - 1e-12).all()
 
@@ -88,12 +93,12 @@ def test_the_rounding_bound_of_bernstein_coefficients():
     """Against exact values: polynomials of 32 terms at ends of parts, where a coefficient is a value."""
     rng = np.random.default_rng(3)
     powers = rng.normal(size=(5, 32))
-    values = bernstein.coefficients(powers, 4).reshape(5, 4, 32)
+    values = bernstein_coefficients(powers, 4).reshape(5, 4, 32)
     for row, found in zip(powers, values, strict=True):
         for part, t in enumerate((-1.0, -0.5, 0.0, 0.5)):
             with precision(200):
                 exact = sum(arb(float(c)) * arb(t) ** k for k, c in enumerate(row))
-                assert abs(exact - float(found[part, 0])) < np.abs(row).sum() * bernstein.ROUNDING
+                assert abs(exact - float(found[part, 0])) < np.abs(row).sum() * BERNSTEIN_ROUNDING
 
 
 def test_what_is_too_large_is_refused():
@@ -101,8 +106,8 @@ def test_what_is_too_large_is_refused():
         lambda: layout(40, 8),
         lambda: layout(2, 33),
         lambda: layout(1, 0),
-        lambda: bernstein.matrix(33, 1),
-        lambda: bernstein.coefficients(np.zeros((1,) + (2,) * 8), 1),
+        lambda: bernstein_matrix(33, 1),
+        lambda: bernstein_coefficients(np.zeros((1,) + (2,) * 8), 1),
     ):
         with pytest.raises(NotProvenError):
             refused()

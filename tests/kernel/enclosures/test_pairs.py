@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.float_intervals import direction, length, plus, size, squared, times, widen
+from transformula.kernel.enclosures.intervals import direction, length, plus, size, squared, times, widen
 
 
 @given(

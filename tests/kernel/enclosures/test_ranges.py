@@ -13,8 +13,7 @@ from support.prover import random_formula
 from transformula.compiler.evidence.range_trees import Tree, find_sign_tree, find_tree, sub_region
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose, from_float
-from transformula.kernel.enclosures.expression_models import enclose_ranges
-from transformula.kernel.enclosures.expression_ranges import check_defined, each_once, range_on, sign_on
+from transformula.kernel.enclosures.expression_ranges import check_defined, each_once, enclose_ranges, range_on, sign_on
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Box

@@ -10,7 +10,7 @@ import pytest
 from flint import arb, arb_series, ctx, fmpq
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.expression_models import model_of
+from transformula.kernel.enclosures.expression_ranges import model_of
 from transformula.kernel.enclosures.taylor_models import boxes_of
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.functions import elementary_functions as function_ends

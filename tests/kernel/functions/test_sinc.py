@@ -6,7 +6,7 @@ from flint import acb, arb, arb_series, ctx
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import from_float
-from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.functions.special_functions import sinc_series
 from transformula.kernel.syntax.parsing import parse

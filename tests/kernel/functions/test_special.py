@@ -15,7 +15,7 @@ from flint import arb, arb_series, fmpq
 from transformula.kernel.arithmetic import precision, series_length
 from transformula.kernel.derivations.derivation_steps import defined_nodes
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.enclosures.expression_models import model_of
+from transformula.kernel.enclosures.expression_ranges import model_of
 from transformula.kernel.enclosures.taylor_models import boxes_of
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.functions import special_functions as special

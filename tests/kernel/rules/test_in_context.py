@@ -11,14 +11,13 @@ import transformula as tf
 from support.claims import refuses_a_hair_less
 from support.folders import open_model
 from support.in_context_models import MODELS, RATIONAL, exact_answer, fractions, learner, prompts
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler.gallery.prompt_models import _written
 from transformula.errors import NotProvenError
 from transformula.kernel.check import verify_files
 from transformula.kernel.folder.model_files import unpack
-from transformula.kernel.gallery.in_context_blocks import plan_of
+from transformula.kernel.gallery.in_context_blocks import PromptTask, plan_of
 from transformula.kernel.gallery.in_context_rule import prove_in_context
-from transformula.kernel.gallery.prompt_tasks import PromptTask
 from transformula.runtime import reference
 
 DTYPES = ("float64", "float32")

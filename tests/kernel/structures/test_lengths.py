@@ -11,8 +11,7 @@ from support.nets import Layer, Net, forge, linear
 from transformula.errors import RefutedError, TransformulaError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.structures.fold_lengths import MAX_UNITS, Measure
-from transformula.kernel.structures.stored_circuit import CircuitReader
+from transformula.kernel.structures.stored_circuit import MAX_UNITS, CircuitReader, Measure
 from transformula.kernel.syntax.boxes import Box
 
 MEASURES = [Measure(n) for n in (4, 5, 8, 13)]

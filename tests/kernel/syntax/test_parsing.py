@@ -239,7 +239,7 @@ def test_shared_trees_are_compared_and_printed_in_linear_time():
     one, other = tower(), tower()
     assert one == other and hash(one) == hash(other)
     assert one != ex.call("min", one, one) and one != ex.call("sin", other)
-    from transformula.kernel.syntax.printing import short_text
+    from transformula.kernel.syntax.expression import short_text
 
     assert len(short_text(one)) <= 300
     assert ex.substitute(one, {ex.variable("x"): ex.variable("y")}) != one

@@ -6,7 +6,7 @@ from flint import arb
 
 from support.kernel_tables import axis_of
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.tables.table_axis import TableAxis, axis_models, leading
+from transformula.kernel.tables.table_error import TableAxis, axis_models, leading
 
 
 def _weights(axis, x):

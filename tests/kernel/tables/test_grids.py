@@ -12,8 +12,9 @@ from flint import arb
 
 from support.kernel_tables import attack, ends_of, exact_error, fit_grid
 from support.prover import random_formula
+from transformula.budget import listening
 from transformula.compiler.evidence.grid_pieces import find_pieces
-from transformula.kernel.enclosures.coverings import checked_edges, leaves
+from transformula.kernel.enclosures.regions import checked_edges, leaves
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.grid_error import bounds_on, grid_error

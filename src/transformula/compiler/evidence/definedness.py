@@ -17,13 +17,11 @@ from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
-from transformula.kernel.enclosures.coverings import halfway
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
-from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.enclosures.regions import Region, halfway
 from transformula.kernel.exceptions import NotProvenError
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text
 
 #: Distances of a suggested box from the undefined place, as fractions of the interval.
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))

@@ -28,8 +28,7 @@ from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
 from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, argument_names
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.syntax.printing import to_text
+from transformula.kernel.syntax.expression import Expr, to_text
 from transformula.kernel.tables.table_error import SoftmaxTable
 
 Floats = NDArray[np.float64]

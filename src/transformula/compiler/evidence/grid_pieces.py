@@ -15,16 +15,15 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint, spend
+from transformula.budget import checkpoint, report, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.table_pieces import turns
 from transformula.formula.evaluation import evaluate, increasing
-from transformula.kernel.arithmetic import precision
-from transformula.kernel.digits import at_most
+from transformula.kernel.arithmetic import at_most, precision
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.coverings import DefinedCells, Ends, products
-from transformula.kernel.enclosures.expression_models import enclose_ranges, model_of
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges, model_of
+from transformula.kernel.enclosures.regions import BallEnds, DefinedCells, products
 from transformula.kernel.enclosures.taylor_models import TINY, Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.rounding.softmax import ORDERS as SOFTMAX_ORDERS
@@ -33,7 +32,6 @@ from transformula.kernel.tables.cell_error import BITS as CELL_BITS
 from transformula.kernel.tables.cell_error import ORDER, far_of, used_cells
 from transformula.kernel.tables.grid_error import BITS, MAX_LEAVES, ORDERS, Bounds, bounds_on
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.progress import report
 
 Mask = NDArray[np.bool_]
 
@@ -51,7 +49,7 @@ def find_pieces(
     table: SoftmaxTable,
     function: Expr,
     names: Sequence[str],
-    ends: Sequence[Ends],
+    ends: Sequence[BallEnds],
     target: float | None = None,
     budget: int = MAX_LEAVES,
 ) -> dict[str, Any]:
@@ -195,7 +193,7 @@ def first_edges(slopes: Floats, offsets: Floats, lower: arb, upper: arb) -> Floa
     return np.array(turns(slopes, offsets, low, max(high, math.nextafter(low, math.inf))))
 
 
-def find_softmax(table: SoftmaxTable, ends: Sequence[Ends]) -> list[list[float]]:
+def find_softmax(table: SoftmaxTable, ends: Sequence[BallEnds]) -> list[list[float]]:
     """Edges for `softmax.rounding_bound`: intervals on which the weights' Taylor models converge."""
     d = len(table.slopes)
     axes = zip(table.slopes, table.offsets, ends, strict=True)
@@ -204,7 +202,7 @@ def find_softmax(table: SoftmaxTable, ends: Sequence[Ends]) -> list[list[float]]
 
 
 def _fine_edges(
-    slopes: Floats, offsets: Floats, ends: Ends, order: int, cuts: int, values: Floats | None = None
+    slopes: Floats, offsets: Floats, ends: BallEnds, order: int, cuts: int, values: Floats | None = None
 ) -> Floats:
     """Edges of intervals for one axis; small weights matter more if ``values`` exceed the table's own range."""
     edges = first_edges(slopes, offsets, *ends)
@@ -237,7 +235,7 @@ def find_partition_cells(
     table: SoftmaxTable,
     function: Expr,
     names: Sequence[str],
-    ends: Sequence[Ends],
+    ends: Sequence[BallEnds],
     far_bits: int,
     shifts: Sequence[float] = (),
 ) -> list[list[int]] | None:

@@ -17,14 +17,20 @@ from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence.definedness import find_bounded
 from transformula.formula.evaluation import evaluate
-from transformula.kernel.enclosures.expression_models import model_range, models_on
-from transformula.kernel.enclosures.expression_ranges import each_once, leaf_range, order_for, place_text, undecided
+from transformula.kernel.enclosures.expression_ranges import (
+    each_once,
+    leaf_range,
+    model_range,
+    models_on,
+    order_for,
+    place_text,
+    undecided,
+)
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, corner_range, range_of
 from transformula.kernel.enclosures.regions import Region, halfway
 from transformula.kernel.enclosures.taylor_models import TINY, Floats
 from transformula.kernel.exceptions import NotProvenError
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text
 
 #: From the lower and upper ends of parts, shape (inputs, parts), to a bound on each part.
 Bound = Callable[[Floats, Floats], Floats]

@@ -17,11 +17,10 @@ from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.balls import from_float, round_down, round_up
-from transformula.kernel.enclosures.coverings import halfway
-from transformula.kernel.enclosures.expression_series import SeriesOf, SingularError
+from transformula.kernel.enclosures.balls import SeriesOf, SingularError, from_float, round_down, round_up
 from transformula.kernel.enclosures.function_cells import slope_on
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.regions import halfway
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.functions.function_table import FUNCTIONS

@@ -32,14 +32,12 @@ from transformula.compiler.layout import Design, HeadSpec, Reads, TableTokens, a
 from transformula.compiler.lower.additive import Decomposition, Form, Part
 from transformula.compiler.lower.lowered_circuit import ARGUMENT
 from transformula.compiler.lower.store_circuit import stored_linear
-from transformula.compiler.one_layer_parts import check_forms, form_range
-from transformula.compiler.partition import fit_partition
+from transformula.compiler.partition import check_forms, fit_partition, form_range
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.compiler.tables.softmax_table import softmax_weights
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.expression import Expr, substitute
-from transformula.kernel.syntax.printing import to_text
+from transformula.kernel.syntax.expression import Expr, substitute, to_text
 
 _POINTS = np.linspace(-1, 1, 2001)
 

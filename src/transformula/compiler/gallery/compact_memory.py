@@ -11,7 +11,7 @@ an offset of their own, such that no bucket holds samples of both labels. Then
 * a last one picks a bit: ReLU(bit_k − (j − k)²) is bit_k for k = j and 0 otherwise.
 
 Both heads lead by so much that the other tokens underflow, and everything after them is whole numbers, so the label
-comes out exactly (`kernel.gallery.compact_rule`). A run costs 4 numbers, a bucket 4 and a bit 13.
+comes out exactly (`kernel.gallery.memorize_rule`). A run costs 4 numbers, a bucket 4 and a bit 13.
 
 How it grows. A run of m samples has about w m / 2 neighbours of different labels that are closer than a bucket, if w is
 the width of a bucket in mean distances, and each of them halves the offsets that are left: with K buckets, w m can be

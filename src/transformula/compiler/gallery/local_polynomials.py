@@ -44,10 +44,10 @@ from transformula.compiler.ridge_directions import compositions
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.coverings import products
+from transformula.kernel.enclosures.regions import products
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.gallery.local_rule import MAX_COLUMNS, ORDERS, column_names, local_error, with_columns
-from transformula.kernel.structures.network_wires import HeadTable
+from transformula.kernel.structures.network import HeadTable
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, walk

@@ -9,7 +9,7 @@ from typing import Any
 
 from flint import fmpq
 
-from transformula.blas_threads import one_thread
+from transformula.budget import one_thread
 from transformula.compiler import policy
 from transformula.compiler.attempts import Built
 from transformula.compiler.certify import package
@@ -21,9 +21,16 @@ from transformula.formula.prompt_target import Prompts
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.description import MAX_BLOCKS
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Weights
-from transformula.kernel.gallery.in_context_blocks import Layer, PromptPlan, plan_of, threshold_entries
+from transformula.kernel.gallery.in_context_blocks import (
+    FIELDS,
+    MAY_VANISH,
+    Layer,
+    PromptPlan,
+    PromptTask,
+    plan_of,
+    threshold_entries,
+)
 from transformula.kernel.gallery.in_context_rule import MAX_ROUNDS, prove_in_context
-from transformula.kernel.gallery.prompt_tasks import FIELDS, MAY_VANISH, PromptTask
 from transformula.kernel.syntax.boxes import MAX_VARIABLES
 from transformula.model import Model
 from transformula.runtime.matrices import matrix_of

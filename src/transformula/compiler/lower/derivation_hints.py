@@ -32,9 +32,8 @@ from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.functions.function_table import find
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
-from transformula.kernel.syntax.expression import Expr, variables_of, walk
+from transformula.kernel.syntax.expression import Expr, to_text, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import to_text
 
 #: Bits of precision at a point.
 _BITS = 64

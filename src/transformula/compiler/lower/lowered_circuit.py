@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire, single
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Measure, Wire, single
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute
 
@@ -268,7 +267,7 @@ class CircuitBuilder:
         return self._product(a, b, [(squares[0], share), (squares[1], -share)], total)
 
     def norm(self, a: Combination, b: Combination, measure: Measure) -> Combination:
-        """√(a² + b²), nearly, made of ReLUs (`kernel.structures.fold_lengths`)."""
+        """√(a² + b²), nearly, made of ReLUs (`kernel.structures.stored_circuit`)."""
         key = (a, b, measure)
         if key not in self._norms:
             self._norms[key] = self._new_norm(a, b, measure)

@@ -12,7 +12,7 @@ earlier wires. The rewriting uses identities only:
   y · u/(exp(u) − 1) with u = x/y, whose factors are no larger than the product;
 * f(c·Πb^e) with positive b may be read as f(exp(u)) at u = log c + Σ e log b: relative errors stay relative, and
   sums of quotients, whose normal forms may be too long, do not come up;
-* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`fold_lengths`): the only step
+* a length √(a² + b²) whose square may come close to zero can be made of ReLUs (`stored_circuit`): the only step
   that is no identity;
 * |u| = ReLU(u) + ReLU(−u), max(u, v) = v + ReLU(u − v), min(u, v) = u − ReLU(u − v), and a non-smooth
   function is a smooth one of abs, min or max computed first; of several, max is that of the first half's
@@ -61,8 +61,7 @@ from transformula.compiler.lower.lowered_circuit import (
 from transformula.compiler.lower.rewrites import domain_ends, factored
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.structures.fold_lengths import Measure
-from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, single
+from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, Measure, single
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
 

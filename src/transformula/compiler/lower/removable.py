@@ -34,9 +34,8 @@ from transformula.kernel.functions.function_table import find
 from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
-from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.syntax.expression import Expr, substitute, to_text, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import to_text
 
 #: Bits of precision at a point.
 _BITS = 128

@@ -18,8 +18,7 @@ from transformula.compiler.lower.additive import AbsTerm, AffineForm, Part, deco
 from transformula.compiler.lower.lowered_circuit import ARGUMENT, ONE, ZERO, collected
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire, single
 from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.expression import Expr, substitute
-from transformula.kernel.syntax.printing import to_text
+from transformula.kernel.syntax.expression import Expr, substitute, to_text
 
 Place = Sequence[int]
 #: (s, h): the head reads s · argument, the slot holds h · value.

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 import transformula.compiler.tables as here
-from transformula.budget import OutOfTime, checkpoint, counted, left, limited, spend, time_left
-from transformula.cluster.lent_workers import ahead
+from transformula.budget import OutOfTime, checkpoint, counted, left, limited, report, spend, time_left
+from transformula.cluster.engines import ahead
 from transformula.compiler import policy
 from transformula.compiler.tables.fit_task import PLENTY, Allowance, CannotFit
 from transformula.compiler.tables.smallest_table import allowance, fit_table
@@ -36,7 +36,6 @@ from transformula.errors import RefutedError, SavingError, TransformulaError
 from transformula.files import write_file
 from transformula.formula import evaluation
 from transformula.kernel.syntax.expression import Expr, fold
-from transformula.progress import report
 
 VARIABLE = "TRANSFORMULA_CACHE"
 MAX_FILES = 10_000  # of the cache, about 20 MB; beyond it the older half is deleted

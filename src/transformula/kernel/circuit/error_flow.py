@@ -27,8 +27,8 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
-from transformula.kernel.enclosures.float_intervals import Pair, direction, length, plus, size, squared, times, widen
 from transformula.kernel.enclosures.function_cells import Cells
+from transformula.kernel.enclosures.intervals import Pair, direction, length, plus, size, squared, times, widen
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire

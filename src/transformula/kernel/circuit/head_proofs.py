@@ -1,13 +1,13 @@
 """Bounds of one head: its table's error, the leak of other tokens, and its rounding.
 
-*Leak.* On arguments up to R_k in absolute value on axis k, some token of the head's own table scores at least
-own = max_j Σ_k (b_jk − |a_jk| R_k), and every foreign token j at most g_j + Σ_k (|b_jk| + |a_jk| R_k). With gap
-the difference, n foreign tokens have at most the share n e^{−gap} of the weight and move the result by at
-most that times the spread of values. The gap must exceed `SILENT` for computed scores too, so that in floats the
-exponential of a foreign token is faint, at most 3η (`formats`). Added to another float it changes that by at most twice
-as much, as that float is a possible result; so in any order foreign tokens change the sum of the weights by at most
-7nη, and that of the products by 7nηY for values up to Y and 2n smallest numbers, as each may underflow. The sum of the
-weights is about 1 or more: with |result| ≤ Y both together are less than 20nηY and 4n smallest numbers.
+*Leak.* On arguments up to R_k in absolute value on axis k, some token of the head's own table scores at least own =
+max_j Σ_k (b_jk − |a_jk| R_k), and every foreign token j at most g_j + Σ_k (|b_jk| + |a_jk| R_k). With gap the
+difference, n foreign tokens have at most the share n e^{−gap} of the weight and move the result by at most that times
+the spread of values. The gap must exceed `SILENT` for computed scores too, so that in floats the exponential of a
+foreign token is faint, at most 3η (`formats`). Added to another float it changes that by at most twice as much, as
+that float is a possible result; so in any order foreign tokens change the sum of the weights by at most 7nη, and that
+of the products by 7nηY for values up to Y and 2n smallest numbers, as each may underflow. The sum of the weights is
+about 1 or more: with |result| ≤ Y both together are less than 20nηY and 4n smallest numbers.
 
 *Excursions.* A function f is proven close to the table T on an interval D inside f's domain. Errors may carry
 the argument û beyond D though the argument u that is meant lies in D. With c the point of D nearest to û,
@@ -20,6 +20,11 @@ If u is an exact linear form of the inputs, the range of what is meant is known 
 are defined on it because of proven signs (`Meant`). Both count if D is that range: c is then meant somewhere.
 
 *Rounding.* T(û) − T(u) is f(û) − f(u) up to sup|T' − f'| |û − u|, and up to twice the table's error.
+
+*Tables of several axes, and sharp tables,* are meant to read exact linear forms of the inputs. Their arguments are
+off by rounding only, which `softmax` takes as an error of the scores; those of sharp tables may also come through
+tables of u, which interpolate a line, with the errors of these (`partition`). What they are meant to be is bounded on
+the pieces that bound their error.
 """
 
 from __future__ import annotations
@@ -27,24 +32,35 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from flint import arb
 
-from transformula.kernel.enclosures.balls import float_above, float_below, from_float, round_up
+from transformula.kernel.circuit.carried_errors import Argument, Value
+from transformula.kernel.circuit.error_flow import Fuzz
+from transformula.kernel.enclosures.balls import enclose, float_above, float_below, from_float, round_up
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges
 from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
+from transformula.kernel.enclosures.regions import checked_edges, products
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
 from transformula.kernel.rounding.formats import QUERY_FACTOR, FloatFormat, check_size
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
-from transformula.kernel.structures.network_wires import HeadTable
-from transformula.kernel.structures.stored_circuit import SQUARE
+from transformula.kernel.structures.network import HeadTable, NetworkWire
+from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire, single
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice
+from transformula.kernel.tables.cell_error import partition_bound
+from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice, table_error
 from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
+
+if TYPE_CHECKING:
+    from transformula.kernel.rules.softmax_rule import Walk
 
 #: e^−760 < 2^−1096 is below the smallest subnormal of every format.
 SILENT = 760.0
@@ -254,3 +270,90 @@ def _met(edges: tuple[float, ...], ends: Interval) -> tuple[float, ...]:
         raise RefutedError("the pieces in evidence.json do not meet the range of an argument")
     first = min(bisect_right(edges, ends[0]), len(edges) - 1) - 1
     return edges[first : max(bisect_left(edges, ends[1]), first + 1) + 1]
+
+
+Ends = tuple[arb, arb]
+LINE = ex.variable("u")
+
+
+def grid_value(walk: Walk, k: int, wire: Wire, found: NetworkWire, arguments: Sequence[Argument]) -> Value:
+    """The proven value of a table of several axes, or of a sharp one."""
+    function = wire.function
+    head = found.table
+    form = walk.form
+    assert function is not None and head is not None
+    if not walk.sharp and any(not argument.error <= 0 for argument in arguments):
+        raise RefutedError("a table of several axes does not read exact linear forms of the inputs")
+    ends = [_ends(_straight(walk.circuit, linear), walk.meanings.formula.box) for linear in wire.arguments]
+    wrong, shifts = ([round_up(getattr(argument, of)) for argument in arguments] for of in ("rounding", "error"))
+    reach = [round_up(abs(a).max(abs(b)) + h + w) for (a, b), h, w in zip(ends, shifts, wrong, strict=True)]
+    walk.check_overflow(found.arguments, QUERY_FACTOR)
+    lost = leak(head, reach, form)
+    table = walk.heads.table(head)
+    if walk.sharp:
+        bits, trees = _partition(walk.evidence.partition(k, table, function, ends, shifts))
+        score = score_error(form, table, reach, wrong)
+        error, rounding = partition_bound(table, function, wire.names, ends, bits, trees, score, form, shifts)
+        error, rounding = error + lost.real, rounding + lost.computed
+        size = arb(float(np.max(np.abs(table.values)))) + error
+    else:
+        pieces = walk.evidence.pieces(k, table, function, wire.names, ends)
+        bound = table_error(table, function, wire.names, ends, pieces)
+        edges = walk.evidence.softmax(k, table, ends)
+        plain = Arithmetic(
+            form, 2 * len(ends) + 2, head.values.size + 2, argument_errors=tuple(wrong), input_roundings=0
+        )
+        roundings = [rounding_bound(table, ends, edges, a) for a in (plain, replace(plain, factorised=True))]
+        error, rounding = arb(bound) + lost.real, arb(float(np.max(roundings))) + lost.computed
+        size = _largest(function, wire, ends, pieces).min(arb(float(np.max(np.abs(table.values)))) + error)
+    if not (error.is_finite() and rounding.is_finite()):
+        raise NotProvenError(f"a table of {function} could not be bounded in {form.name}", place=str(function))
+    walk.ranges.found(k, (np.asarray(-round_up(size)), np.asarray(round_up(size))))
+    held = (size + error).upper()
+    made, rounded = Fuzz(0.0, round_up(error)), Fuzz(0.0, round_up(rounding))
+    return Value(size.upper(), error.upper(), rounding.upper(), (-held, held), made, rounded)
+
+
+def _straight(circuit: Circuit, linear: LinearForm) -> LinearForm:
+    """The form with each table of u replaced by what it reads, which is what it means."""
+    while any(circuit.wires[k].function == LINE for k, _ in linear.terms):
+        parts = [(ex.number(1), LinearForm((), linear.constant))]
+        for k, c in linear.terms:
+            wire = circuit.wires[k]
+            parts.append((c, wire.arguments[0] if wire.function == LINE else single(k)))
+        linear = LinearForm.sum(parts)
+    return linear
+
+
+def _ends(linear: LinearForm, box: Box) -> Ends:
+    """The exact ends of a linear form of the inputs, as balls."""
+    low = high = enclose(linear.constant)
+    for i, c in linear.terms:
+        if i >= box.dimension or c.number is None:
+            raise RefutedError("a table of several axes does not read rational linear forms of the inputs")
+        ends = enclose(box.lower[i]) * enclose(c), enclose(box.upper[i]) * enclose(c)
+        low, high = low + ends[c.number < 0], high + ends[c.number > 0]
+    return low, high
+
+
+def _largest(function: Any, wire: Wire, ends: Sequence[Ends], pieces: Any) -> arb:
+    """A bound of |function| on the boxes between the pieces' first edges; the function is defined there."""
+    edges = checked_edges(pieces["edges"], ends, MAX_PIECES)
+    lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])
+    low, high = enclose_ranges(function, wire.names, lower, upper)
+    return arb(float(np.max(np.maximum(np.abs(low), np.abs(high)))))
+
+
+def _partition(item: Any) -> tuple[int, Any]:
+    if not isinstance(item, list) or len(item) != 2 or type(item[0]) is not int:
+        raise RefutedError("the evidence for a partition cannot be read")
+    return item[0], item[1]
+
+
+def score_error(form: FloatFormat, table: SoftmaxTable, reach: Sequence[float], wrong: Sequence[float]) -> arb:
+    """Largest |computed − real| score: arguments are off, and 2d products and sums are rounded."""
+    total = form.score_slip
+    for slopes, offsets, far, off in zip(table.slopes, table.offsets, reach, wrong, strict=True):
+        steepest, largest = arb(float(np.max(np.abs(slopes)))), arb(float(np.max(np.abs(offsets))))
+        total += steepest * arb(off) + form.gamma(2 * len(reach) + 2) * (steepest * arb(far) + largest)
+    return total.upper()

@@ -46,7 +46,7 @@ from flint import arb
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.derivations.polynomial_signs import direction, product
+from transformula.kernel.derivations.polynomials import direction, product
 from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
 from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
 from transformula.kernel.enclosures.intervals import Ends, try_range
@@ -57,9 +57,8 @@ from transformula.kernel.functions.function_table import domain_of, find, functi
 from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.syntax.expression import Expr, substitute, variables_of, walk
+from transformula.kernel.syntax.expression import Expr, short_text, substitute, variables_of, walk
 from transformula.kernel.syntax.parsing import parse
-from transformula.kernel.syntax.printing import short_text
 
 
 class NodeSigns:

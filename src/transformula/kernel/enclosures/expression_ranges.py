@@ -1,27 +1,224 @@
-"""Proven ranges and signs of an expression on a region that is cut into the leaves of a given tree.
+"""Proven ranges and signs of expressions: Taylor models on many boxes at once, on the leaves of a given tree.
 
 On each leaf an expression lies in its interval range (exact ends, `intervals`) and in the range of its
-Taylor model (`expression_models`). Taylor models take roots and arcsines as defined; that they are is what the
+Taylor model (`enclose_ranges`). Taylor models take roots and arcsines as defined; that they are is what the
 interval range proves, on the whole region or else on every leaf.
+
+Where the argument of a root or an arcsine may leave the domain, the models hold at the points where it does
+not: that the expression is defined at all is for others to prove (`intervals.range_of`). The range of a model
+is that of its Bernstein coefficients (of few variables, else constant +- sum of abs(coefficients)), widened by
+its rest, so that its excess shrinks with the square of the box.
+
+*Theorem.* A polynomial of degree n on an interval lies between the smallest and the largest of its
+Bernstein coefficients there; the first and the last are values of the polynomial. The coefficients
+are the polar form ("blossom") at the interval's ends, so the coefficients of t**k on any part of
+[-1, 1] are averages of products of k numbers in [-1, 1]: at most 1 in absolute value.
+
+Hence, if the matrix of `bernstein_matrix` is applied to power coefficients p in floats, each result is wrong
+by at most `BERNSTEIN_ROUNDING` times sum abs(p), underflow apart: an entry of the matrix is within u of its exact
+rational, and each of the d sums has at most 32 terms, so a result errs by (1 + u)**(34 d) - 1 < 240 u
+(d <= 7). The other 16 u are for callers who round p to floats first (2u).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import comb
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
-from transformula.kernel.enclosures.balls import float_above, float_below, from_float
-from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.balls import Operations, enclose, float_above, float_below, from_float, round_up
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, corner_range, range_of, try_range
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.enclosures.taylor_models import Floats
-from transformula.kernel.exceptions import NotProvenError
-from transformula.kernel.functions.function_table import is_open
-from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.enclosures.taylor_models import (
+    TINY,
+    UP,
+    Floats,
+    TaylorModel,
+    U,
+    absolute,
+    boxes_of,
+    compose,
+    constant_model,
+    layout,
+    variable_model,
+    whole_power,
+)
+from transformula.kernel.exceptions import NotProvenError, RefutedError
+from transformula.kernel.functions.function_table import FUNCTIONS, is_open, root_model
+from transformula.kernel.syntax.expression import Expr, fold, short_text, walk
+
+#: 256 u.
+BERNSTEIN_ROUNDING = 2.0**-45
+_MAX_TERMS, _MAX_AXES = 32, 7
+
+
+@lru_cache(maxsize=32)
+def bernstein_matrix(terms: int, parts: int) -> Floats:
+    """Power coefficients on [-1, 1] to Bernstein coefficients on equal parts, shape (parts, terms, terms)."""
+    if terms > _MAX_TERMS:
+        raise NotProvenError(f"{terms} terms: the rounding bound of Bernstein coefficients does not hold")
+    result = np.empty((parts, terms, terms))
+    for s, i, k in np.ndindex(result.shape):
+        mean = _blossom(terms - 1, i, k, 2 * s - parts, 2 * s + 2 - parts)
+        result[s, i, k] = mean / (comb(terms - 1, k) * parts**k)  # integers: rounded once
+    result.setflags(write=False)
+    return result
+
+
+def _blossom(n: int, i: int, k: int, low: int, high: int) -> int:
+    """Sum of products over the k-subsets of (n - i) lows and i highs (Bernstein i of t**k)."""
+    most = range(max(0, k - n + i), min(i, k) + 1)
+    return sum(comb(i, m) * comb(n - i, k - m) * high**m * low ** (k - m) for m in most)
+
+
+def bernstein_coefficients(powers: Floats, parts: int) -> Floats:
+    """Bernstein coefficients (boxes, parts * K, ..) of many tensor polynomials (boxes, K, ..)."""
+    if powers.ndim - 1 > _MAX_AXES:
+        raise NotProvenError(f"{powers.ndim - 1} axes: the rounding bound of Bernstein coefficients does not hold")
+    terms = powers.shape[-1]
+    flat = bernstein_matrix(terms, parts).reshape(parts * terms, terms)
+    for _ in range(powers.ndim - 1):
+        powers = np.tensordot(powers, flat, axes=([1], [1]))
+    return powers
+
+
+def bernstein_of_series(series: list[arb], rest: arb, parts: int) -> tuple[Floats, float]:
+    """Bernstein coefficients (parts, K) of a series and a rest, and what each may be wrong by, the rest included.
+
+    Midpoints become floats: 2u of `BERNSTEIN_ROUNDING`'s reserve; 1e-300 covers 40 underflows of 2**-1074. Where
+    something overflows nothing is known: an infinite coefficient must not count as a lower bound.
+    """
+    floats = np.array([float(c.mid()) for c in series])
+    size = sum((abs(c) for c in series), arb(0))
+    wrong = round_up(sum((c.rad() for c in series), rest) + size * BERNSTEIN_ROUNDING + 1e-300)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = bernstein_coefficients(floats[None], parts).reshape(parts, -1)
+    return found, wrong if np.isfinite(found).all() else np.inf
+
+
+#: Boxes at a time, and coefficients (of all nodes together) held at a time.
+_MOST_BOXES, _MOST_COEFFICIENTS = 4096, 30_000_000
+_MAX_TENSOR = 700
+
+
+def _inverse(u: TaylorModel) -> TaylorModel:
+    """1/u, unbounded where u may reach zero; abs(g^(K)) / K! is at most min abs(u)**-(K+1).
+
+    The coefficients (-1)**k / p0**(k+1) are rounded 2 k + 1 times, each charged twice.
+    """
+    order, (low, high) = u.layout.order, u.range()
+    ok = (low > 0) | (high < 0)
+    step, last = 1 / np.where(ok, u.constant, 1.0), 1 / np.where(ok, np.minimum(np.abs(low), np.abs(high)), 1.0)
+    series = [step]
+    for _ in range(order - 1):
+        series.append(-series[-1] * step)
+    rest = whole_power(last, order + 1) * UP + TINY
+    wrong = [np.abs(c) * ((4 * k + 2) * U) + TINY for k, c in enumerate(series)]
+    return compose(u, series, wrong, np.where(ok, rest, np.inf))
+
+
+def _power(base: TaylorModel, exponent: TaylorModel, by: Fraction | None) -> TaylorModel:
+    if by is None:
+        return FUNCTIONS["exp"].model(exponent * FUNCTIONS["log"].model(base))
+    if by < 0:
+        return _inverse(_power(base, exponent, -by))
+    if not by:
+        return constant_model(base.layout, np.ones(len(base.rest)), 0 * base.rest)  # nan where u is unbounded
+    return whole_power(base, int(by)) if by.denominator == 1 else root_model(by)(base)  # type: ignore[no-any-return]
+
+
+_MODELS: Operations[TaylorModel] = Operations(
+    "model",
+    lambda a, b: a * _inverse(b),
+    _power,
+    lambda a, b: (a + b + absolute(a - b)).times_constant(0.5),
+)
+
+
+def model_of(expr: Expr, variables: Sequence[str], centre: Floats, radius: Floats, order: int) -> TaylorModel:
+    """Models on boxes (d, boxes); ``rest`` is infinite where the expression may be unbounded."""
+    shape = layout(len(variables), order)
+    axes = {n: k for k, n in enumerate(variables)}
+    boxes = centre.shape[1]
+
+    def model(node: Expr, args: list[TaylorModel]) -> TaylorModel:
+        if node.op == "variable":
+            axis = axes.get(str(node.value))
+            if axis is None:
+                raise RefutedError(f"{node.value} is not a variable here")
+            return variable_model(shape, axis, centre[axis], radius[axis])
+        if node.names:
+            return _cleaned(_MODELS.apply(node, args))
+        with precision(80):
+            ball = enclose(node)
+            value = float(ball.mid())
+            wrong = round_up(abs(ball - value))
+        return _cleaned(constant_model(shape, np.full(boxes, value), np.full(boxes, wrong)))
+
+    with np.errstate(all="ignore"):
+        return fold(expr, model)
+
+
+def _cleaned(model: TaylorModel) -> TaylorModel:
+    """Nothing is known where a number is not finite: zero, with an infinite rest."""
+    good = np.isfinite(model.rest) & np.isfinite(model.terms).all(axis=0)
+    if good.all():
+        return model
+    return TaylorModel(model.layout, np.where(good, model.terms, 0.0), np.where(good, model.rest, np.inf))
+
+
+def to_tensor(model: TaylorModel) -> Floats:
+    """Coefficients as a full tensor, shape (boxes, K, ..., K); the caller sees that K**d is moderate."""
+    shape = model.layout
+    size = (shape.order,) * shape.dimension
+    flat = np.zeros((model.terms.shape[1], shape.order**shape.dimension))
+    flat[:, np.ravel_multi_index(tuple(shape.exponents.T), size)] = model.terms.T
+    return flat.reshape(-1, *size)
+
+
+def models_on(
+    expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int
+) -> Iterator[tuple[slice, TaylorModel]]:
+    """The Taylor models on many boxes (d, boxes), a few at a time."""
+    step = _MOST_COEFFICIENTS // (sum(1 for _ in walk(expr)) * layout(len(variables), order).terms)
+    step = min(max(step, 1), _MOST_BOXES)
+    for start in range(0, lower.shape[1], step):
+        part = slice(start, start + step)
+        yield part, model_of(expr, variables, *boxes_of(lower[:, part], upper[:, part]), order)
+
+
+def model_range(model: TaylorModel, parts: int = 1) -> tuple[Floats, Floats]:
+    """The ranges of a model on its boxes, rounded outward; infinite where it is not finite.
+
+    More ``parts`` of each side make them tighter.
+    """
+    shape = model.layout
+    if shape.order**shape.dimension > _MAX_TENSOR:
+        return model.range()
+    with np.errstate(all="ignore"):
+        values = bernstein_coefficients(to_tensor(model), parts).reshape(model.terms.shape[1], -1)
+        size = np.abs(model.terms).sum(axis=0)
+        wrong = (model.rest + size * BERNSTEIN_ROUNDING) * UP + TINY
+        low, high = values.min(axis=1) - wrong, values.max(axis=1) + wrong
+        wider = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)  # the last two roundings
+    known = np.isfinite(low) & np.isfinite(high)
+    return np.where(known, wider[0], -np.inf), np.where(known, wider[1], np.inf)
+
+
+def enclose_ranges(
+    expr: Expr, variables: Sequence[str], lower: Floats, upper: Floats, order: int = 4
+) -> tuple[Floats, Floats]:
+    """Proven ranges on many boxes (d, boxes), at the points where it is defined; infinite if it may be unbounded."""
+    ranges = [model_range(model) for _, model in models_on(expr, variables, lower, upper, order)]
+    return np.concatenate([low for low, _ in ranges]), np.concatenate([high for _, high in ranges])
+
 
 #: Variables that a message names.
 _SHOWN = 12

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import (
+    SeriesOf,
     enclose,
     float_above,
     float_below,
@@ -26,9 +27,8 @@ from transformula.kernel.enclosures.balls import (
     round_down,
     round_up,
 )
-from transformula.kernel.enclosures.coverings import checked_edges
-from transformula.kernel.enclosures.expression_series import SeriesOf
 from transformula.kernel.enclosures.intervals import Ends, try_range
+from transformula.kernel.enclosures.regions import checked_edges
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.syntax.expression import Expr

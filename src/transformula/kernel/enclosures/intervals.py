@@ -10,26 +10,29 @@ Sums, products, quotients, whole powers, abs, min and max are exact, so an argum
 the end of a domain is seen to do so; functions and fractional powers are rounded outward to dyadic
 numbers at 128 bits. Ends that need more than ``_MAX_BITS`` are rounded outward too.
 Definedness is strict: sqrt(u) needs u >= 0 on the whole interval, not up to rounding.
+
+*Floats.* Intervals are also computed as pairs of float arrays, rounded outwards; infinity times zero counts as unknown.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Mapping
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import NamedTuple
 
+import numpy as np
 from flint import arb, fmpq
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures.balls import to_fmpq
-from transformula.kernel.enclosures.expression_series import lowest_part
+from transformula.kernel.enclosures.balls import lowest_part, to_fmpq
+from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import NotProvenError, SingularError
 from transformula.kernel.functions.elementary_functions import Ends, abs_ends, dyadic_above, dyadic_below, root_ends
 from transformula.kernel.functions.function_table import FUNCTIONS, Domain, domain_of, function_of
-from transformula.kernel.syntax.expression import Expr, walk
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text, walk
 
 __all__ = ["Domain", "Ends", "UndefinedError", "corner_range", "domain_of", "range_of", "try_range"]
 
@@ -226,3 +229,60 @@ def _power(node: Expr, base: Ends, exponent: Ends, where: _Where) -> Ends:
         raise UndefinedError(node, certain=high == 0 and not exponent[1] > 0)
     top = _mul(exponent, log(high, high))[1] if high > 0 else None
     return fmpq(0), fmpq(0) if top is None else exp(top, top)[1]
+
+
+Pair = tuple[Floats, Floats]
+
+
+def plus(a: Pair, b: Pair) -> Pair:
+    """Sums of intervals."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = a[0] + b[0], a[1] + b[1]
+    return outward(low, high)
+
+
+def outward(low: Floats, high: Floats) -> Pair:
+    """Ends rounded outwards; an end that is not a number is not known."""
+    low, high = np.fmax(low, -math.inf), np.fmin(high, math.inf)  # of a NaN and a number, the number
+    return np.nextafter(low, -math.inf), np.nextafter(high, math.inf)
+
+
+def times(a: Pair, b: Pair) -> Pair:
+    """Products of intervals."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        p, q, r, s = a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1]
+    low, high = np.minimum(np.minimum(p, q), np.minimum(r, s)), np.maximum(np.maximum(p, q), np.maximum(r, s))
+    return outward(low, high)
+
+
+def squared(a: Pair) -> Pair:
+    """Squares of intervals."""
+    low, high = times(a, a)
+    return np.maximum(low, 0.0), high
+
+
+def length(a: Pair, b: Pair) -> Pair:
+    """√(a² + b²) of intervals."""
+    low, high = plus(squared(a), squared(b))
+    return np.nextafter(np.sqrt(np.maximum(low, 0.0)), -math.inf), np.nextafter(np.sqrt(high), math.inf)
+
+
+def direction(a: Pair, b: Pair) -> tuple[Pair, Pair]:
+    """a/√(a² + b²) and b/√(a² + b²), which lie in [−1, 1] even where the length vanishes."""
+    low, high = length(a, b)
+    with np.errstate(divide="ignore"):
+        inverse = np.nextafter(1 / high, 0.0), np.nextafter(1 / np.maximum(low, 0.0), math.inf)
+    shares = times(a, inverse), times(b, inverse)
+    first, second = ((np.clip(s[0], -1.0, 1.0), np.clip(s[1], -1.0, 1.0)) for s in shares)
+    return first, second
+
+
+def widen(a: Pair, by: Floats | float) -> Pair:
+    """Intervals widened on both sides."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return outward(a[0] - by, a[1] + by)
+
+
+def size(a: Pair) -> Floats:
+    """The largest absolute value."""
+    return np.maximum(np.abs(a[0]), np.abs(a[1]))

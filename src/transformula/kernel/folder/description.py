@@ -93,8 +93,8 @@ class Description:
     """model.json: what the model computes, and the outline of its weights.
 
     A formula model has ``formulas`` and a ``box``, a memorised one ``samples`` (lists x and y), an in-context one a
-    ``task`` (`prompt_tasks`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The outline is
-    filled in by the packer.
+    ``task`` (`in_context_blocks`); ``shape`` is that of a sequence, ``circuit`` what softmax models compute. The
+    outline is filled in by the packer.
     """
 
     construction: str

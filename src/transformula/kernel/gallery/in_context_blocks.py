@@ -1,11 +1,25 @@
-"""The blocks that carry out an in-context algorithm, slot by slot, and the check that weights are these blocks.
+"""Tasks of in-context models, the blocks that carry them out, and the check that weights are these blocks.
 
-A linear head has no softmax: with scores s_jm = Σ_r z_j[asks_r] z_m[answers_r], token j gets Σ_m s_jm v_m. Tokens are
-the pairs, the query, and d constant ones, the l-th of them e_l for short. A slot that is not named for a token is 0.
+*Tasks:* an algorithm, the size of its prompts, and the box they lie in. A prompt is n pairs (x_i, y_i) and a query q;
+x_i and q have d features, |x_i|, |q| <= ``x`` entry by entry and |y_i| <= ``y``. X is the matrix of the rows x_i. The
+answer is one number:
 
-*descent.* Slots x (x_i, q, e_l), k (x_i, 0, penalty·e_l), y (y_i, 0, 0) and p. A layer asks with x, answers with k and
-adds rate·(y − p) to p: p_j += rate·x_j·Σ_m k_m (y_m − p_m). If p_m = x_m·w at every token, the sum is Xᵀy − XᵀXw −
-penalty·w, so p_j becomes x_j·w' after one gradient step, and e_l holds the coordinate w'_l. Each layer is one step.
+- ``descent``: q·w_k, w_0 = 0 and w_{t+1} = w_t − rate·(XᵀX w_t − Xᵀy + penalty·w_t), k = ``steps``.
+- ``ridge``: q·w with (XᵀX + penalty·I) w = Xᵀy.
+- ``lasso``: q·w_k, w_0 = 0 and w_{t+1} = S(w_t − rate·(XᵀX w_t − Xᵀy)), where S(u) = sign(u)·max(|u| − rate·penalty, 0)
+  in every coordinate (ISTA for ½|y − Xw|² + penalty·|w|₁), k = ``steps``.
+- ``kernel``: Σ_i e^{q·x_i/bandwidth} y_i / Σ_i e^{q·x_i/bandwidth} (Nadaraya and Watson's regression).
+
+For ``recurrence`` a prompt is three numbers with |a| <= ``a``, |b| <= ``b``, |x| <= ``x``, and the answers are
+x_1, ..., x_k, k = ``steps``: x_0 = x and x_{t+1} = a·x_t + b.
+
+*Blocks.* A linear head has no softmax: with scores s_jm = Σ_r z_j[asks_r] z_m[answers_r], token j gets Σ_m s_jm v_m.
+Tokens are the pairs, the query, and d constant ones, the l-th of them e_l for short. A slot that is not named for a
+token is 0.
+
+*descent.* Slots x (x_i, q, e_l), k (x_i, 0, penalty·e_l), y (y_i, 0, 0) and p. A layer asks with x, answers with k
+and adds rate·(y − p) to p: p_j += rate·x_j·Σ_m k_m (y_m − p_m). If p_m = x_m·w at every token, the sum is Xᵀy − XᵀXw
+− penalty·w, so p_j becomes x_j·w' after one gradient step, and e_l holds the coordinate w'_l. Each layer is one step.
 
 *ridge.* A = XᵀX + penalty·I = Σ_m k_m x_mᵀ. Every token carries Q x_m in q, at first Q = start·I; before layer t as
 2⁻ᵗ Q x_m, so that nothing has to be doubled. The layer asks and answers with q and adds −2ᵗ⁻¹ k to q: Q x_j becomes
@@ -18,21 +32,100 @@ relu(w − t) − relu(−w − t) − relu(w) + relu(−w) = S(w) − w to w, t
 The second layer asks with x, answers with e and adds w to p, which was 0: p_j = x_j·w.
 
 *kernel.* One softmax layer over the pairs alone: the query's features stand in slots z of the first pair's token,
-which asks with them. *recurrence.* One token with slots a, b, one, x0, x1, ...: it asks itself with (a, b) and answers
-with (x_t, one), so that it adds a·x_t + b to x_{t+1}, which is 0 before.
+which asks with them. *recurrence.* One token with slots a, b, one, x0, x1, ...: it asks itself with (a, b) and
+answers with (x_t, one), so that it adds a·x_t + b to x_{t+1}, which is 0 before.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from flint import fmpq
 
-from transformula.kernel.exceptions import RefutedError
+from transformula.kernel.exceptions import ModelFileError, RefutedError
+from transformula.kernel.folder.description import MAX_BLOCKS, is_count, require
 from transformula.kernel.folder.weights import Block, Matrix, Weights
-from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.syntax.boxes import MAX_VARIABLES
+
+_SIZES, _ENDS = ("pairs", "features"), ("x", "y")
+#: What each algorithm is stated by: whole numbers, then rationals.
+FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "descent": ((*_SIZES, "steps"), ("penalty", "rate", *_ENDS)),
+    "ridge": (_SIZES, ("penalty", *_ENDS)),
+    "lasso": ((*_SIZES, "steps"), ("penalty", "rate", *_ENDS)),
+    "kernel": (_SIZES, ("bandwidth", *_ENDS)),
+    "recurrence": (("steps",), ("a", "b", "x")),
+}
+#: The rationals that may be zero.
+MAY_VANISH = {("descent", "penalty"), ("lasso", "penalty")}
+_ZERO = fmpq(0)
+_NUMBER = re.compile(r"[0-9]{1,60}(/[0-9]{1,60})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PromptTask:
+    """An algorithm with its numbers; what it does not have is zero."""
+
+    algorithm: str
+    pairs: int = 0
+    features: int = 0
+    steps: int = 0
+    penalty: fmpq = _ZERO
+    rate: fmpq = _ZERO
+    bandwidth: fmpq = _ZERO
+    a: fmpq = _ZERO
+    b: fmpq = _ZERO
+    x: fmpq = _ZERO
+    y: fmpq = _ZERO
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> PromptTask:
+        """A task as model.json states it; whatever does not fit is refused."""
+        name = body.get("algorithm")
+        if not isinstance(name, str) or name not in FIELDS:
+            raise ModelFileError("model.json names an unknown algorithm")
+        counts, numbers = FIELDS[name]
+        require(set(body) == {"algorithm", *counts, *numbers}, f"model.json does not state what {name} needs")
+        for key in counts:
+            most = MAX_BLOCKS if key == "steps" else MAX_VARIABLES
+            require(is_count(body[key], most, 1), f"model.json: {key} is not a whole number from 1 to {most}")
+        exact: dict[str, Any] = {key: _rational(body[key]) for key in numbers}
+        for key, value in exact.items():
+            require(value > 0 or (name, key) in MAY_VANISH, f"model.json: {key} is not above 0")
+        task = cls(name, **{key: body[key] for key in counts}, **exact)
+        require(task.size <= MAX_VARIABLES, f"a prompt has {task.size} numbers; at most {MAX_VARIABLES}")
+        return task
+
+    @property
+    def size(self) -> int:
+        """Number of numbers in a prompt."""
+        return 3 if self.algorithm == "recurrence" else self.pairs * self.features + self.pairs + self.features
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The numbers of a prompt, by name: the pairs' features, row by row, their targets, and the query."""
+        if self.algorithm == "recurrence":
+            return ("a", "b", "x")
+        rows, columns = range(1, self.pairs + 1), range(1, self.features + 1)
+        pairs = (*(f"x{i}_{k}" for i in rows for k in columns), *(f"y{i}" for i in rows))
+        return (*pairs, *(f"q{k}" for k in columns))
+
+    @property
+    def outputs(self) -> int:
+        """Number of numbers in the answer."""
+        return self.steps if self.algorithm == "recurrence" else 1
+
+
+def _rational(text: object) -> fmpq:
+    require(isinstance(text, str) and _NUMBER.fullmatch(text), "model.json has a number of a task that is malformed")
+    top, _, bottom = str(text).partition("/")
+    require(int(bottom or 1) != 0, "model.json has a number of a task that divides by 0")
+    return fmpq(int(top), int(bottom or 1))
+
 
 ONE = fmpq(1)
 Entries = Mapping[tuple[int, int], fmpq]

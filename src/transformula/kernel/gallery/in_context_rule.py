@@ -50,8 +50,7 @@ from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.weights import Weights
-from transformula.kernel.gallery.in_context_blocks import check_plan, plan_of
-from transformula.kernel.gallery.prompt_tasks import PromptTask
+from transformula.kernel.gallery.in_context_blocks import PromptTask, check_plan, plan_of
 from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size
 
 #: More layers of Newton and Schulz's iteration than any float64 can use.

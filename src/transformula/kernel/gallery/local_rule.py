@@ -39,13 +39,12 @@ from flint import arb
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.error_flow import Fuzz
-from transformula.kernel.circuit.grid_heads import score_error
-from transformula.kernel.circuit.head_proofs import SILENT, as_table, leak
+from transformula.kernel.circuit.head_proofs import SILENT, as_table, leak, score_error
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import enclose, round_up
-from transformula.kernel.enclosures.coverings import Ends, check_defined
-from transformula.kernel.enclosures.expression_models import model_of, model_range, models_on
+from transformula.kernel.enclosures.expression_ranges import model_of, model_range, models_on
 from transformula.kernel.enclosures.intervals import try_range
+from transformula.kernel.enclosures.regions import BallEnds, check_defined
 from transformula.kernel.enclosures.taylor_models import Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.certificate import Proof
@@ -54,8 +53,7 @@ from transformula.kernel.folder.weights import Weights
 from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_memory
 from transformula.kernel.rules.softmax_rule import BITS, NormReading, Walk
-from transformula.kernel.structures.network import read_network
-from transformula.kernel.structures.network_wires import ONE, HeadTable, Network, WireForm, wire_form
+from transformula.kernel.structures.network import ONE, HeadTable, Network, WireForm, read_network, wire_form
 from transformula.kernel.structures.stored_circuit import CircuitReader
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
@@ -181,7 +179,7 @@ class _Cells:
         self.box = box
         self.axes = columns.axes
         self.names = [box.variables[k] for k in columns.axes]
-        self.ends: list[Ends] = [(enclose(box.lower[k]), enclose(box.upper[k])) for k in columns.axes]
+        self.ends: list[BallEnds] = [(enclose(box.lower[k]), enclose(box.upper[k])) for k in columns.axes]
         tokens = len(head.values)
         numbered = as_table(replace(head, values=np.arange(float(tokens))))
         self.lower, self.upper, rows = used_cells(numbered, self.ends, far_of(tokens, bits))

@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.enclosures.balls import float_above, from_float
-from transformula.kernel.enclosures.coverings import products
-from transformula.kernel.enclosures.expression_models import enclose_ranges
-from transformula.kernel.enclosures.expression_ranges import leaf_range, order_for
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges, leaf_range, order_for
 from transformula.kernel.enclosures.intervals import range_of
+from transformula.kernel.enclosures.regions import products
 from transformula.kernel.enclosures.taylor_models import TINY, Floats
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.certificate import Mean, Proof

@@ -52,14 +52,13 @@ import numpy as np
 from flint import arb
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures import bernstein
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.coverings import Ends, checked_edges, edge_boxes
+from transformula.kernel.enclosures.expression_ranges import BERNSTEIN_ROUNDING, bernstein_matrix
+from transformula.kernel.enclosures.regions import BallEnds, checked_edges, edge_boxes
 from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, U
 from transformula.kernel.rounding.formats import EXP_ULPS, FloatFormat
 from transformula.kernel.tables.grid_error import Sheets
-from transformula.kernel.tables.table_axis import TableAxis
-from transformula.kernel.tables.table_error import SoftmaxTable
+from transformula.kernel.tables.table_error import SoftmaxTable, TableAxis
 
 BITS = 80
 #: Orders of the weights' Taylor models, by the number of axes.
@@ -109,7 +108,7 @@ def flushed(form: FloatFormat, tokens: int, largest: float, axes: int = 1) -> fl
     return 4 * axes * tokens * round_up(form.normal) * (1 + 2 * largest) * UP
 
 
-def rounding_bound(table: SoftmaxTable, ends: Sequence[Ends], edges: Any, arithmetic: Arithmetic) -> float:
+def rounding_bound(table: SoftmaxTable, ends: Sequence[BallEnds], edges: Any, arithmetic: Arithmetic) -> float:
     """Prove a bound of abs(computed - T(x)) over the box of the ends, with one list of edges for each axis."""
     d, form = len(table.slopes), arithmetic.form
     wrong = arithmetic.argument_errors or (0.0,) * d
@@ -179,11 +178,11 @@ def _axis_factors(
     high = edges[1:]
     d = len(sheets.terms)
     terms, rest, norms = (of[k] for of in (sheets.terms, sheets.rests, sheets.norms))
-    flat = bernstein.matrix(sheets.order, 2).reshape(-1, sheets.order)
+    flat = bernstein_matrix(sheets.order, 2).reshape(-1, sheets.order)
     used = norms[:, 0] != 0  # the models of most tokens are zero
     peaks = np.zeros(used.shape)
     peaks[used] = np.abs(terms.swapaxes(1, 2)[used] @ flat.T).max(axis=1)
-    weights = np.minimum((peaks + (rest + norms * bernstein.ROUNDING)[:, 0]) * UP + TINY, 1.0)
+    weights = np.minimum((peaks + (rest + norms * BERNSTEIN_ROUNDING)[:, 0]) * UP + TINY, 1.0)
     reach = np.maximum(np.abs(low), np.abs(high))[:, None]
     sizes, eta = np.abs(axis.slopes), round_up(arithmetic.form.normal)
     roundings = 2 * d if arithmetic.score_roundings is None else arithmetic.score_roundings

@@ -76,7 +76,7 @@ def _polynomial(weights: Weights, stated: Description, evidence: Evidence) -> Pr
 
 
 def _corollary(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
-    from transformula.kernel.rules.corollary_rule import prove_corollary
+    from transformula.kernel.rules.polynomial_rule import prove_corollary
 
     return prove_corollary(weights, checked_target(weights, stated, _BOUNDED), stated.circuit or {}, evidence)
 
@@ -119,15 +119,15 @@ def _memorize(weights: Weights, stated: Description, evidence: Evidence) -> Proo
 
 
 def _compact(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
-    from transformula.kernel.gallery.compact_rule import prove_compact
+    from transformula.kernel.gallery.memorize_rule import prove_compact
 
     check_stored(weights)
     return prove_compact(weights, stated.samples or {})
 
 
 def _in_context(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
+    from transformula.kernel.gallery.in_context_blocks import PromptTask
     from transformula.kernel.gallery.in_context_rule import prove_in_context
-    from transformula.kernel.gallery.prompt_tasks import PromptTask
 
     check_stored(weights)
     return prove_in_context(weights, PromptTask.of(stated.task or {}))

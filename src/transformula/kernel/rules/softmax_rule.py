@@ -23,8 +23,7 @@ from flint import arb
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.carried_errors import Argument, Carrier, Value
 from transformula.kernel.circuit.error_flow import Fuzz
-from transformula.kernel.circuit.grid_heads import grid_value
-from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, Question, leak
+from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, Question, grid_value, leak
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import float_above, float_below, round_up
 from transformula.kernel.exceptions import NotProvenError, RefutedError
@@ -32,8 +31,7 @@ from transformula.kernel.folder.certificate import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory
-from transformula.kernel.structures.network import Reading, read_network
-from transformula.kernel.structures.network_wires import Network, NetworkWire, wire_form
+from transformula.kernel.structures.network import Network, NetworkWire, Reading, read_network, wire_form
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, CircuitReader, Wire
 from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 
@@ -144,7 +142,7 @@ class Walk(Carrier):
     def _relu(self, k: int, argument: Argument) -> Value:
         low, high = self.ranges.values[k]
         zero = arb(0)
-        # off: meant, in exact arithmetic and computed; a length's also at what its other wires hold (`fold_lengths`)
+        # off: meant, in exact arithmetic and computed; a length's also at what its other wires hold (`stored_circuit`)
         held = zero if k in self.meanings.wires else argument.error + argument.rounding
         if self.ranges.arguments[k][1] + held <= 0 and argument.ends[1] + argument.rounding <= 0:
             return Value(zero, zero, zero, (zero, zero), nonnegative=True)

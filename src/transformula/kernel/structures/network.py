@@ -13,20 +13,147 @@ checked, not assumed:
 
 * values are copied unchanged into slots of the stream, and every head writes at least one;
 * an output reads one position only: the same wire may be rounded differently at another.
+
+*Roundings.* A product with a power of two is exact, with another float it is rounded once, and with a float that stands
+for a rational three times: once itself, and twice for the stored number, which is within 1.01u of the
+rational (`formats.check_stored`). A sum of n numbers, in any order, rounds each at most n − 1 times
+(Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1). A product that underflows is off by
+at most the format's smallest number; sums do not underflow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from flint import fmpq
 
+from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.folder.weights import Block, Head, Weights
-from transformula.kernel.rounding.formats import FORMATS
-from transformula.kernel.structures import network_wires as wires
-from transformula.kernel.structures.network_wires import ONE, ZERO, HeadTable, Network, NetworkWire, Term, WireForm
+from transformula.kernel.folder.weights import Block, Head, Matrix, Weights
+from transformula.kernel.rounding.formats import FORMATS, FloatFormat
+from transformula.kernel.structures.stored_circuit import Place
+
+#: The wire that is always 1.
+ONE = -1
+
+
+@dataclass(frozen=True)
+class Term:
+    """coefficient · wire; ``size`` bounds |coefficient| of every partial sum, ``roundings`` counts them."""
+
+    coefficient: fmpq
+    size: fmpq
+    roundings: int
+
+
+@dataclass(frozen=True)
+class WireForm:
+    """Σ terms; ``underflow`` is how many smallest numbers the computed form may be off by."""
+
+    terms: Mapping[int, Term] = field(default_factory=dict)
+    underflow: fmpq = field(default_factory=fmpq)
+
+    def times(self, factor: fmpq, roundings: int) -> WireForm:
+        """The form times a stored number."""
+        size = abs(factor)
+        terms = {k: Term(t.coefficient * factor, t.size * size, t.roundings + roundings) for k, t in self.terms.items()}
+        lost = fmpq((self.underflow * size).ceil())  # whole numbers: sums of long rationals are longer still
+        return WireForm(terms, lost + (1 if roundings or size < 1 else 0))
+
+    @property
+    def constant(self) -> fmpq | None:
+        """Its value, if no wire but ONE occurs."""
+        if set(self.terms) <= {ONE}:
+            return self.terms[ONE].coefficient if self.terms else fmpq(0)
+        return None
+
+
+#: The form of an empty slot.
+ZERO = WireForm()
+
+
+def total(forms: Iterable[WireForm]) -> WireForm:
+    """The computed sum of computed forms; forms without terms are zero and cost nothing."""
+    parts = [form for form in forms if form.terms]
+    if not parts:
+        return ZERO
+    adds = max(len(parts) - 1, 0)
+    terms: dict[int, Term] = {}
+    for form in parts:
+        for k, t in form.terms.items():
+            other = terms.get(k, Term(fmpq(0), fmpq(0), 0))
+            roundings = max(other.roundings, t.roundings + adds)
+            terms[k] = Term(other.coefficient + t.coefficient, other.size + t.size, roundings)
+    return WireForm(terms, sum((form.underflow for form in parts), fmpq(0)))
+
+
+def wire_form(wire: int) -> WireForm:
+    """One wire as it is."""
+    return WireForm({wire: Term(fmpq(1), fmpq(1), 0)})
+
+
+def roundings(value: fmpq, form: FloatFormat) -> int:
+    """Number of roundings of a product with this stored number."""
+    if not form.holds(value):
+        return 3
+    p, q = abs(int(value.p)), int(value.q)
+    return 0 if p & (p - 1) == 0 and q & (q - 1) == 0 else 1
+
+
+@dataclass(frozen=True, eq=False)
+class HeadTable:
+    """A head's tokens: slopes and offsets (M, axes), values (M,); and all other tokens, with their gates."""
+
+    slopes: Floats
+    offsets: Floats
+    values: Floats
+    foreign_slopes: Floats
+    foreign_offsets: Floats
+    foreign_values: Floats
+    gates: Floats
+
+
+@dataclass(frozen=True)
+class NetworkWire:
+    """A table read at its arguments, or (without a table) ReLU of its one argument."""
+
+    place: Place
+    arguments: tuple[WireForm, ...]
+    table: HeadTable | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The function of the weights: wire k is an input for k < inputs, then ``wires`` in order.
+
+    ``held`` is all that slots and hidden units ever hold, read or not: an infinity there would spread to others,
+    as a dense product multiplies it by zero. If ``repeated`` the positions of a sequence all compute the same from
+    their own inputs, and inputs and outputs are those of one position.
+    """
+
+    inputs: int
+    wires: tuple[NetworkWire, ...]
+    outputs: tuple[WireForm, ...]
+    held: tuple[WireForm, ...]
+    positions: int
+    repeated: bool
+    blocks: int
+
+
+def rows_of(matrix: Matrix) -> list[list[tuple[int, fmpq]]]:
+    """The entries of every row: (column, rational) pairs."""
+    rows: list[list[tuple[int, fmpq]]] = [[] for _ in range(matrix.shape[0])]
+    for row, column, value in matrix.entries():
+        rows[row].append((column, value))
+    return rows
+
+
+def column_of(matrix: Matrix) -> dict[int, fmpq]:
+    """The entries of a matrix of one column, by row."""
+    return {row: value for row, _, value in matrix.entries()}
+
 
 #: tokens × width of the dense constants: at most 160 MB.
 MAX_CONSTANTS = 20_000_000
@@ -128,20 +255,20 @@ class _NetworkReader:
         stream = [self._number(fmpq(*v.as_integer_ratio())) if v else ZERO for v in self.constants[position].tolist()]
         for slot, column in self.carried.items():
             _require(not stream[slot].terms, "an input shares its slot with a constant")
-            stream[slot] = wires.wire_form(column)
+            stream[slot] = wire_form(column)
         return stream
 
     def _number(self, value: fmpq) -> WireForm:
         return WireForm({ONE: Term(value, abs(value), 0)}) if value != 0 else ZERO
 
     def _dot(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> WireForm:
-        return wires.total(self._products(row, stream, bias))
+        return total(self._products(row, stream, bias))
 
     def _products(self, row: Sequence[tuple[int, fmpq]], stream: Sequence[WireForm], bias: fmpq) -> list[WireForm]:
         """The summands of a dot product; a bias that stands for a rational is off like one of its products."""
-        products = [stream[slot].times(value, wires.roundings(value, self.form)) for slot, value in row]
+        products = [stream[slot].times(value, roundings(value, self.form)) for slot, value in row]
         if bias != 0:
-            products.append(self._number(bias).times(fmpq(1), 2 if wires.roundings(bias, self.form) == 3 else 0))
+            products.append(self._number(bias).times(fmpq(1), 2 if roundings(bias, self.form) == 3 else 0))
         return products
 
     def _attended(self, b: int, block: Block, streams: list[list[WireForm]]) -> list[list[WireForm]]:
@@ -149,7 +276,7 @@ class _NetworkReader:
         for h, head in enumerate(block.attention.heads):
             rows = head.query.shape[0]
             _require(rows % 2 == 1 and 3 <= rows <= 2 * MAX_AXES + 1, "a query has a wrong number of rows")
-            query = wires.rows_of(head.query)
+            query = rows_of(head.query)
             for k in (*range(1, rows, 2), rows - 1):
                 _require(query[k] == [(self.one, fmpq(1))], "a query row does not read 1")
             asked = [
@@ -164,7 +291,7 @@ class _NetworkReader:
                 written.setdefault(slot, []).append(wire)
         result = []
         for stream in streams:
-            new = {slot: wires.total([stream[slot], *map(wires.wire_form, read)]) for slot, read in written.items()}
+            new = {slot: total([stream[slot], *map(wire_form, read)]) for slot, read in written.items()}
             self.held += new.values()
             result.append([new.get(slot, form) for slot, form in enumerate(stream)])
         return result
@@ -176,7 +303,7 @@ class _NetworkReader:
     def _tables(self, head: Head) -> list[tuple[int, HeadTable]]:
         """For every slot the head writes: its table."""
         _require(head.key.shape[0] == head.query.shape[0], "query and key do not match")
-        keys = wires.rows_of(head.key)
+        keys = rows_of(head.key)
         _require(all(len(r) == 1 and r[0][1] == 1 for r in keys[:-1]), "a key row does not read one slot")
         columns = [row[0][0] for row in keys[:-1]]
         marks = self.constants[:, [slot for slot, _ in keys[-1]]]
@@ -207,23 +334,23 @@ class _NetworkReader:
     def _bent(self, b: int, block: Block, position: int, stream: list[WireForm]) -> list[WireForm]:
         if (layer := block.feed_forward) is None:
             return stream
-        bias, added = wires.column_of(layer.hidden_bias), wires.column_of(layer.output_bias)
+        bias, added = column_of(layer.hidden_bias), column_of(layer.output_bias)
         units = []
-        for unit, row in enumerate(wires.rows_of(layer.hidden)):
+        for unit, row in enumerate(rows_of(layer.hidden)):
             inside = self.reading(self._dot(row, stream, bias.get(unit, fmpq(0))), "hidden", (b, unit))
             value = inside.constant
             self.held += [inside] if inside.terms else []
             if value is None:
-                units.append(wires.wire_form(self._unit(b, unit, position, inside)))
+                units.append(wire_form(self._unit(b, unit, position, inside)))
             elif value > 0 or not inside.terms:
                 units.append(inside)
             else:  # zero, but the computed argument may be off
                 off = inside.terms[ONE]
                 units.append(WireForm({ONE: Term(fmpq(0), off.size, off.roundings)}, inside.underflow))
         result = list(stream)
-        for slot, row in enumerate(wires.rows_of(layer.output)):
+        for slot, row in enumerate(rows_of(layer.output)):
             if row or slot in added:
-                result[slot] = wires.total([stream[slot], *self._products(row, units, added.get(slot, fmpq(0)))])
+                result[slot] = total([stream[slot], *self._products(row, units, added.get(slot, fmpq(0)))])
                 self.held.append(result[slot])
         return result
 
@@ -243,7 +370,7 @@ class _NetworkReader:
             _require(token < self.positions, "the readout uses a memory token")
             rows[row].append((token, slot, value))
         _require(all(len({token for token, _, _ in row}) < 2 for row in rows), "an output reads two positions")
-        bias = wires.column_of(weights.bias)
+        bias = column_of(weights.bias)
         if repeated:
             own = weights.outputs // self.positions
             _require(own * self.positions == weights.outputs, "positions have different numbers of outputs")

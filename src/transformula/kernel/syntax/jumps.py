@@ -45,8 +45,7 @@ from transformula.kernel.functions.elementary_functions import Ends
 from transformula.kernel.functions.function_table import is_open
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.definitions import JUMPS
-from transformula.kernel.syntax.expression import Expr, walk
-from transformula.kernel.syntax.printing import short_text
+from transformula.kernel.syntax.expression import Expr, short_text, walk
 
 
 def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:

@@ -33,8 +33,8 @@ from flint import arb
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import from_float, round_up
-from transformula.kernel.enclosures.coverings import Ends, check_defined, leaves, products
-from transformula.kernel.enclosures.expression_models import enclose_ranges
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges
+from transformula.kernel.enclosures.regions import BallEnds, check_defined, leaves, products
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.rounding.formats import EXP_ULPS, FloatFormat
@@ -52,7 +52,7 @@ def partition_bound(
     table: SoftmaxTable,
     function: Expr,
     names: Sequence[str],
-    ends: Sequence[Ends],
+    ends: Sequence[BallEnds],
     far_bits: int,
     trees: Any,
     score_error: arb,
@@ -76,7 +76,7 @@ def partition_bound(
         return bound.upper(), rounding.upper()
 
 
-def blur_factor(table: SoftmaxTable, ends: Sequence[Ends], score_error: arb, form: FloatFormat) -> arb:
+def blur_factor(table: SoftmaxTable, ends: Sequence[BallEnds], score_error: arb, form: FloatFormat) -> arb:
     """P / (1 - P)."""
     u = form.unit_roundoff
     moved = score_error + u * (_largest_gap(table, ends) + 2 * score_error)
@@ -104,7 +104,7 @@ def cell_error(
     table: SoftmaxTable,
     function: Expr,
     names: Sequence[str],
-    ends: Sequence[Ends],
+    ends: Sequence[BallEnds],
     far: arb,
     trees: Any,
     shifts: Sequence[float] = (),
@@ -123,7 +123,7 @@ def cell_error(
 
 
 def used_cells(
-    table: SoftmaxTable, ends: Sequence[Ends], far: arb, shifts: Sequence[float] = ()
+    table: SoftmaxTable, ends: Sequence[BallEnds], far: arb, shifts: Sequence[float] = ()
 ) -> tuple[Floats, Floats, Floats]:
     """Widened cells that meet the box, in C order: ends (d, cells), rounded outward, and values."""
     if table.values.size > MAX_LEAVES:
@@ -137,8 +137,8 @@ def used_cells(
     return lower[:, used], upper[:, used], table.values.ravel()[used]
 
 
-def _widened(slopes: Floats, offsets: Floats, ends: Ends, far: arb, shift: arb) -> tuple[Floats, Floats]:
-    """Ends, rounded outward, of every token's widened cell cut to the range; empty ones are NaN."""
+def _widened(slopes: Floats, offsets: Floats, ends: BallEnds, far: arb, shift: arb) -> tuple[Floats, Floats]:
+    """BallEnds, rounded outward, of every token's widened cell cut to the range; empty ones are NaN."""
     order, pairs = np.argsort(slopes).tolist(), (slopes.tolist(), offsets.tolist())
     low, high = arb(ends[0].lower()), arb(ends[1].upper())
     starts, stops = [low], []
@@ -156,7 +156,7 @@ def _widened(slopes: Floats, offsets: Floats, ends: Ends, far: arb, shift: arb) 
     return lower, upper
 
 
-def _largest_gap(table: SoftmaxTable, ends: Sequence[Ends]) -> arb:
+def _largest_gap(table: SoftmaxTable, ends: Sequence[BallEnds]) -> arb:
     """The largest difference of two scores over the box: each is affine, so largest at an end."""
     total = arb(0)
     for slopes, offsets, axis_ends in zip(table.slopes, table.offsets, ends, strict=True):

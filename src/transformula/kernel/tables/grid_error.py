@@ -1,7 +1,7 @@
 """Proof rule for a softmax table on a tensor grid of 2 to 4 axes, on boxes that are given.
 
 *The table.* On a grid the softmax factorises, T(x) = sum_{j,k,..} Y_{jk..} u_j(x_1) v_k(x_2) .. On a box,
-`table_axis` gives u_j = P_j + e_j, abs(e_j) <= rho_j, and likewise for the other axes, so T's polynomial has the
+`table_error` gives u_j = P_j + e_j, abs(e_j) <= rho_j, and likewise for the other axes, so T's polynomial has the
 coefficients sum Y P_j Q_k .. (small matrix products), and replacing one factor at a time,
 
     abs(T - polynomial) <= sum_axes sum_j rho_j abs(sum_{k..} Y_{jk..} Q_k ..) + products of rests,
@@ -9,7 +9,7 @@ coefficients sum Y P_j Q_k .. (small matrix products), and replacing one factor 
 where abs of a polynomial is the sum of abs(coefficients): large Y of alternating sign still cancel. Matrix
 products are rounded: at most gamma sum abs(P) abs(Y) abs(Q), any summation order.
 
-*The error.* With f's Taylor model from `expression_models`, the polynomial of T - f is bounded by its tensor
+*The error.* With f's Taylor model from `expression_ranges`, the polynomial of T - f is bounded by its tensor
 Bernstein coefficients on parts of the box, and the rests are added. Every leaf of the given trees gets a
 bound of its own; the leaves cover the box of arguments; f must be defined on each.
 """
@@ -24,14 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.enclosures import bernstein
-from transformula.kernel.enclosures.coverings import Ends, check_defined, checked_edges, edge_boxes, leaves
-from transformula.kernel.enclosures.expression_models import model_of, to_tensor
+from transformula.kernel.enclosures.expression_ranges import (
+    BERNSTEIN_ROUNDING,
+    bernstein_coefficients,
+    model_of,
+    to_tensor,
+)
+from transformula.kernel.enclosures.regions import BallEnds, check_defined, checked_edges, edge_boxes, leaves
 from transformula.kernel.enclosures.taylor_models import TINY, UP, Floats, TaylorModel, U, boxes_of
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.table_axis import TableAxis, axis_models
-from transformula.kernel.tables.table_error import SoftmaxTable
+from transformula.kernel.tables.table_error import SoftmaxTable, TableAxis, axis_models
 
 Ints = NDArray[np.intp]
 
@@ -52,7 +55,9 @@ class Bounds(NamedTuple):
     reached: Floats
 
 
-def grid_error(table: SoftmaxTable, function: Expr, names: Sequence[str], ends: Sequence[Ends], pieces: Any) -> float:
+def grid_error(
+    table: SoftmaxTable, function: Expr, names: Sequence[str], ends: Sequence[BallEnds], pieces: Any
+) -> float:
     """Bound sup abs(T - function) over the box of arguments; infinite where a leaf has no bound."""
     if not isinstance(pieces, Mapping) or set(pieces) != {"edges", "trees"} or len(names) not in ORDERS:
         raise RefutedError("the pieces of a grid are not edges and trees, or it has not 2 to 4 axes")
@@ -83,9 +88,9 @@ def _bounds(model: TaylorModel, terms: Floats, rest: Floats, rounding: Floats, p
         boxes = len(difference)
         norm = (np.abs(terms) + np.abs(goal)).reshape(boxes, -1).sum(axis=1)
         # once for the Bernstein coefficients, once for the subtraction: a unit roundoff is far less
-        rounding = (rounding + norm * UP * bernstein.ROUNDING * 2) * UP
+        rounding = (rounding + norm * UP * BERNSTEIN_ROUNDING * 2) * UP
         wrong = (model.rest + rest + rounding) * UP + TINY
-        sizes = np.abs(bernstein.coefficients(difference, parts)).reshape(boxes, -1)
+        sizes = np.abs(bernstein_coefficients(difference, parts)).reshape(boxes, -1)
         error = (sizes.max(axis=1) + wrong) * UP
         reached = np.maximum(sizes[:, 0], np.abs(difference.reshape(boxes, -1)[:, 0])) - wrong
     error[~np.isfinite(error)] = math.inf

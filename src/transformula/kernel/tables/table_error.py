@@ -6,24 +6,37 @@ The error
     T(u) - f(u) = (N - D f) / D
 
 needs no division of series. On a piece u = c + r t, abs(t) <= 1, multiply N and D by e^{-s*(u)}, s*
-affine (`table_axis.leading`): this changes nothing and leaves exponentials e_j e^{l_j t}, l_j = (a_j - a*) r. Then
+affine (`leading`): this changes nothing and leaves exponentials e_j e^{l_j t}, l_j = (a_j - a*) r. Then
 
 - N and D below order K are closed forms in Arb, sum y_j e_j l_j**k / k!; beyond it they are at
   most sum abs(y_j) e_j abs(l_j)**K / K! e^{abs(l_j)} (Lagrange);
 - f has Taylor coefficients and a Lagrange remainder from `series`, which fails unless f is smooth, hence
   defined, on a ball around the piece; or, if `intervals` shows f to be defined on the piece, a Taylor
-  model from `expression_models` or the middle of its range with half the range as remainder. The latter two leave out
+  model from `expression_ranges` or the middle of its range with half the range as remainder. The latter two leave out
   the linear terms of f, which are added exactly;
 - tokens whose score stays below -CUT on the piece enter only through e^{-CUT};
-- the polynomial N - D f and the polynomial D are bounded on parts of the piece by `bernstein`.
+- the polynomial N - D f and the polynomial D are bounded on parts of the piece by Bernstein coefficients.
 
-The pieces cover the range of u (`coverings.checked_edges`): the largest of their bounds holds on all of it.
+The pieces cover the range of u (`regions.checked_edges`): the largest of their bounds holds on all of it.
+
+*One axis of a softmax table: Taylor models of its weights on an interval.*
+
+On x = c + r t, abs(t) <= 1, subtract from all scores the affine function that equals the leading score at the
+centre and has slope ``mean`` (any number: it cancels). Then the weights are u_j = E_j / D, E_j = e^{s_j}
+e^{l_j t}, D = sum E_j. With E_j^K, D^K the series below order K, Q_j any polynomial below order K,
+
+    u_j - Q_j = (E_j - Q_j D) / D,
+    abs(E_j - Q_j D) <= abs(E_j^K - [Q_j D^K]_{<K}) + abs([Q_j D^K]_{>=K}) + R_j + abs(Q_j) R_D,
+
+R_j = e^{s_j} abs(l_j)^K / K! e^{abs(l_j)} (Lagrange), R_D the sum of the R_j, and abs(.) of a polynomial the
+sum of its abs(coefficients). A token that stays ``cut`` below the leading score has 0 <= E_j <= e^{-cut}: it
+is not expanded, and counts in R_D. All of this is computed in balls, but for Bernstein coefficients of D.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -33,17 +46,107 @@ from flint import arb, arb_series, fmpq
 from numpy.typing import NDArray
 
 from transformula.kernel.arithmetic import coefficients, precision, series_length
-from transformula.kernel.enclosures import bernstein
-from transformula.kernel.enclosures.balls import from_float, round_up, to_fmpq
-from transformula.kernel.enclosures.coverings import Ends, checked_edges
-from transformula.kernel.enclosures.expression_models import model_of
-from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures.balls import SeriesOf, from_float, round_up, to_fmpq
+from transformula.kernel.enclosures.expression_ranges import bernstein_of_series, model_of
 from transformula.kernel.enclosures.intervals import try_range
-from transformula.kernel.enclosures.taylor_models import Floats
+from transformula.kernel.enclosures.regions import BallEnds, checked_edges
+from transformula.kernel.enclosures.taylor_models import Floats, U
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below
 from transformula.kernel.syntax.expression import Expr, add, number, variable
-from transformula.kernel.tables.table_axis import TableAxis, leading
+
+_WEIGHT_PARTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class TableAxis:
+    """Scores a_j x + b_j of one axis, exactly as stored: shapes (M,)."""
+
+    slopes: Floats
+    offsets: Floats
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenFrame:
+    """The tokens that matter on an interval, and the affine function to subtract: see `leading`."""
+
+    axis: TableAxis
+    tokens: list[int]
+    top: int
+    mean: float
+
+    def scores(self, centre: arb, radius: arb) -> Iterator[tuple[int, arb, arb]]:
+        """Token, score at the centre below the top's, and rate in t."""
+        base = arb(float(self.axis.slopes[self.top])) * centre + arb(float(self.axis.offsets[self.top]))
+        mean = arb(self.mean)
+        for j in self.tokens:
+            a, b = arb(float(self.axis.slopes[j])), arb(float(self.axis.offsets[j]))
+            yield j, a * centre + b - base, (a - mean) * radius
+
+
+def leading(axis: TableAxis, centre: float, radius: float, cut: float) -> TokenFrame:
+    """Find the tokens that matter on [centre - radius, centre + radius].
+
+    A token j is left out if s_j - s_top at the centre plus abs(a_j - mean) radius < -cut even after adding a
+    bound of the rounding of these floats: each passes at most 6 operations, each of which errs by u times
+    what it adds up, so 16 u times the sum of all sizes is more than enough. A NaN leaves nothing out.
+    """
+    with np.errstate(all="ignore"):
+        products = axis.slopes * centre
+        scores = products + axis.offsets
+        top = int(np.argmax(scores))
+        weights = np.exp(scores - scores[top])  # only steers the choice of the mean: any number is sound
+        mean = float(weights @ axis.slopes / weights.sum())
+        size = np.abs(products) + np.abs(axis.offsets)
+        reach = np.abs(axis.slopes - mean) * radius
+        slack = (size + size[top] + reach) * (16 * U)
+        far = scores - scores[top] + reach + slack < -cut
+    return TokenFrame(axis, np.flatnonzero(~far).tolist(), top, mean)
+
+
+def axis_models(
+    axis: TableAxis, centres: Floats, radii: Floats, order: int, cut: float = 80.0
+) -> tuple[Floats, Floats]:
+    """Coefficients (intervals, order, M) of all weights on intervals (exact floats), and rests, maybe infinite."""
+    terms = np.zeros((len(centres), order, len(axis)))
+    rest = np.full((len(centres), len(axis)), math.inf)
+    for i, (centre, radius) in enumerate(zip(centres.tolist(), radii.tolist(), strict=True)):
+        frame = leading(axis, centre, radius, cut)
+        with series_length(2 * order):
+            _fill(frame, arb(centre), arb(radius), order, cut, terms[i], rest[i])
+    return terms, rest
+
+
+def _fill(frame: TokenFrame, centre: arb, radius: arb, order: int, cut: float, terms: Floats, rest: Floats) -> None:
+    """Models of all weights on one interval, written into the arrays."""
+    kept: dict[int, arb_series] = {}
+    lost: dict[int, arb] = {}
+    total = arb_series([0], order + 1)
+    for j, score, rate in frame.scores(centre, radius):
+        kept[j] = term = arb_series([score, rate], order + 1).exp()
+        lost[j] = abs(coefficients(term, order + 1)[order]) * abs(rate).exp()
+        total = total + term
+    most = arb(-cut).exp()
+    total_lost = sum(lost.values(), arb(0)) + (len(frame.axis) - len(kept)) * most
+    below = coefficients(total, order)
+    values, slack = bernstein_of_series(below, total_lost, _WEIGHT_PARTS)
+    least = (arb(float(values.min())) - slack).lower()  # of D on the interval
+    if not least > 0:
+        return
+    rest[:] = round_up(most / least)
+    inverse, divisor = arb_series(below, order).inv(), arb_series(below, 2 * order)
+    for j, series in kept.items():
+        floats = [float(c.mid()) for c in coefficients(series * inverse, order)]
+        product = coefficients(arb_series(floats, 2 * order) * divisor, 2 * order)
+        wrong = sum((abs(p - c) for p, c in zip(product, coefficients(series, order), strict=False)), lost[j])
+        wrong = sum(map(abs, product[order:]), wrong)
+        wrong = wrong + sum((abs(arb(q)) for q in floats), arb(0)) * total_lost
+        terms[:, j] = floats
+        rest[j] = round_up(wrong / least)
+
 
 MAX_PIECES = 400_000
 _BITS = 128
@@ -98,7 +201,9 @@ def lattice(slopes: NDArray[Any], offsets: NDArray[Any]) -> Lattice | None:
     return Lattice(tuple(f.real.copy() for f, _ in pairs), tuple(f.imag.copy() for f, _ in pairs), place)
 
 
-def table_error(table: SoftmaxTable, function: Expr, names: Sequence[str], ends: Sequence[Ends], pieces: Any) -> float:
+def table_error(
+    table: SoftmaxTable, function: Expr, names: Sequence[str], ends: Sequence[BallEnds], pieces: Any
+) -> float:
     """Bound sup abs(T - function) over the box of arguments; infinite where a piece has no bound."""
     if not len(table.slopes) == len(names) == len(ends) or not function.names <= set(names):
         raise RefutedError(f"a table of {len(table.slopes)} axes does not go with a function of {', '.join(names)}")
@@ -228,8 +333,8 @@ class _QuotientExpansion(NamedTuple):
         below_size = sum((abs(d) for d in self.below), self.below_rest)
         tail = sum(map(abs, product[_ORDER:]), self.above_rest)
         tail += self.below_rest * goal_size + below_size * rest
-        error, error_rest = bernstein.of_series(difference, tail, _PARTS)
-        divisor, divisor_rest = bernstein.of_series(self.below, self.below_rest, _PARTS)
+        error, error_rest = bernstein_of_series(difference, tail, _PARTS)
+        divisor, divisor_rest = bernstein_of_series(self.below, self.below_rest, _PARTS)
         with np.errstate(invalid="ignore"):
             least = divisor.min(axis=1) - divisor_rest
         if not least.min() > 0:

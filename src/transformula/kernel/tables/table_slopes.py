@@ -18,8 +18,7 @@ import numpy as np
 from flint import arb, arb_series
 
 from transformula.kernel.arithmetic import coefficients, precision, series_length
-from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.expression_series import SeriesOf
+from transformula.kernel.enclosures.balls import SeriesOf, round_up
 from transformula.kernel.exceptions import RefutedError, SingularError
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.table_error import SoftmaxTable

@@ -5,7 +5,7 @@ one matrix product, and so are all scores of a layer. The program holds the stor
 multiplied into anything else, and each form reads what the blocks' form reads.
 
 *Rounding.* The certificate's rounding bound (`kernel.rounding.softmax` lists the orders that it covers,
-`kernel.structures.network_wires`, `kernel.rules.polynomial_rule`) allows a linear form to be added up in any order, a
+`kernel.structures.network`, `kernel.rules.polynomial_rule`) allows a linear form to be added up in any order, a
 softmax to be shifted by any number that all of its scores share, its sums to be taken in any order, the quotient to be
 taken once after the sums (multiplying, adding and dividing round as often as dividing, multiplying and adding), and a
 grid to be evaluated axis by axis. Steps do this and no more; terms that are zero are exact. A softmax that is not
