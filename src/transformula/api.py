@@ -31,6 +31,7 @@ def compile(
     shape: tuple[int, int] | None = None,
     rel: float | None = None,
     time_limit: float | None = None,
+    pointwise: float | None = None,
 ) -> Model:
     """Compile a formula into a Transformer, with a proof of how close it is.
 
@@ -62,6 +63,9 @@ def compile(
     rel : float, optional
         The tolerance relative to the largest |formula| on the box, instead of ``eps``; with several
         formulas, to the smallest of their largest values. The certificate states it as an absolute one.
+    pointwise : float, optional
+        The tolerance relative to |formula| at every point, instead of ``eps``: the certificate also states
+        |computed − formula| <= relative · |formula|. The formula must not be 0 on the box.
     time_limit : float, optional
         Seconds after which the search ends, with the best model proven by then or with a refusal that says how close it
         came. Without it, a search ends after a fixed amount of work: for up to six variables about eight seconds, or
@@ -94,6 +98,7 @@ def compile(
         on,
         eps=eps,
         rel=rel,
+        pointwise=pointwise,
         construction=construction,
         dtype=dtype,
         multi_head=multi_head,

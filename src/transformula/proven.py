@@ -60,6 +60,8 @@ def stated(claim: Certificate | Verification) -> dict[str, float | None]:
     ['approximation', 'rounding', 'bound', 'eps']
     """
     facts = {named(claim, name): getattr(claim, name) for name in ("approximation", "rounding", "bound", "eps")}
+    if claim.relative is not None:
+        facts["relative"] = claim.relative
     if claim.mean is None:
         return facts
     beside = {f"{name}_seams" if name == "outside" else name: value for name, value in asdict(claim.mean).items()}

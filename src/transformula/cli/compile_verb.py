@@ -67,6 +67,9 @@ def compile_command(
     latex: Annotated[bool, typer.Option("--latex", help="The formulas are in LaTeX.")] = False,
     eps: Eps = None,
     rel: Relative = None,
+    pointwise: Annotated[
+        Optional[float], typer.Option(help="Tolerance relative to |formula| at every point of the box, proven as such.")
+    ] = None,
     construction: Annotated[
         Optional[str],
         typer.Option(help=f"Construction to use: {_CONSTRUCTIONS}; auto by default; yun bounds the mean error."),
@@ -89,8 +92,8 @@ def compile_command(
     source = given_formulas(formulas or [], file)
     given, settings = source.formulas, source.settings
     box = _box(on or settings.get("on"), const)
-    if eps is None and rel is None:
-        eps, rel = source.number("eps"), source.number("rel")
+    if eps is None and rel is None and pointwise is None:
+        eps, rel, pointwise = (source.number(name) for name in ("eps", "rel", "pointwise"))
     if latex:
         varying, constants = box_and_constants(box)
         given = texts_of(given, (*varying.variables, *constants))
@@ -102,7 +105,9 @@ def compile_command(
         check_folder(out, stated(parse_formula(text, box, sequence), sequence), force)
     try:
         with lent_workers(jobs, scheduler), progress_bar(quiet=json):
-            model = compile(text, box, eps, construction, dtype, multi_head, layers, sequence, rel, time_limit)
+            model = compile(
+                text, box, eps, construction, dtype, multi_head, layers, sequence, rel, time_limit, pointwise
+            )
     except SearchInterrupted as stop:
         raise Interrupted(f"{stop}; nothing was written") from None
     _finish(model, out, force, output, {"read_as": given if latex else None})

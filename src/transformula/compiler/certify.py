@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from transformula import proven
 from transformula.budget import SECOND, OutOfWork, checkpoint, limited, one_thread
 from transformula.compiler.attempts import Built
 from transformula.compiler.constructions import Construction
-from transformula.compiler.options import Options
+from transformula.compiler.options import CLAIM_MARGIN, Options
 from transformula.compiler.refusal import Shortfall
 from transformula.errors import UnfinishedError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
-from transformula.kernel.check import prove
+from transformula.kernel.check import prove, relative_error
+from transformula.kernel.enclosures.balls import float_above, to_fmpq
 from transformula.kernel.folder.certificate import Certificate, Mean, Proof
 from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
@@ -31,10 +33,6 @@ from transformula.kernel.folder.weights import Block, Weights, named_matrices
 from transformula.kernel.rounding.formats import describe
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
-
-#: Claims are this much above what was proven here, so that the last digits of another machine's
-#: libraries cannot make an honest certificate fail.
-CLAIM_MARGIN = 1.001
 
 
 def package(construction: Construction, built: Built, target: Formula | Samples | Prompts, options: Options) -> Model:
@@ -45,10 +43,15 @@ def package(construction: Construction, built: Built, target: Formula | Samples 
     eps = options.tolerance(construction.exact)
     with one_thread():
         check_bound(_searched(built, description), eps, built.weights.dtype)
-        packed = pack(built.weights, description, built.evidence.evidence())
+        found = built.evidence.evidence() | ({"inverse": [*options.inverse]} if options.inverse else {})
+        packed = pack(built.weights, description, found)
         weights, stored = unpack(packed)
         proof = prove(weights, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
     certificate = certify(packed, stored, weights.dtype, proof, eps)
+    if options.inverse:
+        relative = relative_error(certificate, stored, Evidence(parse_json(packed.evidence, EVIDENCE_FILE)))
+        above = float_above(to_fmpq(relative * Fraction(CLAIM_MARGIN)))
+        certificate = replace(certificate, relative=above)
     proven.remember(packed, certificate)
     return Model(name, target, weights, packed, certificate, options.shape)
 

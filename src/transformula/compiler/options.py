@@ -6,17 +6,28 @@ import math
 import operator
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Real
 from typing import Any
 
 from transformula.compiler import policy
 from transformula.compiler.constructions import Construction, chosen
+from transformula.compiler.evidence.range_trees import find_tree
 from transformula.compiler.prepare import Prepared
-from transformula.errors import InputError, Option, brief
+from transformula.errors import InputError, NotProvenError, Option, brief
 from transformula.formula.evaluation import peak
 from transformula.formula.notations import at_every_position
+from transformula.kernel.enclosures.balls import float_below, to_fmpq
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import DTYPES
+from transformula.kernel.rules.relative_rule import inverse_of, largest_inverse
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Formula
+from transformula.kernel.syntax.expression import short_text
+
+#: Claims are this much above what was proven here, so that the last digits of another machine's
+#: libraries cannot make an honest certificate fail.
+CLAIM_MARGIN = 1.001
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,7 @@ class Options:
     multi_head: bool = False
     layers: int | None = None
     shape: tuple[int, int] | None = None
+    inverse: tuple[list[int], ...] = ()  # trees that bound 1/f, for a claim relative to |f|
     usual: float = policy.DEFAULT_EPS  # tolerance of an approximation where none was asked for
 
     def tolerance(self, exact: bool) -> float | None:
@@ -45,10 +57,16 @@ def checked_options(
     multi_head: bool,
     layers: int | None,
     shape: tuple[int, int] | None,
+    pointwise: float | None = None,
 ) -> Options:
     """Options that can be used for the formula; a relative tolerance becomes an absolute one."""
+    if sum(given is not None for given in (eps, rel, pointwise)) > 1:
+        raise InputError("give one of eps, rel and pointwise, not several")
+    inverse: tuple[list[int], ...] = ()
     if rel is not None:
-        eps = absolute(rel, eps, ground)
+        eps = absolute(rel, ground)
+    elif pointwise is not None:
+        eps, inverse = everywhere(pointwise, ground)
     tolerance = positive(eps, "eps")
     form = known_dtype(dtype)
     wanted = chosen(construction)
@@ -57,7 +75,7 @@ def checked_options(
     if shape is not None:
         _check_shape(shape, ground.formula)
     usual = policy.DEFAULT_EPS if tolerance or ground.is_polynomial else _fitting(ground)
-    return Options(tolerance, wanted, form, multi_head, layers, shape, usual)
+    return Options(tolerance, wanted, form, multi_head, layers, shape, inverse, usual)
 
 
 def _fitting(ground: Prepared) -> float:
@@ -70,12 +88,11 @@ def _fitting(ground: Prepared) -> float:
     return fitting if 0 < fitting < math.inf else policy.DEFAULT_EPS
 
 
-def absolute(rel: Any, eps: float | None, ground: Prepared) -> float:
+def absolute(rel: Any, ground: Prepared) -> float:
     """A tolerance that is at most rel · sup|f| for every output f, once f is shown to be defined."""
     formula = ground.defined
     share = positive(rel, "rel")
-    if eps is not None or share is None:
-        raise InputError("give either eps or rel, not both")
+    assert share is not None
     sizes = [peak(expr, formula.box) for expr in formula.outputs]
     if min(sizes) == 0:
         text = formula.texts[sizes.index(0)]
@@ -84,6 +101,26 @@ def absolute(rel: Any, eps: float | None, ground: Prepared) -> float:
     if not 0 < absolute < math.inf:
         raise InputError(f"rel = {share:g} of the largest value {min(sizes):g} is not a float above 0: give eps")
     return absolute
+
+
+def everywhere(pointwise: Any, ground: Prepared) -> tuple[float, tuple[list[int], ...]]:
+    """A tolerance that is at most pointwise · |f| at every point, and trees of the box that show it."""
+    formula, share = ground.formula, positive(pointwise, "pointwise")
+    assert share is not None
+    region, trees = Region.of_box(ground.defined.box), []
+    for expr in formula.outputs:
+        try:
+            trees.append(find_tree(inverse_of(expr), region))
+        except NotProvenError:
+            said = (
+                f"{short_text(expr)} is not seen to stay away from 0 on the box, where a relative error has no meaning"
+            )
+            raise NotProvenError(f"{said}: give eps, or narrow the box") from None
+    largest = largest_inverse(formula, Evidence({"inverse": trees}))
+    found = float_below(to_fmpq(Fraction(share) / (largest * Fraction(CLAIM_MARGIN) ** 2)))
+    if not found > 0:
+        raise InputError(f"pointwise = {share:g} of the smallest |formula| is not a float above 0: give eps")
+    return found, tuple(trees)
 
 
 def positive(value: Any, name: str) -> float | None:

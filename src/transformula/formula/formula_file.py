@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from transformula.errors import InputError
 
 _SETTING = re.compile(r"\s*(\w+)\s*:(?!=)(.*)")
-_KEYS = ("on", "eps", "rel", "dtype", "construction")
+_KEYS = ("on", "eps", "rel", "pointwise", "dtype", "construction")
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.exceptions import ModelFileError, TransformulaError
+from transformula.kernel.exceptions import ModelFileError, RefutedError, TransformulaError
 from transformula.kernel.folder.certificate import Certificate, Mean, Proof
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
-from transformula.kernel.rules.rule_table import RULES
+from transformula.kernel.rules.relative_rule import largest_inverse
+from transformula.kernel.rules.rule_table import RULES, target
 
 #: The reason where a check was stopped at a limit of its process (`isolation`).
 OUT_OF_RESOURCES = "out of resources: the check needs more processor time or memory than it may use"
@@ -32,7 +34,8 @@ class Verification:
     """The checker's answer; truthy when the claim holds.
 
     ``approximation`` and ``rounding`` are what the checker proved itself (None if it proved nothing), at every point of
-    the box or, if there is a ``mean``, on average; ``reasons`` says why not.
+    the box or, if there is a ``mean``, on average; ``relative`` is the claim relative to |f|, if there is one and it is
+    proven; ``reasons`` says why not.
     """
 
     verified: bool
@@ -41,6 +44,7 @@ class Verification:
     bound: float | None = None
     eps: float | None = None
     mean: Mean | None = None
+    relative: float | None = None
     reasons: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -81,6 +85,7 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
         reasons.append("the certificate's rounding model is not that of the weights' dtype")
     try:
         proof = prove(weights, description, evidence)
+        relative = None if certificate.relative is None else relative_error(certificate, description, evidence)
     except Exception as error:
         return Verification(False, eps=certificate.eps, reasons=(*reasons, _reason(error)))
     for name in ("approximation", "rounding"):
@@ -88,10 +93,14 @@ def verify_files(packed: Packed, certificate_text: str) -> Verification:
         if not 0 <= proven <= claimed:
             reasons.append(f"{name}: {claimed:.6g} is claimed, only {proven:.6g} is proven")
     reasons += _wrong_mean(certificate.mean, proof.mean)
+    shown = certificate.relative
+    if shown is not None and (relative is None or not relative <= shown):
+        reasons.append(f"relative: {shown:.6g} is claimed, which is not proven")
+        shown = None
     if not certificate.bound <= certificate.eps:
         reasons.append(f"the claimed bound {certificate.bound:.6g} is above eps {certificate.eps:.6g}")
     proven = proof.approximation, proof.rounding, proof.bound
-    return Verification(not reasons, *proven, certificate.eps, proof.mean, tuple(reasons))
+    return Verification(not reasons, *proven, certificate.eps, proof.mean, shown, tuple(reasons))
 
 
 def _wrong_mean(claimed: Mean | None, proven: Mean | None) -> list[str]:
@@ -100,6 +109,14 @@ def _wrong_mean(claimed: Mean | None, proven: Mean | None) -> list[str]:
         return [] if claimed is proven else ["the certificate and the proof are not both about the mean over the box"]
     pairs = ((name, getattr(claimed, name), getattr(proven, name)) for name in vars(claimed))
     return [f"{name}: {a:.6g} is claimed, only {b:.6g} is proven" for name, a, b in pairs if not 0 <= b <= a]
+
+
+def relative_error(certificate: Certificate, description: Description, evidence: Evidence) -> Fraction:
+    """A bound of |computed − f| / |f| over the box for the claimed bound of |computed − f|."""
+    if certificate.mean is not None:
+        raise RefutedError("a bound of the mean says nothing about relative errors at every point")
+    with precision(BITS):
+        return Fraction(certificate.bound) * largest_inverse(target(description), evidence)
 
 
 def _reason(error: Exception) -> str:

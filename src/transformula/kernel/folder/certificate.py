@@ -46,7 +46,8 @@ class Certificate:
 
     ``approximation`` bounds |T_w − f| for the exact real function T_w of the stored weights, ``rounding``
     bounds |computed − T_w| for the dtype under ``rounding_model``. With ``mean`` all of this is said of the mean over
-    the box (the L¹ norm divided by the volume) and *not* of every point.
+    the box (the L¹ norm divided by the volume) and *not* of every point. ``relative``, if there is one, claims that
+    |computed − f| ≤ relative · |f| at every point of the box, for every output.
     """
 
     construction: str
@@ -60,6 +61,7 @@ class Certificate:
     evidence_sha256: str
     version: int = VERSION
     mean: Mean | None = None
+    relative: float | None = None
 
     @property
     def bound(self) -> float:
@@ -68,9 +70,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """The file's text. The digest makes an accidental edit visible; the proof does the rest."""
-        body = asdict(self)
-        if self.mean is None:
-            del body["mean"]
+        body = {key: value for key, value in asdict(self).items() if key not in _OPTIONAL or value is not None}
         return json.dumps({**body, "digest": _digest(body)}, indent=2, sort_keys=True) + "\n"
 
     @classmethod
@@ -79,10 +79,10 @@ class Certificate:
         body, name = parse_json(text, CERTIFICATE_FILE), CERTIFICATE_FILE
         said = str(body.get("version"))[:20]
         require(body.get("version") == VERSION, f"{name} has version {said}, not {VERSION}: compile again")
-        wanted = {f.name for f in fields(cls)} - {"mean"} | {"mean"} & set(body)
+        wanted = {f.name for f in fields(cls)} - _OPTIONAL | _OPTIONAL & set(body)
         wrong = sorted(wanted ^ (set(body) - {"digest"}))
         require(not wrong, f"{name} misses or should not have {''.join(wrong[:1])[:40]!r}")
-        bounds, mean = _floats(body, "approximation", "rounding", "eps"), None
+        bounds, mean = _floats(body, "approximation", "rounding", "eps", *({"relative"} & set(body))), None
         if "mean" in body:
             beside, given = [f.name for f in fields(Mean)], body["mean"]
             require(isinstance(given, dict) and set(given) == {*beside}, f"{name} has a malformed mean")
@@ -93,6 +93,10 @@ class Certificate:
         digest = body.pop("digest", None)
         require(digest == _digest(body), f"{name} was edited: its digest does not match its content")
         return cls(**{**body, **bounds, "mean": mean})
+
+
+#: Claims that not every certificate makes.
+_OPTIONAL = {"mean", "relative"}
 
 
 def _floats(body: dict[str, Any], *keys: str) -> dict[str, float]:

@@ -108,6 +108,10 @@ class Evidence:
         """Cuts of the box that bound polynomial − formula."""
         return self._item("corollary", output)
 
+    def inverse(self, output: int) -> Any:
+        """Cuts of the box that bound 1/f, for a relative claim."""
+        return self._item("inverse", output)
+
     def grid(self, name: str) -> Any:
         """Cells of one variable between the seams, each with the edges of its pieces: [[low, .., high], ..]."""
         return self._item("grid", name)
