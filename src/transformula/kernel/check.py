@@ -13,8 +13,16 @@ from pathlib import Path
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.exceptions import ModelFileError, TransformulaError
-from transformula.kernel.folder.certificate import Certificate, Mean, Proof
-from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
+from transformula.kernel.folder.description import (
+    CERTIFICATE_FILE,
+    EVIDENCE_FILE,
+    MAX_BYTES,
+    Certificate,
+    Description,
+    Mean,
+    Proof,
+    parse_json,
+)
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
