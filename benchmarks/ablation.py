@@ -86,7 +86,7 @@ SWITCHES: dict[str, tuple[str, str, Any]] = {
     "hinges": (TABLES + "start_scores", "_hinges", lambda *_: ()),
     "geometric starts": (TABLES + "start_scores", "_geometric_sums", lambda *_: ()),
     "stretched tables": (TABLES + "smallest_table", "stretched_from", lambda *_: []),
-    "stored scores": (TABLES + "stored_tables", "promising_sizes", lambda *_: []),
+    "stored scores": (TABLES + "one_size", "promising_sizes", lambda *_: []),
     "fallback growth": (TABLES + "smallest_table", "_grow_fast", lambda *_: None),
     "last refinement": (TABLES + "smallest_table", "_sharpened", lambda _task, table, _states: table),
 }

@@ -1,6 +1,6 @@
 """Fit powers and logarithms with tables of every size, and keep the scores in library.json beside the solver.
 
-A compile starts from them (`compiler.tables.stored_tables`). By scaling, only the ratio of a range's ends matters; between
+A compile starts from them (`compiler.tables.one_size`). By scaling, only the ratio of a range's ends matters; between
 two ratios that are stored, scores change little. (Those of sines and bell curves change too much: their tables live
 on cancellations.) Each function starts from those before it, so neighbours follow each other; nothing is random, and
 what is there already is not looked at. ``python benchmarks/library.py`` takes some minutes.
@@ -15,7 +15,7 @@ import numpy as np
 
 from transformula.budget import one_thread
 from transformula.compiler import policy
-from transformula.compiler.tables import stored_tables as library
+from transformula.compiler.tables import one_size as library
 from transformula.compiler.tables.descent import FitState, Fresh, equalise, improve
 from transformula.compiler.tables.fit_task import FitTask, prepare
 from transformula.compiler.tables.softmax_table import Function

@@ -14,9 +14,9 @@ import numpy as np
 from transformula.budget import one_thread
 from transformula.compiler import policy
 from transformula.compiler.evidence.finder import SQUARE_ENDS
+from transformula.compiler.tables.one_size import SQUARES, squares
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.softmax_table import FittedTable
-from transformula.compiler.tables.stored_tables import SQUARES, squares
 
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}

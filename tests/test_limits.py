@@ -9,10 +9,9 @@ import transformula as tf
 from transformula import budget as limits
 from transformula.budget import OutOfWork, checkpoint, counting, left, limited, part_of_the_rest, remembered, spend
 from transformula.compiler import driver, policy
-from transformula.compiler.attempts import Attempt, BuildTask
+from transformula.compiler.attempts import Attempt, BuildTask, Options
 from transformula.compiler.constructions import CIRCUIT, CONSTRUCTIONS
 from transformula.compiler.evidence import finder
-from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import Ending, when_refuted
 from transformula.errors import NotProvenError, Reason, RefutedError

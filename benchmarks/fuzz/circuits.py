@@ -31,8 +31,7 @@ from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.prepare import Prepared
 from transformula.errors import TransformulaError
 from transformula.kernel.check import prove
-from transformula.kernel.folder.certificate import Proof
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Description, Proof
 from transformula.kernel.folder.weights import Block, Head, Matrix, Weights
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat
 from transformula.kernel.syntax.boxes import Formula

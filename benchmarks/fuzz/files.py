@@ -14,7 +14,7 @@ from fuzz.cases import Case, fuzzer
 from fuzz.honest import honest
 from judge import contents
 from transformula.kernel.exceptions import TransformulaError
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Matrix, named_matrices
 

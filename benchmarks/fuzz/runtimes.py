@@ -23,8 +23,7 @@ from transformula.compiler.certify import outlined, pack
 from transformula.compiler.evidence.finder import Finder
 from transformula.errors import TransformulaError
 from transformula.kernel.check import prove
-from transformula.kernel.folder.certificate import Certificate, Proof
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description, Proof
 from transformula.kernel.folder.weights import Attention, Block, Head, Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.runtime.matrices import matrix_of

@@ -14,13 +14,12 @@ import numpy as np
 from fuzz.cases import Case, fuzzer
 from fuzz.values import Unknown, Value, between, formula, real
 from transformula.kernel.enclosures.balls import from_float
-from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.exceptions import TransformulaError
 from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.table_error import SoftmaxTable, TablePieces
-from transformula.kernel.tables.table_slopes import SlopePieces
+from transformula.kernel.tables.table_slopes import FunctionCells, SlopePieces
 
 LEAVES = ("u", "u", "u", "(u-1/3)", "(2*u+1)", "(1-u)", "u*u", "(u/7)", "(3-u)")
 #: Slopes by differences: the step, the digits they take, and what is left of them.

@@ -9,11 +9,10 @@ import numpy as np
 
 from transformula import proven
 from transformula.compiler import policy
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options, known_dtype, positive
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import COMPACT, MEMORIZE
 from transformula.compiler.driver import compile_formula
-from transformula.compiler.options import Options, known_dtype, positive
 from transformula.files import as_path
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import Verification

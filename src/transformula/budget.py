@@ -26,9 +26,10 @@ R = TypeVar("R")
 
 SECOND = 1e6
 
-
 #: Microseconds of work so far, in a list so that all blocks of a thread add to the same number.
 _total: ContextVar[list[float] | None] = ContextVar("total", default=None)
+#: Workers lent to a compile by `cluster.engines.workers`: an engine that runs tasks in other processes.
+lent: ContextVar[Any] = ContextVar("lent", default=None)
 
 
 class OutOfTime(Exception):

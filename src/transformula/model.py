@@ -18,12 +18,12 @@ from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples, stored_target
 from transformula.internals import NamedTrace
 from transformula.kernel.arithmetic import at_most
-from transformula.kernel.folder.certificate import Certificate
 from transformula.kernel.folder.description import (
     CERTIFICATE_FILE,
     EVIDENCE_FILE,
     MODEL_FILE,
     WEIGHTS_FILE,
+    Certificate,
 )
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.model_parts import ModelParts

@@ -11,8 +11,7 @@ from transformula.errors import InputError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.internals import ModelTable, Wires, tables_of, token_labels
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.description import EVIDENCE_FILE, Certificate, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import Weights

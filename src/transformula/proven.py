@@ -15,7 +15,7 @@ from transformula import checker
 from transformula.errors import NotProvenError
 from transformula.kernel import check
 from transformula.kernel.check import Verification
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.kernel.folder.model_files import Packed
 
 _proven: set[str] = set()

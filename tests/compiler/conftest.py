@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.compiler.tables import smallest_table, stored_tables
+from transformula.compiler.tables import one_size, smallest_table
 
 
 @pytest.fixture
@@ -14,6 +14,6 @@ def sizes(monkeypatch):
         tried.append(size)
         return attempt(task, size, *others, **more)
 
-    for module in (smallest_table, stored_tables):
+    for module in (smallest_table, one_size):
         monkeypatch.setattr(module, "attempt", counted)
     return tried

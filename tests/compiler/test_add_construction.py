@@ -18,8 +18,7 @@ from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.folder.certificate import Proof
-from transformula.kernel.folder.description import STATES
+from transformula.kernel.folder.description import STATES, Proof
 from transformula.kernel.rules.polynomial_rule import checked_ridge, ridge_rounding
 from transformula.kernel.rules.rule_table import RULES, checked_target
 

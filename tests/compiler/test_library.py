@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transformula.compiler.tables import expression_fits as kept
-from transformula.compiler.tables import stored_tables as library
+from transformula.compiler.tables import one_size as library
 from transformula.compiler.tables.fit_task import PROFILE_NODES, prepare
 from transformula.compiler.tables.smallest_table import fit_table
 

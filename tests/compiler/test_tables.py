@@ -10,9 +10,9 @@ from transformula.compiler.evidence.grid_pieces import find_softmax
 from transformula.compiler.tables import smallest_table
 from transformula.compiler.tables.descent import FitProblem, Fresh, equalise, improve
 from transformula.compiler.tables.grid_fit import fit_grid
+from transformula.compiler.tables.one_size import ready_square, squares
 from transformula.compiler.tables.smallest_table import CannotFit, fit_table
 from transformula.compiler.tables.start_scores import stretched
-from transformula.compiler.tables.stored_tables import ready_square, squares
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 

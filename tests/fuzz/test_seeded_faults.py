@@ -12,7 +12,7 @@ from support.faults import active, fault, wrapped
 from support.fuzzing import PASSES, finds, sound_pass
 from transformula.kernel import check
 from transformula.kernel.enclosures.taylor_models import TaylorModel
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 
 _SYNTAX, _TABLES, _CIRCUIT = "kernel.syntax.", "kernel.tables.", "kernel.circuit."
 _ENCLOSURES, _FORMS, _READER = "kernel.enclosures.", "kernel.derivations.", "kernel.structures.network:_NetworkReader."
@@ -41,9 +41,9 @@ FAULTS = [
     ("ranges", "a series is as close", _ENCLOSURES + "balls:SeriesOf.expand", "arb(remainder.abs_upper())", "arb(0)"),
     ("tables", "a table is as close", _TABLES + "table_error:_QuotientExpansion.error",
      "tail += self.below_rest * goal_size + below_size * rest", ""),
-    ("tables", "a function stays", _ENCLOSURES + "function_cells:_on_cell",
+    ("tables", "a function stays", _TABLES + "table_slopes:_on_cell",
      "slope * arb(0, radius)", "slope * arb(0, radius / 2)"),
-    ("tables", "a slope stays", _ENCLOSURES + "function_cells:slope_on", "arb(0, radius))", "arb(0, radius / 2))"),
+    ("tables", "a slope stays", _TABLES + "table_slopes:slope_on", "arb(0, radius))", "arb(0, radius / 2))"),
     ("tables", "slopes of table", _TABLES + "table_slopes:SlopePieces.on", "_ORDER * last", "arb(0)"),
     ("forms", "equal forms are equal", _FORMS + "identities:PowerRing.magnitude",
      "form * (self.two * self.step(form) - self.unit)", "form"),

@@ -7,11 +7,11 @@ from flint import arb, fmpq
 
 from transformula.kernel.enclosures.balls import SeriesOf, enclose
 from transformula.kernel.enclosures.expression_ranges import bernstein_matrix, enclose_ranges
-from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.enclosures.intervals import range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.table_slopes import FunctionCells
 
 
 def test_texts_are_read_and_written():

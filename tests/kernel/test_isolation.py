@@ -18,7 +18,7 @@ from support.folders import open_model
 from transformula.kernel import isolation
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import OUT_OF_RESOURCES, Verification, verify_files
-from transformula.kernel.folder.certificate import Mean
+from transformula.kernel.folder.description import Mean
 from transformula.kernel.isolation import from_json, receive, send, to_json, verify_isolated
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the limits are those of POSIX")

@@ -15,7 +15,7 @@ from transformula.coq.coq_files import coq_files
 from transformula.errors import InputError, ModelFileError
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.check import Verification
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.show.card import card
 from transformula.show.circuit_view import Item
 from transformula.show.drawings import MAX_OUTPUTS

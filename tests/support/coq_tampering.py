@@ -17,7 +17,7 @@ from transformula.coq.coq_check import differing, objection, prove_files
 from transformula.coq.coq_files import MODEL, PROOF, STATEMENT, coq_files
 from transformula.coq.transcription import expected
 from transformula.errors import TransformulaError
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.proven import verify_folder
 
 CASES = ("abs-float64", "sqrt-float64", "I.14.3-float64", "II.34.2a-float64", "test_5-float32")

@@ -21,8 +21,7 @@ from transformula.formula.sample_target import Samples
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import prove, verify_files
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description
 from transformula.kernel.folder.weights import Matrix, Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.kernel.syntax.boxes import Formula

@@ -8,8 +8,7 @@ from flint import fmpq
 
 from transformula.compiler.certify import pack
 from transformula.kernel.check import prove
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights

@@ -13,8 +13,7 @@ from transformula.compiler.certify import outlined, pack
 from transformula.compiler.evidence.finder import Finder
 from transformula.errors import TransformulaError
 from transformula.kernel.check import Verification, prove, verify_files
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.runtime import reference

@@ -17,8 +17,7 @@ from transformula.export.stock_packing import stock_module
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.check import prove, verify_files
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
 from transformula.model import Model

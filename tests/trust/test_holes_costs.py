@@ -12,7 +12,7 @@ from support.kernel_models import ridge_weights
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.description import MAX_BYTES, MAX_MEMORY, parse_json
 from transformula.kernel.folder.weights import Attention, Block, Head, Matrix, Weights
-from transformula.kernel.gallery.boxed_blocks import Runner
+from transformula.kernel.gallery.yun_rule import Runner
 from transformula.kernel.rounding.formats import FORMATS
 from transformula.kernel.rounding.softmax import Arithmetic, rounding_bound
 from transformula.kernel.rules.polynomial_rule import checked_ridge, ridge_polynomial

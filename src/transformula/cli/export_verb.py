@@ -27,8 +27,7 @@ from transformula.export.parity import largest_difference, measured_parity, samp
 from transformula.export.runtime_checks import runtime_run
 from transformula.export.stock_packing import normed_width, stock_files, stock_module
 from transformula.files import STDOUT, write_file
-from transformula.kernel.folder.certificate import add_up
-from transformula.kernel.folder.description import WEIGHTS_FILE
+from transformula.kernel.folder.description import WEIGHTS_FILE, add_up
 from transformula.learn.columns import read_notes
 from transformula.model import Model
 from transformula.optional import require

@@ -17,8 +17,7 @@ from transformula.errors import InputError
 from transformula.export.hf_files import hf_bound
 from transformula.export.onnx_files import onnx_differences
 from transformula.files import STDOUT, write_file
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.description import CERTIFICATE_FILE, Certificate
 from transformula.kernel.folder.model_files import read_text
 from transformula.learn.columns import read_columns, read_notes
 from transformula.learn.fitted_table import OUTSIDE, TableModel

@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
 
-from transformula.budget import ONE_THREAD, one_thread
+from transformula.budget import ONE_THREAD, lent, one_thread
 from transformula.errors import InputError, TransformulaError
 
 #: Largest number of local processes.
@@ -227,9 +226,6 @@ def _outcome(task: _Task, future: Future[Any]) -> Outcome:
     return Outcome(task[0], None if error else future.result(), error)
 
 
-_lent: ContextVar[Engine | None] = ContextVar("lent", default=None)
-
-
 @contextmanager
 def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[Engine]:
     """Lend workers to every fit inside the block; the result is the same, bit by bit.
@@ -250,25 +246,8 @@ def workers(jobs: int | None = None, scheduler: str | None = None) -> Iterator[E
     """
 
     with opened_engine(jobs, scheduler) as engine:
-        before = _lent.set(engine)
+        before = lent.set(engine)
         try:
             yield engine
         finally:
-            _lent.reset(before)
-
-
-def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Index and value of each task that lent workers completed, as they are ready; nothing without workers.
-
-    Tasks are taken as workers come free.
-    """
-    engine = _lent.get()
-    if engine is None:
-        return
-
-    try:
-        for outcome in engine.run(function, tasks):
-            if outcome.error is None:
-                yield outcome.index, outcome.value
-    except EngineError:
-        pass  # the caller computes the missing tasks
+            lent.reset(before)

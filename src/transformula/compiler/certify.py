@@ -16,17 +16,15 @@ import numpy as np
 
 from transformula import proven
 from transformula.budget import SECOND, OutOfWork, checkpoint, limited, one_thread
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import CLAIM_MARGIN, Built, Options
 from transformula.compiler.constructions import Construction
-from transformula.compiler.options import CLAIM_MARGIN, Options
 from transformula.compiler.refusal import Shortfall
 from transformula.errors import UnfinishedError
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples
 from transformula.kernel.check import prove, relative_error
 from transformula.kernel.enclosures.balls import float_above, to_fmpq
-from transformula.kernel.folder.certificate import Certificate, Mean, Proof
-from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.description import EVIDENCE_FILE, Certificate, Description, Mean, Proof, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import Block, Weights, named_matrices

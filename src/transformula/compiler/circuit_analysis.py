@@ -45,11 +45,11 @@ from transformula.compiler.refusal import unbounded_on_box
 from transformula.errors import NotProvenError
 from transformula.kernel.circuit.error_flow import ErrorFlow, Fuzz
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
-from transformula.kernel.enclosures.function_cells import Cells, SquareCells
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.structures.stored_circuit import SQUARE, Circuit, LinearForm, Wire
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.tables.table_slopes import Cells, SquareCells
 
 #: Factors between two powers of two by which squares are scaled: errors count less where the table is used to its ends.
 _STEPS = tuple(Fraction(k, 8) for k in range(9, 16))

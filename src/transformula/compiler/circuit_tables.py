@@ -23,8 +23,8 @@ from transformula.compiler.lower.rewrites import domain_ends, steep_places
 from transformula.compiler.refusal import check_strain
 from transformula.compiler.tables.expression_fits import fit_all, fit_expression
 from transformula.compiler.tables.fit_task import Allowance, CannotFit
+from transformula.compiler.tables.one_size import ready_square
 from transformula.compiler.tables.softmax_table import FittedTable
-from transformula.compiler.tables.stored_tables import ready_square
 from transformula.errors import NotProvenError, UnboundedError
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.structures.stored_circuit import SQUARE, Wire

@@ -29,10 +29,19 @@ from transformula.budget import (
     part_of_the_rest,
 )
 from transformula.compiler import policy
-from transformula.compiler.attempts import Attempt, BuildTask, Round, attempts, rounds
+from transformula.compiler.attempts import (
+    Attempt,
+    BuildTask,
+    Round,
+    at_positions,
+    attempts,
+    checked_options,
+    known_shape,
+    positive,
+    rounds,
+)
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import Construction
-from transformula.compiler.options import at_positions, checked_options, known_shape, positive
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
     Checked,
@@ -58,7 +67,7 @@ from transformula.errors import (
 )
 from transformula.formula.notations import given_formula
 from transformula.kernel.arithmetic import at_most
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 

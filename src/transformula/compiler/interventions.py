@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import CIRCUIT, CIRCUIT_FAMILY
 from transformula.compiler.evidence import costs
@@ -31,12 +31,11 @@ from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.evidence.range_search import WireSearch, function_range
 from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.store_circuit import store_circuit
-from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import InputError, brief
 from transformula.formula.given_arrays import is_tensor
 from transformula.internals import Wires, written_slot
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire, single
 from transformula.kernel.syntax import expression as ex

@@ -18,7 +18,7 @@ from transformula.kernel.arithmetic import at_most
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.syntax.boxes import Formula
 
 

@@ -15,8 +15,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.derivations.polynomials import NotPolynomialError, Polynomial, as_polynomial
 from transformula.kernel.enclosures.balls import to_fraction
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Certificate, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Matrix, Weights

@@ -24,8 +24,7 @@ from transformula.export.text_export import stated_decimals, text_contents, text
 from transformula.export.text_layout import TextLayout
 from transformula.formula.sample_target import Samples
 from transformula.kernel.arithmetic import at_most
-from transformula.kernel.folder.certificate import add_up
-from transformula.kernel.folder.description import CERTIFICATE_FILE, WEIGHTS_FILE
+from transformula.kernel.folder.description import CERTIFICATE_FILE, WEIGHTS_FILE, add_up
 from transformula.model_folder import HF_CARD, HF_CIRCUIT, HF_CODE, HF_CONFIG
 
 if TYPE_CHECKING:

@@ -58,8 +58,7 @@ from transformula.errors import ExportError, NotProvenError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.folder.certificate import Proof
-from transformula.kernel.folder.description import EVIDENCE_FILE, Description, parse_json
+from transformula.kernel.folder.description import EVIDENCE_FILE, Description, Proof, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import FloatArray, Head, Matrix, Weights

@@ -20,8 +20,7 @@ from transformula.compiler.constructions import CONSTRUCTIONS
 from transformula.errors import ExportError, ModelFileError
 from transformula.export.onnx_interface import INTERFACE, Interface
 from transformula.formula.sample_target import stored_target
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import CERTIFICATE_FILE
+from transformula.kernel.folder.description import CERTIFICATE_FILE, Certificate
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.rules.rule_table import check_shape
 from transformula.proven import stated

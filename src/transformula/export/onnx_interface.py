@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.errors import ExportError, brief
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.runtime.onnx_graph import BATCH, INPUT, OUTPUT, GraphWriter
 

@@ -13,15 +13,27 @@ from fractions import Fraction
 from pathlib import Path
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.exceptions import ModelFileError, RefutedError, TransformulaError
-from transformula.kernel.folder.certificate import Certificate, Mean, Proof
-from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, MAX_BYTES, Description, parse_json
+from transformula.kernel.enclosures.expression_ranges import range_on
+from transformula.kernel.enclosures.regions import Region
+from transformula.kernel.exceptions import ModelFileError, NotProvenError, RefutedError, TransformulaError
+from transformula.kernel.folder.description import (
+    CERTIFICATE_FILE,
+    EVIDENCE_FILE,
+    MAX_BYTES,
+    Certificate,
+    Description,
+    Mean,
+    Proof,
+    parse_json,
+)
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import describe
-from transformula.kernel.rules.relative_rule import largest_inverse
 from transformula.kernel.rules.rule_table import RULES, target
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import Expr, short_text
 
 #: The reason where a check was stopped at a limit of its process (`isolation`).
 OUT_OF_RESOURCES = "out of resources: the check needs more processor time or memory than it may use"
@@ -112,11 +124,32 @@ def _wrong_mean(claimed: Mean | None, proven: Mean | None) -> list[str]:
 
 
 def relative_error(certificate: Certificate, description: Description, evidence: Evidence) -> Fraction:
-    """A bound of |computed − f| / |f| over the box for the claimed bound of |computed − f|."""
+    """A bound of |computed − f| / |f| over the box.
+
+    If |computed − f| ≤ bound and |1/f| ≤ s on the box, then f is not 0 there, and |computed − f| ≤ bound · s · |f|.
+    """
     if certificate.mean is not None:
         raise RefutedError("a bound of the mean says nothing about relative errors at every point")
     with precision(BITS):
         return Fraction(certificate.bound) * largest_inverse(target(description), evidence)
+
+
+def largest_inverse(formula: Formula, evidence: Evidence) -> Fraction:
+    """A bound of |1/f| over the box, for all outputs, on the given parts of it; refused where an f may be 0."""
+    region, largest = Region.of_box(formula.box), Fraction(0)
+    for output, expr in enumerate(formula.outputs):
+        low, high = range_on(inverse_of(expr), region, evidence.inverse(output))
+        if low <= 0 <= high:
+            raise NotProvenError(f"{short_text(expr)} may have no bounded inverse on the box")
+        largest = max(largest, Fraction(high if low > 0 else -low))
+    return largest
+
+
+def inverse_of(expr: Expr) -> Expr:
+    """1/f; a formula that is 0 everywhere is refused."""
+    if expr.number == 0:
+        raise NotProvenError("the formula is 0, and no relative error can be promised")
+    return ex.div(ex.number(1), expr)
 
 
 def _reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import IO, NoReturn
 
 from transformula.kernel.check import OUT_OF_RESOURCES, Verification, verify_files
-from transformula.kernel.folder.certificate import Mean
+from transformula.kernel.folder.description import Mean
 from transformula.kernel.folder.model_files import Packed
 
 #: Limits of one check. Honest folders stay below a fifth of them (tests/kernel/test_isolation.py).

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options, known_dtype
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LINEAR_ATTENTION
 from transformula.compiler.gallery.linear_heads import attention_weights
-from transformula.compiler.options import Options, known_dtype
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Formula
 from transformula.learn.base import PolynomialEstimator, check_count, check_number, seed_of

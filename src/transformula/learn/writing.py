@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.api import compile
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options, known_dtype
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import POLYNOMIAL
-from transformula.compiler.options import Options, known_dtype
 from transformula.compiler.polynomial import ridge_weights
 from transformula.compiler.ridge_directions import RidgeSum
 from transformula.errors import InputError

@@ -12,7 +12,7 @@ from transformula.formula.sample_target import Samples
 from transformula.internals import NamedTrace
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.check import Verification
-from transformula.kernel.folder.certificate import Certificate
+from transformula.kernel.folder.description import Certificate
 from transformula.kernel.structures.stored_circuit import Circuit
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model

@@ -14,12 +14,11 @@ from flint import fmpq
 from scipy.special import softmax
 
 from transformula.api import compile
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOOKUP, POLYNOMIAL
 from transformula.compiler.layout import TableTokens
 from transformula.compiler.lookup import fit_part
-from transformula.compiler.options import Options
 from transformula.compiler.partition import Wanted, one_layer_built, one_layer_spec
 from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared

@@ -8,14 +8,13 @@ import numpy as np
 from flint import arb
 
 from transformula.api import compile
-from transformula.compiler.attempts import BuildTask
+from transformula.compiler.attempts import BuildTask, Options
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LOCAL
 from transformula.compiler.evidence.table_pieces import find_pieces
 from transformula.compiler.gallery.attention_only import anchors
 from transformula.compiler.gallery.local_polynomials import local_attempts
 from transformula.compiler.layout import TableTokens
-from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.internals import tables_of

@@ -8,11 +8,10 @@ import numpy as np
 
 from transformula.api import compile
 from transformula.compiler import policy
-from transformula.compiler.attempts import BuildTask
+from transformula.compiler.attempts import BuildTask, Options
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import YUN
 from transformula.compiler.gallery.yun import yun_attempts
-from transformula.compiler.options import Options
 from transformula.compiler.prepare import Prepared
 from transformula.errors import NotProvenError
 from transformula.formula.evaluation import evaluate

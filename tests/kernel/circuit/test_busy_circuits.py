@@ -7,8 +7,7 @@ from support.nets import Layer, Net, linear
 from support.watching import ends
 from transformula.compiler.certify import pack
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.certificate import Certificate
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description
 from transformula.kernel.rounding.formats import describe
 
 INPUTS, DIGITS, UNITS = 60, 4_000, 40

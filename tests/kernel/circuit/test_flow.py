@@ -20,9 +20,9 @@ from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, Fuzz
-from transformula.kernel.enclosures.function_cells import FunctionCells, SquareCells
 from transformula.kernel.structures.stored_circuit import SQUARE, CircuitReader
 from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.tables.table_slopes import FunctionCells, SquareCells
 
 SLACK = 1e-10
 

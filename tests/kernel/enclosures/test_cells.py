@@ -12,9 +12,9 @@ from support.prover import numpy_function, random_formula
 from transformula.compiler.evidence.table_pieces import find_function_cells
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.enclosures.function_cells import FunctionCells, SquareCells
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.table_slopes import FunctionCells, SquareCells
 
 #: function, interval, whether f' is bounded there
 FUNCTIONS = [

@@ -18,8 +18,7 @@ from transformula.kernel import check
 from transformula.kernel.__main__ import main
 from transformula.kernel.check import OUT_OF_RESOURCES, prove, verify_files, verify_folder
 from transformula.kernel.exceptions import ModelFileError, NotProvenError
-from transformula.kernel.folder.certificate import Certificate, Proof, add_up
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Certificate, Description, Proof, add_up
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, unpack
 

@@ -20,8 +20,7 @@ from transformula.kernel.check import verify_files
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights
-from transformula.kernel.gallery.boxed_blocks import Runner
-from transformula.kernel.gallery.yun_rule import prove_yun
+from transformula.kernel.gallery.yun_rule import Runner, prove_yun
 from transformula.runtime import reference
 from transformula.runtime.matrices import matrix_of
 

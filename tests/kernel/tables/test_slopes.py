@@ -14,11 +14,10 @@ from support.prover import random_formula
 from transformula.compiler.evidence.table_pieces import find_slopes
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import enclose
-from transformula.kernel.enclosures.function_cells import own_edges
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.parsing import parse
 from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable
-from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
+from transformula.kernel.tables.table_slopes import SlopePieces, oscillation, own_edges
 
 #: function, interval, tokens
 TABLES = [

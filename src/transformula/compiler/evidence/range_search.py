@@ -27,7 +27,6 @@ from transformula.compiler.lower.lowered_circuit import LoweredCircuit, WireFact
 from transformula.compiler.lower.rewrites import domain_ends
 from transformula.kernel.enclosures.balls import enclose, from_float, round_down, round_up, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import each_once, range_on
-from transformula.kernel.enclosures.function_cells import FunctionCells
 from transformula.kernel.enclosures.intervals import Pair, UndefinedError, length, plus, range_of, squared, times
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError
@@ -36,6 +35,7 @@ from transformula.kernel.structures.stored_circuit import LinearForm, Wire
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, rebuild, substitute, to_text, variables_of, walk
+from transformula.kernel.tables.table_slopes import FunctionCells
 
 Interval = tuple[float, float]
 

@@ -18,7 +18,6 @@ from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import SeriesOf, SingularError, from_float, round_down, round_up
-from transformula.kernel.enclosures.function_cells import slope_on
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
 from transformula.kernel.enclosures.regions import halfway
 from transformula.kernel.enclosures.taylor_models import Floats
@@ -26,7 +25,7 @@ from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.functions.function_table import FUNCTIONS
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
 from transformula.kernel.tables.table_error import Piece, SoftmaxTable, TablePieces
-from transformula.kernel.tables.table_slopes import SlopePieces
+from transformula.kernel.tables.table_slopes import SlopePieces, slope_on
 
 #: Functions in a function above which a Taylor model is tried on most pieces, and its work in microseconds for each.
 _DEEP, _TAYLOR = 8, 1000.0

@@ -11,10 +11,9 @@ from flint import fmpq
 
 from transformula.budget import one_thread
 from transformula.compiler import policy
-from transformula.compiler.attempts import Built
+from transformula.compiler.attempts import Built, Options, known_dtype, positive
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import IN_CONTEXT
-from transformula.compiler.options import Options, known_dtype, positive
 from transformula.errors import InputError, NotProvenError, brief
 from transformula.formula.given_box import exact_number
 from transformula.formula.prompt_target import Prompts

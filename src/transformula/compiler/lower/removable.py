@@ -21,8 +21,7 @@ from fractions import Fraction
 from flint import arb
 
 from transformula.compiler import policy
-from transformula.compiler.lower.factors import factors_of, product_of, quotient_of
-from transformula.compiler.lower.vanishing_quotients import rewritten
+from transformula.compiler.lower.factors import factors_of, product_of, quotient_of, rewritten
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.derivation_steps import is_analytic, split_quotient
 from transformula.kernel.derivations.normal_forms import Algebra

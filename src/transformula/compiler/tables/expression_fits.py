@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -26,8 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 import transformula.compiler.tables as here
-from transformula.budget import OutOfTime, checkpoint, counted, left, limited, report, spend, time_left
-from transformula.cluster.engines import ahead
+from transformula.budget import OutOfTime, checkpoint, counted, left, lent, limited, report, spend, time_left
 from transformula.compiler import policy
 from transformula.compiler.tables.fit_task import PLENTY, Allowance, CannotFit
 from transformula.compiler.tables.smallest_table import allowance, fit_table
@@ -196,6 +195,24 @@ def fit_all(
         else:
             report("solving", index, len(tasks) - index)
             yield (again or fit)(*task, most)
+
+
+def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Index and value of each task that lent workers completed, as they are ready; nothing without workers.
+
+    Tasks are taken as workers come free.
+    """
+    engine = lent.get()
+    if engine is None:
+        return
+    from transformula.cluster.engines import EngineError
+
+    try:
+        for outcome in engine.run(function, tasks):
+            if outcome.error is None:
+                yield outcome.index, outcome.value
+    except EngineError:
+        pass  # the caller computes the missing tasks
 
 
 def _elsewhere(fit: Callable[..., Fitted], given: tuple[float | None, tuple[Any, ...]]) -> Any:

@@ -1,7 +1,7 @@
 r"""Fit the smallest table: search over the number of tokens, many starts, minimax refinement.
 
 A function similar to one whose scores are stored starts from these, at the size that they suggest
-(:mod:`stored_tables`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
+(:mod:`one_size`).  For any other, and where that fails, every start of :mod:`start_scores` gets a few
 Levenberg-Marquardt steps for a size M; the best are refined and equalised (Lawson, :mod:`one_size`).
 Sizes grow, guided by the observed rate, until the tolerance is met, then shrink: by bisection down to
 the largest size that failed, and by removing single tokens from the table found.  Next to a singular end
@@ -31,13 +31,15 @@ from transformula.compiler.tables.fit_task import PLENTY, SMALL, Allowance, Cann
 from transformula.compiler.tables.one_size import (
     SearchSteps,
     attempt,
+    grow_stored,
     grown_from,
     pruned_from,
+    rivals,
+    shrink_stored,
     stretched_from,
     within_reach,
 )
 from transformula.compiler.tables.softmax_table import FittedTable, Function
-from transformula.compiler.tables.stored_tables import grow_stored, rivals, shrink_stored
 from transformula.compiler.tables.theory_tables import exponential_table, wave_table
 
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]

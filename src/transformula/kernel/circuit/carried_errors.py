@@ -30,7 +30,6 @@ from transformula.kernel.circuit.error_flow import NO_FUZZ, ErrorFlow, FormEnds,
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import enclose, float_above, float_below, round_up, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import range_on
-from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.intervals import Pair, length, squared, times
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.enclosures.taylor_models import Floats
@@ -42,6 +41,7 @@ from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, W
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, variables_of
 from transformula.kernel.syntax.parsing import parse
+from transformula.kernel.tables.table_slopes import Cells
 
 Interval = tuple[float, float]
 

@@ -27,12 +27,12 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.kernel.enclosures.balls import enclose, round_up, to_fmpq
-from transformula.kernel.enclosures.function_cells import Cells
 from transformula.kernel.enclosures.intervals import Pair, direction, length, plus, size, squared, times, widen
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, Wire
 from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.tables.table_slopes import Cells
 
 #: Parts of the box times what is read: what is held in memory at once.
 MAX_NUMBERS = 10_000_000

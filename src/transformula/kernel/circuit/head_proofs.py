@@ -44,7 +44,6 @@ from transformula.kernel.circuit.carried_errors import Argument, Value
 from transformula.kernel.circuit.error_flow import Fuzz
 from transformula.kernel.enclosures.balls import enclose, float_above, float_below, from_float, round_up
 from transformula.kernel.enclosures.expression_ranges import enclose_ranges
-from transformula.kernel.enclosures.function_cells import Cells, FunctionCells, SquareCells, own_edges
 from transformula.kernel.enclosures.regions import checked_edges, products
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant
@@ -57,7 +56,14 @@ from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.tables.cell_error import partition_bound
 from transformula.kernel.tables.table_error import MAX_PIECES, SoftmaxTable, TablePieces, lattice, table_error
-from transformula.kernel.tables.table_slopes import SlopePieces, oscillation
+from transformula.kernel.tables.table_slopes import (
+    Cells,
+    FunctionCells,
+    SlopePieces,
+    SquareCells,
+    oscillation,
+    own_edges,
+)
 
 if TYPE_CHECKING:
     from transformula.kernel.rules.softmax_rule import Walk

@@ -48,7 +48,7 @@ from flint import arb, fmpq
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.gallery.in_context_blocks import PromptTask, check_plan, plan_of
 from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_size

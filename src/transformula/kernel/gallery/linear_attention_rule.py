@@ -33,7 +33,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.polynomials import MAX_NUMBERS
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.exceptions import RefutedError
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.weights import Head, Matrix, Weights, named_matrices
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat, check_size
 from transformula.kernel.rules.polynomial_rule import identity_error

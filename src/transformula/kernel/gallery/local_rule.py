@@ -47,7 +47,7 @@ from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import BallEnds, check_defined
 from transformula.kernel.enclosures.taylor_models import Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError, RefutedError
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.functions.elementary_functions import dyadic_above, dyadic_below

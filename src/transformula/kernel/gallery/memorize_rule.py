@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.enclosures.taylor_models import Floats
 from transformula.kernel.exceptions import ModelFileError, RefutedError
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, QUERY_FACTOR, FloatFormat, check_memory, check_size
 from transformula.kernel.structures.network import ONE, HeadTable, NetworkWire, WireForm, read_network, wire_form

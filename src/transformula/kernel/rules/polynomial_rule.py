@@ -1,4 +1,4 @@
-"""The proofs for Fang's polynomial Transformer, from the stored weights alone (Theorem 3.5, Corollary 3.7).
+"""The proof for Fang's polynomial Transformer, from the stored weights alone (Theorem 3.5).
 
 1. *Structure.* `read_ridge` finds every block to be that of Lemma 3.1 (or refuses).
 2. *Gaps.* At each product head C > 2 sup|left| sup|right| over the box, with rounding counted, so
@@ -9,12 +9,6 @@
 4. *Rounding.* Errors are carried from the inputs through the blocks, and separately through the
    sweep of the fast path; the larger of the two is claimed. The bound includes rounding the rational
    embedding and readout to the stored floats: by at most 2u, relatively (`formats.check_stored`).
-
-*Corollary 3.7: a polynomial Transformer close to any continuous function.*
-
-The blocks are those of Theorem 3.5 and compute a polynomial p. The approximation error is sup|p − f| over the
-box: that of a table with one token of value 0 against the function f − p, on the pieces given. The formula,
-extended over removable singularities, must be defined on the whole box (`derivation_steps`).
 """
 
 from __future__ import annotations
@@ -22,28 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from flint import Ordering, arb, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.derivations.derivation_steps import Facts
 from transformula.kernel.derivations.polynomials import MAX_NUMBERS, Exponents, as_polynomial
-from transformula.kernel.enclosures.balls import enclose, round_up, to_fraction
-from transformula.kernel.enclosures.regions import Region
-from transformula.kernel.exceptions import FormulaError, InputError, NotProvenError, RefutedError
-from transformula.kernel.folder.certificate import Proof
-from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.enclosures.balls import enclose, round_up
+from transformula.kernel.exceptions import InputError, RefutedError
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat
 from transformula.kernel.structures.ridge_blocks import NotRidgeError, Ridge, read_ridge
-from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
-from transformula.kernel.tables.table_error import SoftmaxTable, table_error
 
 #: Irrational constants are stored to 320 bits; look at them more closely than that.
 IDENTITY_BITS = 400
@@ -255,37 +242,3 @@ def _fast_error(ridge: Ridge, tokens: list[_Slot], output: int, form: FloatForma
 
 def _largest(slots: list[_Slot]) -> arb:
     return reduce(arb.max, (slot.reach for slot in slots)).upper()
-
-
-MAX_AXES = 4
-
-
-def prove_corollary(weights: Weights, formula: Formula, derivation: Any, evidence: Evidence) -> Proof:
-    """Prove a polynomial model of formulas that are not all polynomials, or raise `NotProvenError`."""
-    if not isinstance(derivation, dict) or not set(derivation) <= {"extends", "signs"}:
-        raise RefutedError("the derivation in model.json has other parts than extends and signs")
-    ridge, formula = checked_ridge(weights), Facts(formula, derivation, evidence).formula
-    errors = [_output_error(ridge, o, formula, evidence) for o in range(len(formula.outputs))]
-    return Proof(float(np.max(errors)), ridge_rounding(ridge, formula.box))
-
-
-def _output_error(ridge: Ridge, output: int, formula: Formula, evidence: Evidence) -> float:
-    box, expr = formula.box, formula.outputs[output]
-    network = ridge_polynomial(ridge, output, box.dimension)
-    try:
-        return identity_error(network, expr, box)
-    except FormulaError:
-        pass  # no polynomial, or too large to be expanded
-    if box.dimension > MAX_AXES:
-        raise NotProvenError(f"a remainder in more than {MAX_AXES} variables cannot be proven here")
-    region = Region.of_box(box)
-    difference = ex.add(expr, *(_term(box.variables, e, -to_fraction(c)) for e, c in network.to_dict().items()))
-    ends = [(enclose(a), enclose(b)) for a, b in zip(box.lower, box.upper, strict=True)]
-    zeros = (np.zeros(1),) * box.dimension
-    table = SoftmaxTable(zeros, zeros, np.zeros((1,) * box.dimension))
-    return table_error(table, difference, box.variables, ends, evidence.corollary(output, difference, region))
-
-
-def _term(names: tuple[str, ...], exponents: tuple[int, ...], coefficient: Fraction) -> Expr:
-    powers = [ex.power(ex.variable(n), ex.number(int(e))) for n, e in zip(names, exponents, strict=True) if e]
-    return ex.mul(ex.number(coefficient), *powers)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transformula.kernel.exceptions import ModelFileError, RefutedError
-from transformula.kernel.folder.certificate import Proof
-from transformula.kernel.folder.description import Description
+from transformula.kernel.folder.description import Description, Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, check_size, check_stored
@@ -76,7 +75,7 @@ def _polynomial(weights: Weights, stated: Description, evidence: Evidence) -> Pr
 
 
 def _corollary(weights: Weights, stated: Description, evidence: Evidence) -> Proof:
-    from transformula.kernel.rules.polynomial_rule import prove_corollary
+    from transformula.kernel.rules.corollary_rule import prove_corollary
 
     return prove_corollary(weights, checked_target(weights, stated, _BOUNDED), stated.circuit or {}, evidence)
 

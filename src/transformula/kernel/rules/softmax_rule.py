@@ -27,7 +27,7 @@ from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, Question, 
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import float_above, float_below, round_up
 from transformula.kernel.exceptions import NotProvenError, RefutedError
-from transformula.kernel.folder.certificate import Proof
+from transformula.kernel.folder.description import Proof
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory

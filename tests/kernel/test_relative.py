@@ -81,9 +81,9 @@ def test_what_cannot_be_asked_for():
 @pytest.mark.parametrize(
     "planted",
     [
-        fault("the end that is farther from 0", "kernel.rules.relative_rule:largest_inverse", "high if low > 0 else -low", "low if low > 0 else -high", ""),
-        fault("only the first output", "kernel.rules.relative_rule:largest_inverse", "formula.outputs)", "formula.outputs[:1])", ""),
-        fault("f for 1/f", "kernel.rules.relative_rule:largest_inverse", "inverse_of(expr)", "expr", ""),
+        fault("the end that is farther from 0", "kernel.check:largest_inverse", "high if low > 0 else -low", "low if low > 0 else -high", ""),
+        fault("only the first output", "kernel.check:largest_inverse", "formula.outputs)", "formula.outputs[:1])", ""),
+        fault("f for 1/f", "kernel.check:largest_inverse", "inverse_of(expr)", "expr", ""),
     ],
     ids=lambda one: one.name,
 )  # fmt: skip
