@@ -53,7 +53,7 @@ REFUSED = {
     "eps array": (lambda: tf.compile("x", X, eps=np.array([1e-3])), "eps must be a number above 0"),
     "eps NaN": (lambda: tf.compile("x", X, eps=Decimal("snan")), "eps must be a number above 0"),
     "rel huge": (lambda: tf.compile("x", X, rel=10**400), "rel must be a number above 0"),
-    "rel and eps": (lambda: tf.compile("x", X, rel=1e-3, eps=1), "either eps or rel"),
+    "rel and eps": (lambda: tf.compile("x", X, rel=1e-3, eps=1), "one of eps, rel and pointwise"),
     "time text": (lambda: tf.compile("x", X, time_limit="3"), "time_limit must be a number above 0"),
     "time huge": (lambda: tf.compile("x", X, time_limit=10**400), "time_limit must be a number above 0"),
     "layers array": (lambda: tf.compile("x", X, layers=np.array([1, 2])), "layers must be left out or set to 1"),

@@ -106,7 +106,7 @@ def test_rel_is_relative_to_the_largest_value(cli):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rel", "1e-3", "--eps", "1e-3"], "either eps or rel"),
+        (["--rel", "1e-3", "--eps", "1e-3"], "one of eps, rel and pointwise"),
         (["--rel", "0"], "above 0"),
         (["--rel", "nan"], "above 0"),
     ],

@@ -281,7 +281,7 @@ class TestRelative:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"rel": 1e-3, "eps": 1e-3}, "either eps or rel"),
+            ({"rel": 1e-3, "eps": 1e-3}, "one of eps, rel and pointwise"),
             ({"rel": 0}, "above 0"),
             ({"rel": float("nan")}, "above 0"),
             ({"rel": "1e-3"}, "above 0"),
