@@ -124,9 +124,10 @@ def test_next_to_overflow_and_underflow_a_kernel_is_within_the_claim(dtype):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="Triton's interpreter divides as NumPy does")
 def test_quotients_are_rounded_once():
     """Three equal weights and one value: its third, as IEEE division gives it in float32."""
-    text = """@triton.jit
-def forward(x, w, y, samples, BLOCK: tl.constexpr):
-    place = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    text = """launches = {"forward": (256, 4, 1 << 30)}
+@kernel
+def forward(x, w, y, samples):
+    place = tl.program_id(0)*256 + tl.arange(0, 256)
     value = tl.load(x + place, mask=place < samples, other=1.0)
     tl.store(y + place, div(value, value*0.0 + 3.0), mask=place < samples)
 """

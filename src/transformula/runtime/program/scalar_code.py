@@ -3,7 +3,8 @@
 Row k of the program is the variable ``r{k}``, and ``w`` holds the stored numbers. Linear forms, powers (Horner's rule)
 and tables are written out; a step of more than `UNROLLED` tokens is a loop over the numbers in Triton, and in torch a
 call of its array code. The backward kernel repeats the forward lines and follows them in reverse: ``g{k}`` is the
-gradient of row k, and each number occurs in one place, so that its own gradient is one sum over a block of samples.
+gradient of row k, and each number occurs in one place, so that its own gradient is one sum: ``a{n}``, which a thread
+keeps while its program goes from block to block of samples, or where those are too many, a sum over each block.
 
 *Rounding.* The lines add, multiply, divide once after the sums and take exponentials, as `program_steps` allows, and do
 nothing else. Names decide the rest: ``div`` is IEEE division and ``exp`` a library's exponential, never the fast ones
@@ -26,6 +27,13 @@ from transformula.runtime.program.program_steps import ONE, AffineStep, GridStep
 MOST_NUMBERS = 4096
 #: Bytes of a sample's exponentials up to which the backward kernel keeps them; beyond, loops take them again.
 KEPT_BYTES = 400
+#: Samples of a block, warps, and the most programs, by kernel; where the forward kernel has a loop more samples share
+#: what one of its steps reads; and where each thread keeps sums it goes through several blocks.
+LAUNCHES = {"forward": (256, 4, 1 << 30), "backward": (128, 4, 1 << 30), "backward_weights": (64, 1, 1 << 30)}
+LOOP_LAUNCHES = {"forward": (512, 2, 1 << 30), "backward": (256, 2, 1 << 30), "backward_weights": (128, 1, 1 << 30)}
+SUMS_LAUNCH = (32, 1, 2048)
+#: Bytes of stored numbers up to which every thread keeps a sum for each of them: about as many as registers hold.
+SUMMED_BYTES = 1200
 #: A token's place: a number, or the variable of a loop.
 Token = int | str
 
@@ -37,9 +45,11 @@ class Code:
     shifted: bool
     triton: bool = False
     weights: bool = False
+    summed: bool = False
     unrolled: int = UNROLLED
     lines: list[str] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
+    sums: list[str] = field(default_factory=list)
     indent: str = ""
 
     def put(self, name: str, value: str) -> None:
@@ -80,9 +90,17 @@ class Code:
             self.given.add(row)
 
     def gradient(self, place: str, value: str) -> None:
-        """The gradient of a stored number: its sum over the samples of the block."""
-        if self.weights:
-            self.lines.append(f"{self.indent}tl.atomic_add(dw + {place}, tl.sum({value}, axis=0), sem='relaxed')")
+        """A part of a stored number's gradient: where there is room, each thread adds up its own."""
+        if self.summed and place.isdigit():
+            self.sums.append(place)
+            self.put(f"a{place}", f"a{place} + {value}")
+        elif self.weights:
+            self.lines.append(f"{self.indent}{_added(place, value)}")
+
+
+def _added(place: str, value: str) -> str:
+    """A number's gradient, added up over the threads of a program."""
+    return f"tl.atomic_add(dw + {place}, tl.sum({value}, axis=0), sem='relaxed')"
 
 
 def _at(packed: PackedStep, array: int, *index: Token) -> str:
@@ -291,31 +309,49 @@ def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[in
     """Kernels for rows, for gradients of the points, and of the numbers too; nothing where there is a grid."""
     if _too_long(steps) or any(isinstance(packed.step, GridStep) for packed in steps):
         return ""
-    begin = [
-        "dtype: tl.constexpr = x.dtype.element_ty",
-        "place = tl.program_id(0).to(tl.int64)*BLOCK + tl.arange(0, BLOCK)",
-        "held = tl.minimum(place, samples - 1)",  # nothing is computed from numbers that are not there
-        *(f"r{1 + k} = tl.load(x + held*{inputs} + {k})" for k in range(inputs)),
-        "zero = tl.zeros_like(r1)",
-        "r0 = zero + 1.0",
-    ]
-    numbers = sum(len(packed.numbers) for packed in steps)
-    kept = sum(p.tokens * p.arrays[0].itemsize for p in steps if isinstance(p.step, Softmax)) <= KEPT_BYTES
-    kernels = []
-    for name in ("forward", "backward", "backward_weights"):
-        back, weights = name != "forward", name == "backward_weights"
-        code = Code(shifted, True, weights, 1 if back and (weights or not kept) else UNROLLED)
-        code.lines = [*begin, *([f"dw += (tl.program_id(0) % shares).to(tl.int64)*{numbers}"] if weights else [])]
-        for packed in steps:
-            _FORWARD[type(packed.step)](packed, packed.step, code)
-        for c, row in enumerate(outputs if back else ()):
-            code.add(row, f"tl.where(place < samples, tl.load(given + held*{len(outputs)} + {c}), 0.0)")
-        for packed in reversed(steps if back else ()):
-            _BACKWARD[type(packed.step)](packed, packed.step, code)
-        ends = [f"g{row}" if row in code.given else "zero" for row in range(1, 1 + inputs)]
-        ends, array = (ends, "dx") if back else ([f"r{row}" for row in outputs], "y")
-        stores = (f"tl.store({array} + place*{len(ends)} + {c}, {v}, mask=place < samples)" for c, v in enumerate(ends))
-        given = "given, dx, dw, shares" if back else "y"
-        head = f"@triton.jit\ndef {name}(x, w, {given}, samples, BLOCK: tl.constexpr):"
-        kernels.append("\n    ".join([head, *code.lines, *stores]) + "\n")
+    kept = sum(p.tokens * p.numbers.itemsize for p in steps if isinstance(p.step, Softmax)) <= KEPT_BYTES
+    summed = sum(int(p.kept.sum()) * p.numbers.itemsize for p in steps) <= SUMMED_BYTES
+    launches = dict(LOOP_LAUNCHES if any(p.tokens > UNROLLED for p in steps) else LAUNCHES)
+    if summed:
+        launches["backward_weights"] = SUMS_LAUNCH
+    kernels = [f"launches = {launches}\n"]
+    for name, (block, *_) in launches.items():
+        weights = name == "backward_weights"
+        again = name != "forward" and not (summed if weights else kept)
+        code = Code(shifted, True, weights, weights and summed, 1 if again else UNROLLED, indent="    " * 2)
+        names = ["x", "w", *{"forward": ["y"], "backward": ["given", "dx"]}.get(name, ["given", "dx", "dw", "shares"])]
+        _kernel(steps, inputs, outputs, code, names)
+        share = f"dw += (tl.program_id(0) % shares).to(tl.int64)*{sum(len(p.numbers) for p in steps)}"
+        begin = [
+            f"@kernel\ndef {name}({', '.join(names)}, samples):",
+            "    dtype: tl.constexpr = x.dtype.element_ty",
+            *([f"    {share}"] if weights else []),
+            *(f"    a{place} = tl.zeros([{block}], dtype)" for place in code.sums),
+            "    block = tl.program_id(0)",
+            f"    while block <= (samples - 1)//{block}:",
+            f"        place = block.to(tl.int64)*{block} + tl.arange(0, {block})",
+        ]
+        end = ["        block += tl.num_programs(0)"]
+        end += [f"    {_added(place, f'a{place}')}" for place in code.sums]
+        kernels.append("\n".join([*begin, *code.lines, *end]) + "\n")
     return "\n\n".join(kernels)
+
+
+def _kernel(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], code: Code, names: Sequence[str]) -> None:
+    """One block of samples: from the points to the rows, and back to the gradients."""
+    code.put("held", "tl.minimum(place, samples - 1)")  # nothing is computed from numbers that are not there
+    for k in range(inputs):
+        code.put(f"r{1 + k}", f"tl.load(x + held*{inputs} + {k})")
+    code.put("zero", "tl.zeros_like(r1)")
+    code.put("r0", "zero + 1.0")
+    for packed in steps:
+        _FORWARD[type(packed.step)](packed, packed.step, code)
+    array, ends = "y", [f"r{row}" for row in outputs]
+    if "dx" in names:
+        for c, row in enumerate(outputs):
+            code.add(row, f"tl.where(place < samples, tl.load(given + held*{len(outputs)} + {c}), 0.0)")
+        for packed in reversed(steps):
+            _BACKWARD[type(packed.step)](packed, packed.step, code)
+        array, ends = "dx", [f"g{row}" if row in code.given else "zero" for row in range(1, 1 + inputs)]
+    for c, value in enumerate(ends):
+        code.lines.append(f"{code.indent}tl.store({array} + place*{len(ends)} + {c}, {value}, mask=place < samples)")

@@ -3,7 +3,7 @@
 Nothing but points, outputs and their gradients passes through memory. exp is that of CUDA's library (Triton's own would
 multiply by log2(e) first, and lose digits in large scores) and quotients are IEEE (Triton's float32 quotient is off by
 up to two units in the last place, where the rounding model counts half a unit); a product and a sum may be fused. The
-gradients of stored numbers are sums over blocks of samples, which are then added up.
+gradients of stored numbers are sums over the samples of a program, which are then added up.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 from triton.language.extra import libdevice
 
-#: Samples of a program and its warps: forward, backward, and backward with sums over the samples, one warp's own.
-BLOCKS = {"forward": (256, 4), "backward": (128, 4), "backward_weights": (64, 1)}
-#: The same where the forward kernel has a loop: more samples share what a step of the loop reads.
-LOOP_BLOCKS = {"forward": (512, 2), "backward": (256, 2), "backward_weights": (128, 1)}
+#: Registers of a thread that keeps sums: as many as there are, or the compiler would keep them elsewhere.
+MOST_REGISTERS = 255
+#: Compiled kernels by text, name, device, and whether 32 bits hold the number of samples.
+COMPILED: dict[tuple[str, str, int | None, int], Any] = {}
 #: Floats in which the gradients of stored numbers are added up.
 SUMS = 1 << 22
 
@@ -43,28 +43,47 @@ def exp(score):
     return libdevice.exp(score) if LIBRARY else tl.exp(score)
 
 
+#: A compiled kernel is for any number of samples, anywhere in memory.
+ARGUMENTS = ("x", "w", "y", "given", "dx", "dw", "shares", "samples")
+kernel = triton.jit(do_not_specialize=ARGUMENTS, do_not_specialize_on_alignment=ARGUMENTS)
+
+
 @lru_cache(maxsize=256)
 def kernels(source: str) -> dict[str, Any]:
     """The kernels of a text, which Triton reads again through `linecache`."""
     name = f"<transformula {sha256(source.encode()).hexdigest()}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    found: dict[str, Any] = {"__name__": __name__, "triton": triton, "tl": tl, "div": div, "exp": exp}
+    found: dict[str, Any] = {"__name__": __name__, "kernel": kernel, "tl": tl, "div": div, "exp": exp}
     exec(compile(source, name, "exec"), found)  # our own text: stored numbers are not in it
-    found["blocks"] = LOOP_BLOCKS if "for j in" in source.partition("def backward")[0] else BLOCKS
     return found
 
 
-def _launch(source: str, name: str, samples: int, *arrays: torch.Tensor | int) -> None:
+def _programs(source: str, name: str, samples: int) -> int:
+    """How many programs there are."""
+    block, _, most = kernels(source)["launches"][name]
+    return min(most, triton.cdiv(samples, block))
+
+
+def _launch(source: str, name: str, device: int | None, samples: int, *arguments: torch.Tensor | int) -> None:
+    """Compiled kernels are kept: to find one by its arguments takes Triton longer than a launch."""
+    if not samples:
+        return
+    grid = (_programs(source, name, samples), 1, 1)
+    kind = source, name, device, samples >> 31
+    if kind in COMPILED:
+        COMPILED[kind][grid](*arguments, samples)
+        return
     found = kernels(source)
-    block, warps = found["blocks"][name]
-    if samples:
-        found[name][triton.cdiv(samples, block),](*arrays, samples, BLOCK=block, num_warps=warps)
+    options = {} if torch.version.hip or name != "backward_weights" else {"maxnreg": MOST_REGISTERS}
+    compiled = found[name][grid](*arguments, samples, num_warps=found["launches"][name][1], **options)
+    if compiled is not None:  # Triton's interpreter compiles nothing
+        COMPILED[kind] = compiled
 
 
 def forward_rows(x: torch.Tensor, w: torch.Tensor, source: str, outputs: int) -> torch.Tensor:
     """Samples × inputs to samples × outputs."""
     y = x.new_empty(len(x), outputs)
-    _launch(source, "forward", len(x), x.contiguous(), w, y)
+    _launch(source, "forward", x.device.index, len(x), x.contiguous(), w, y)
     return y
 
 
@@ -73,10 +92,12 @@ def gradients(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of points and numbers; the sums over blocks of samples take about `SUMS` floats."""
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
-    shares = min(1 + len(x) // 64, 1 + SUMS // max(1, len(w))) if weights else 0
+    if not weights:
+        _launch(source, "backward", x.device.index, len(x), x.contiguous(), w, given.contiguous(), dx)
+        return dx, torch.empty_like(w)
+    shares = min(max(1, _programs(source, "backward_weights", len(x))), 1 + SUMS // max(1, len(w)))
     dw = w.new_zeros(shares, len(w))
-    name = "backward_weights" if weights else "backward"
-    _launch(source, name, len(x), x.contiguous(), w, given.contiguous(), dx, dw, shares)
+    _launch(source, "backward_weights", x.device.index, len(x), x.contiguous(), w, given.contiguous(), dx, dw, shares)
     return dx, dw.sum(dim=0)
 
 
