@@ -83,9 +83,9 @@ def text_model(model: Model, decimals: int | None = None) -> tuple[TextLayout, T
                 continue
             except DecimalsError as error:
                 refused[last] = error
-    raise next(
-        iter(refused.values()), NotProvenError("no decimal of an input can be told from the ends of its interval")
-    )
+    if refused:
+        raise refused[min(refused)]
+    raise NotProvenError("no decimal of an input can be told from the ends of its interval: widen the box")
 
 
 def _check_kind(model: Model, decimals: int | None) -> None:
@@ -182,6 +182,6 @@ Prompts: `{stated["prompt"]}`; {stated["order"]}. Numbers: {stated["number"]}. N
 prompts answer `{NAN}`.
 
 Proven: for every such prompt with its numbers in the box, greedy decoding in float64 prints {grammar.places} decimals,
-at most {at_most(claim.bound)} from the formula (half a unit of the last decimal is {at_most(claim.half)}). Check it:
+at most {at_most(claim.bound)} from the formula (half a unit of the last decimal is {0.5 * 10.0**-grammar.places:g}). Check it:
 `transformula verify MODEL --hf FOLDER`.
 """
