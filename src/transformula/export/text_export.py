@@ -182,6 +182,6 @@ Prompts: `{stated["prompt"]}`; {stated["order"]}. Numbers: {stated["number"]}. N
 prompts answer `{NAN}`.
 
 Proven: for every such prompt with its numbers in the box, greedy decoding in float64 prints {grammar.places} decimals,
-at most {at_most(claim.bound)} from the formula (half a unit of the last decimal is {0.5 * 10.0**-grammar.places:g}). Check it:
+at most {at_most(claim.bound)} from the formula (half a unit of the last is {0.5 * 10.0**-grammar.places:g}). Check it:
 `transformula verify MODEL --hf FOLDER`.
 """

@@ -248,7 +248,9 @@ class TextProof:
             walk = TextWalk(self.model, around, bits)
             if walk.covered:
                 return walk
-        raise NotProvenError("the text model is not proven: LayerNorm rounds too much beside its tables; narrow the box")
+        raise NotProvenError(
+            "the text model is not proven: LayerNorm rounds too much beside its tables; narrow the box"
+        )
 
     # step 4
 
