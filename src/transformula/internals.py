@@ -69,9 +69,7 @@ class NamedTrace:
         heads = ", ".join(str(len(block)) for block in self.patterns)
         return f"<trace of {samples} samples: {tokens} tokens, {slots} slots, heads by block: {heads or 'none'}>"
 
-    def residual(
-        self, slot: str, block: int = -1, token: int | str | None = None, before: bool = False
-    ) -> FloatArray:
+    def residual(self, slot: str, block: int = -1, token: int | str | None = None, before: bool = False) -> FloatArray:
         """A slot by name, after a block or ``before`` it: samples × tokens, or a number per sample for one token."""
         if slot not in self.slots:
             named = ", ".join(self.slots[:20]) + (", .." if len(self.slots) > 20 else "")

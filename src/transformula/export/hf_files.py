@@ -55,6 +55,8 @@ def hf_export(
     model: Model, arch: str, text: bool = False, decimals: int | None = None, *, proven: bool = True
 ) -> HfExport:
     """Prove what a model computes in an architecture, with ``text`` as digits, and make the files of its folder."""
+    if decimals is not None and not text:
+        raise ExportError("--decimals only applies to --text")
     if text:
         layout, claim = text_model(model, decimals)
         return HfExport(text_contents(model, layout, claim, proven), claim.rounding, claim.bound, layout)
