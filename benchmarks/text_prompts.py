@@ -37,7 +37,7 @@ from transformula.kernel.enclosures.balls import enclose
 #: Formulas of one to nine variables: text, box, options.
 FORMULAS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     "wave": (["sin(x)"], "x=-3..3", {"construction": "lookup"}),
-    "growth": (["exp(x)"], "x=-2..8", {"eps": 1e-4}),
+    "growth": (["exp(x)"], "x=-2..10", {}),
     "pair": (["sqrt(x**2 + y**2)", "x*sin(y)"], "x=-2..2, y=1..2", {"construction": "circuit"}),
     "gravity": (["G*m1*m2/r**2"], "G=1..2, m1=1..2, m2=1..2, r=1..3", {}),
     "area": (["a*b + c*d"], "a=-90..90, b=0..1000, c=1..2, d=-3..3", {"construction": "circuit", "eps": 1e-3}),

@@ -15,9 +15,9 @@ def model():
 
 def test_a_trace_has_names(model):
     seen = model.trace([[0.5, 1.0], [3.0, -1.0]])
-    assert seen.residual("x.x2", block=0, token="data").tolist() == [1.0, -1.0]
-    assert seen.residual("y1", block=0).shape == (2, model.tokens)
-    assert not seen.residual("y1", block=0, token=0).any() and seen.residual("y1", token=0).all()
+    assert seen.residual("x.x2", block=0, token="data", before=True).tolist() == [1.0, -1.0]
+    assert seen.residual("y1", block=0, before=True).shape == (2, model.tokens)
+    assert not seen.residual("y1", block=0, token=0, before=True).any() and seen.residual("y1", token=0).all()
     np.testing.assert_allclose(seen.outputs[:, 0], model([[0.5, 1.0], [3.0, -1.0]]))
     assert seen.tokens[:3] == ("data", "table 0, token 0", "table 0, token 1") and len(seen.tokens) == model.tokens
 
@@ -68,7 +68,7 @@ def test_sequences_and_polynomials_name_their_tokens():
     polynomial = tf.compile("x*y", on="x=-1..1, y=0..2")
     seen = polynomial.trace([[0.5, 1.0]])
     assert seen.tokens == ("direction 0", "direction 1") and polynomial.tables == ()
-    t = seen.residual("t", block=0)
+    t = seen.residual("t", block=0, before=True)
     np.testing.assert_allclose(np.abs(seen.residual("p2")), t**2)
 
 

@@ -6,7 +6,7 @@ import torch
 
 import transformula as tf
 from transformula.compiler.interventions import slot_wires, wire_range
-from transformula.errors import InputError, NotProvenError
+from transformula.errors import InputError, NotProvenError, PointError
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.syntax.parsing import parse
 
@@ -114,7 +114,7 @@ def test_mistakes_are_named(models):
         model.patch(w4=float("nan"))
     with pytest.raises(InputError, match="no head 7 in block 0"):
         model.ablate(block=0, head=7)
-    with pytest.raises(InputError, match="polynomial"):
+    with pytest.raises(InputError, match="construction='circuit'"):
         tf.compile("x**2", on="x=0..1").patch(w1=1.0)
 
 
@@ -159,3 +159,15 @@ def test_hooks_see_and_change_attention_patterns(models):
     module(x)
     held = seen[-1][:, 0, model.weights.slot(table.writes[0])].detach()
     assert torch.equal(held, torch.full_like(held, float(table.values[0, 0])))
+
+
+def test_points_are_given_as_to_the_model():
+    model = tf.compile("exp(x*y)*y", on="x=0..1, y=0..1", eps=1e-3, construction="circuit")
+    held = model.patch(w5=2)
+    wanted = held([[0.3, 0.5]])
+    assert wanted.shape == (1,) and held([0.3, 0.5]) == wanted[0] == held({"y": 0.5, "x": 0.3})
+    with pytest.raises(PointError, match=r"expected rows of 2 numbers \(x, y\)"):
+        held([[0.3, 0.5, 1.0]])
+    for value in ("a", [1, 2], None):
+        with pytest.raises(InputError, match="w5 must be set to a finite number"):
+            model.patch(w5=value)

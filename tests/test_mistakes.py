@@ -111,8 +111,8 @@ REFUSED = {
     # traces
     "slot": (lambda: _seen().residual("zz"), "there is no slot 'zz': the slots are x.x"),
     "slots": (lambda: _seen().residual(["one"]), "there is no slot"),
-    "state": (lambda: _seen().residual("y1", block=99), "there is no state 99: they are numbered 0 to 1"),
-    "state text": (lambda: _seen().residual("y1", block="a"), "there is no state 'a'"),
+    "state": (lambda: _seen().residual("y1", block=99), "there is no block 99: they are numbered 0 to 0"),
+    "state text": (lambda: _seen().residual("y1", block="a"), "there is no block 'a'"),
     "token": (lambda: _seen().residual("y1", token=-99), "there is no token -99"),
     "token float": (lambda: _seen().residual("y1", token=0.5), "there is no token 0.5"),
     "block": (lambda: _seen().pattern(block=3), "there is no block 3: they are numbered 0 to 0"),

@@ -87,4 +87,4 @@ print(np.diff(left[:, 0]).round(6))
 # > [...]
 
 # %% [markdown]
-# In a circuit, `model.ablate` and `model.patch` do this with a proof: [interventions](../interventions.md).
+# In a circuit, `model.ablate` and `model.patch` do this with a proof: [Patch, probe, ablate](patching.py).

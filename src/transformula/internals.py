@@ -69,16 +69,13 @@ class NamedTrace:
         heads = ", ".join(str(len(block)) for block in self.patterns)
         return f"<trace of {samples} samples: {tokens} tokens, {slots} slots, heads by block: {heads or 'none'}>"
 
-    def residual(self, slot: str, block: int = -1, token: int | str | None = None) -> FloatArray:
-        """A slot by name: samples × tokens, or one number per sample for one token.
-
-        ``block`` counts the states of the stream: 0 is the embedding, −1 the end.
-        """
+    def residual(self, slot: str, block: int = -1, token: int | str | None = None, before: bool = False) -> FloatArray:
+        """A slot by name, after a block or ``before`` it: samples × tokens, or a number per sample for one token."""
         if slot not in self.slots:
             named = ", ".join(self.slots[:20]) + (", .." if len(self.slots) > 20 else "")
             raise InputError(f"there is no slot {brief(slot)}: the slots are {named}")
-        state = self.residuals[_place(block, len(self.residuals), "state")]
-        values: FloatArray = state[:, :, self.slots.index(slot)]
+        states = (self.residuals[:-1] if before else self.residuals[1:]) or self.residuals
+        values: FloatArray = states[_place(block, len(states), "block")][:, :, self.slots.index(slot)]
         return values if token is None else values[:, self._token(token)]
 
     def pattern(self, block: int = 0, head: int = 0, token: int | str = 0) -> FloatArray:

@@ -252,14 +252,17 @@ class Model(ModelParts):
 
         ``arch`` is t5 (the default), gpt2, llama or transformula (own code, for attention that no stock architecture
         has). With ``text`` it is a gpt2 that reads prompts and prints ``decimals`` digits behind the point: see
-        docs/text.md. Needs neither torch nor transformers.
+        docs/text.md. Of a polynomial, stock architectures compute the circuit of its formula. Needs neither torch nor
+        transformers.
         """
+        from transformula.compiler.stock_form import circuit_form, is_replaced
         from transformula.export.hf_files import checked_arch, hf_export
 
         if not unverified:
             proven.require_proof(self.packed, self.certificate)
         place, arch = as_path(folder), checked_arch(self, arch, text)
-        model_folder.write_folder(place, hf_export(self, arch, text, decimals, proven=self.proven).contents, force)
+        stock = circuit_form(self) if is_replaced(self, arch) else self
+        model_folder.write_folder(place, hf_export(stock, arch, text, decimals, proven=stock.proven).contents, force)
         return place
 
     def to_transformer_lens(self) -> Any:

@@ -131,7 +131,7 @@ def _keeps_export(folder: Path, stated: object, force: bool) -> str:
         return "is not an earlier export: choose another folder"
     path = folder / WEIGHTS_FILE
     held = _exported(path.read_bytes()) if path.is_file() else stated
-    return "" if force or held == stated else _another("the export of another model")
+    return "" if force or held == stated else _another("another export")
 
 
 def _keeps_hf(folder: Path, stated: object, force: bool) -> str:
@@ -140,7 +140,7 @@ def _keeps_hf(folder: Path, stated: object, force: bool) -> str:
         return "is not an earlier export: choose another folder"
     path = folder / HF_CONFIG
     held = _hf_stated(path.read_text(encoding="utf-8")) if path.is_file() else stated
-    return "" if force or held == stated else _another("the export of another model")
+    return "" if force or held == stated else _another("another export")
 
 
 def _hf_stated(config: str) -> Any:

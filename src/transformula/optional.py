@@ -16,6 +16,7 @@ EXTRAS = {
     "onnxruntime": "onnx",
     "plotly": "explorer",
     "pyarrow": "parquet",
+    "skl2onnx": "skl2onnx",
     "sklearn": "learn",
     "torch": "torch",
     "transformer_lens": "hf",

@@ -31,7 +31,7 @@ def test_export_and_verify(cli, wave):
         (["--to", "hf", "--arch", "t5", "--text"], 2, "takes a causal model"),
         (["--to", "hf", "--decimals", "5"], 2, "--decimals only applies to --text"),
         (["--to", "hf", "--arch", "gpt2", "--text", "--decimals", "13"], 2, "from 1 to 12"),
-        (["--to", "hf", "--arch", "gpt2", "--text", "--decimals", "9"], 1, "9 decimals are too many"),
+        (["--to", "hf", "--arch", "gpt2", "--text", "--decimals", "9"], 1, "--decimals 9 is too many"),
     ],
 )
 def test_refusals(cli, wave, options, code, message):

@@ -437,6 +437,21 @@ def test_a_config_that_cannot_be_read_is_a_sentence(content, exported, tmp_path)
         hf_differences(model, tmp_path / "nowhere")
 
 
+def test_a_config_without_an_end_is_not_read(exported, tmp_path):
+    """A pipe, or a link to a device, would be read for ever."""
+    model, folder = exported
+    changed = tmp_path / "hf"
+    shutil.copytree(folder, changed)
+    (changed / "config.json").unlink()
+    os.mkfifo(changed / "config.json")
+    with pytest.raises(ModelFileError, match="is not JSON"):
+        hf_differences(model, changed)
+    (changed / "config.json").unlink()
+    (changed / "config.json").symlink_to("/dev/zero")
+    with pytest.raises(ModelFileError, match="is not JSON"):
+        hf_differences(model, changed)
+
+
 def test_another_model_is_not_this_one(exported, tmp_path):
     _, folder = exported
     other = tf.compile("x*exp(-y)", on="x=0..1, y=0..2", eps=1e-5, construction="circuit")

@@ -42,12 +42,12 @@ def test_transformers_runs_the_file_of_code(name, tmp_path, monkeypatch):
     assert hf_differences(model, folder) == ("modeling_formula.py is not the one of this model",)
 
 
-def test_default_architectures():
+def test_default_architectures(tmp_path):
     """Linear attention has no stock architecture; a polynomial's formula has one, as a circuit."""
     with pytest.raises(ExportError, match="--arch transformula"):
         learner("descent").to_hf("nowhere", arch="t5")
-    with pytest.raises(ExportError, match="--construction circuit"):
-        MODELS["hardmax"]().to_hf("nowhere")
+    model = MODELS["hardmax"]()
+    assert hf_differences(circuit_form(model), model.to_hf(tmp_path / "hf")) == ()
 
 
 def test_another_circuit_is_refused(tmp_path):

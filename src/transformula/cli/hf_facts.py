@@ -42,8 +42,6 @@ class HfOptions:
         for option, given in (("--arch", self.arch is not None), ("--text", self.text)):
             if given and not is_hf:
                 raise ExportError(f"{option} only applies to --to hf")
-        if self.decimals is not None and not self.text:
-            raise ExportError("--decimals only applies to --text")
 
 
 def export_hf(model: Model, folder: Path, out: Path | None, asked: HfOptions) -> dict[str, Any]:

@@ -213,24 +213,16 @@ MOST_DIGITS = 30
 
 @dataclass
 class Findings:
-    """Results that attempts leave for later attempts of the same search.
+    """Results that attempts leave for later attempts of the same search."""
 
-    Attributes
-    ----------
-    circuits : Circuits or None
-        The formula's circuits, each lowered once.
-    missed : dict
-        For one layer: the best table of a part that missed its goal, and its error.
-    failed, fitted : dict
-        For circuits: tables that missed their goals, and tables that met them, with the goals.
-    coarse : bool
-        Whether any bound will do: then a table that is better than needed is used again.
-    """
-
+    #: The formula's circuits, each lowered once.
     circuits: Circuits | None = None
+    #: For one layer: the best table of a part that missed its goal, and its error.
     missed: dict[object, tuple[TableTokens, float]] = field(default_factory=dict)
+    #: For circuits: tables that missed their goals, and tables that met them, with the goals.
     failed: dict[object, MissedGoal] = field(default_factory=dict)
     fitted: dict[object, tuple[float, TableTokens]] = field(default_factory=dict)
+    #: Whether any bound will do: then a table that is better than needed is used again.
     coarse: bool = False
 
 

@@ -28,29 +28,18 @@ Choice = Literal[
 
 @dataclass(frozen=True)
 class Family:
-    """Weights of one layout.
+    """Weights of one layout."""
 
-    Attributes
-    ----------
-    name : str
-        ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), layers (several
-        layers of softmax heads), stages (of yun), words (of compact), prompts (of in-context), heads (of
-        linear-attention).
-    data : str
-        Name of a token that depends on the inputs.
-    read : callable
-        Reads the function back from the weights.
-    program : callable
-        From (weights, their reader, the box or None) to the program that evaluates them; None where the blocks
-        themselves are run.
-    count : callable
-        Numbers of the weights that depend on the formula; the second argument reads them, if need be.
-    """
-
+    #: ridge (Fang's blocks), tables (one layer of softmax tables), circuit (several layers of them), layers (several
+    #: layers of softmax heads), stages (of yun), words (of compact), prompts (of in-context), heads (linear-attention)
     name: str
+    #: Name of a token that depends on the inputs.
     data: str
+    #: Reads the function back from the weights.
     read: Callable[[Weights], Any]
+    #: From (weights, their reader, the box or None) to the program; None where the blocks themselves are run.
     program: Callable[[Weights, Callable[[], Any], Box | None], Program] | None
+    #: Numbers of the weights that depend on the formula; the second argument reads them, if need be.
     count: Callable[[Weights, Callable[[], Any]], int]
 
 
@@ -104,36 +93,21 @@ LAYER_FAMILY = Family("layers", "data", _read_layers, _table_program, _count_non
 
 @dataclass(frozen=True)
 class Construction:
-    """A way from a formula or samples to weights, and the rule that proves them.
+    """A way from a formula or samples to weights, and the rule that proves them."""
 
-    Attributes
-    ----------
-    name : str
-        As it is stored in model.json.
-    title : str
-        Description in a few words.
-    family : Family
-        The layout of its weights.
-    proof : str
-        How the checker proves it, in a sentence.
-    identity : str
-        The sentence where the approximation error is zero. A construction that has one claims what can be proven where
-        no tolerance is given, instead of aiming at one.
-    sharp : bool
-        Its tables are cells: at almost every point one token decides.
-    attempts : callable
-        From a task to attempts, cheapest first; None if it is not made from a formula.
-    options : frozenset of str
-        Options it takes: multi_head, layers (a single layer), shape (sequences).
-    """
-
+    #: As it is stored in model.json; a description in a few words; the layout of its weights.
     name: str
     title: str
     family: Family
+    #: How the checker proves it, in a sentence; another one where the approximation error is zero. A construction that
+    #: has that one claims what can be proven where no tolerance is given, instead of aiming at one.
     proof: str
     identity: str = ""
+    #: Its tables are cells: at almost every point one token decides.
     sharp: bool = False
+    #: From a task to attempts, cheapest first; None if it is not made from a formula.
     attempts: Callable[[BuildTask], Iterator[Attempt]] | None = None
+    #: Options it takes: multi_head, layers (a single layer), shape (sequences).
     options: frozenset[str] = frozenset()
 
     @property

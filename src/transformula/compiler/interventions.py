@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr
 from transformula.model import Model
+from transformula.runtime.input_rows import as_rows
 from transformula.runtime.matrices import matrix_of
 
 
@@ -75,15 +77,16 @@ class Intervention:
         return tuple(str(ex.substitute(expr, numbers)) for expr in self.cut.formula.outputs)
 
     def __call__(self, x: Any) -> Any:
-        """Evaluate points of the model's box, rows of an array or of a tensor."""
+        """Evaluate points of the model's box, given as to the model."""
         values = list(self.values.values())
-        if is_tensor(x):
-            import torch
+        points = as_rows(x, self.cut.weights.inputs[: -len(values)], None)
+        if is_tensor(points.rows):
+            from torch import cat
 
-            return self.cut(torch.cat([x, x.new_tensor(values).expand(*x.shape[:-1], len(values))], dim=-1))
-        rows = np.asarray(x, dtype=self.cut.weights.dtype)
-        held = np.broadcast_to(np.array(values, dtype=rows.dtype), (*rows.shape[:-1], len(values)))
-        return self.cut(np.concatenate([rows, held], axis=-1))
+            found = self.cut(cat([points.rows, points.rows.new_tensor([values] * len(points.rows))], dim=-1))
+        else:
+            found = self.cut(np.column_stack([points.rows, np.full((len(points.rows), len(values)), values)]))
+        return found[0] if points.single else found
 
 
 def patched(model: Model, values: Mapping[str, float]) -> Intervention:
@@ -105,7 +108,7 @@ def ablated(model: Model, block: int, head: int) -> Intervention:
 def slot_wires(model: Model) -> dict[str, int]:
     """The wires of the stored circuit that have a slot of their own, by its name."""
     if model.family is not CIRCUIT_FAMILY or model.sequence is not None:
-        raise InputError(f"wires can be set in a circuit without positions, not in a model by {model.construction}")
+        raise InputError("wires can be set in a circuit without positions: compile with construction='circuit'")
     slots, found = model.weights.slots, dict[str, int]()
     for k, wire in enumerate(model.circuit.wires):
         if wire.place is not None:
@@ -254,7 +257,7 @@ def _wire(model: Model, name: str) -> Wire:
 
 def _number(name: str, value: float, dtype: str) -> float:
     """A finite number of the format."""
-    found = float(np.dtype(dtype).type(value))
+    found = float(np.dtype(dtype).type(value)) if isinstance(value, Real) else math.nan
     if not math.isfinite(found):
         raise InputError(f"{name} must be set to a finite number, not {brief(value)}")
     return found

@@ -153,27 +153,19 @@ def assemble(spec: OneLayerSpec) -> Weights:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A Transformer of tables before it has matrices.
-
-    Attributes
-    ----------
-    readout
-        A form of slots and a constant for each output; those of position p are read from data token p.
-    units
-        Hidden units, each with the number of its block.
-    positions, marked
-        Number of data tokens, and whether each holds a 1 in a slot of its own (position1, position2, ..).
-    variables
-        Inputs that each data token carries as x.NAME: all, or as many as there are at one position.
-    """
+    """A Transformer of tables before it has matrices."""
 
     inputs: Sequence[str]
     tables: Sequence[TableTokens]
     heads: Sequence[HeadSpec]
+    #: A form of slots and a constant for each output; those of position p are read from data token p.
     readout: Sequence[tuple[Reads, fmpq]]
+    #: Hidden units, each with the number of its block.
     units: Sequence[tuple[int, Unit]] = ()
+    #: Number of data tokens, and whether each holds a 1 in a slot of its own (position1, position2, ..).
     positions: int = 1
     marked: bool = False
+    #: Inputs that each data token carries as x.NAME: all, or as many as there are at one position.
     variables: Sequence[str] | None = None
 
     @cached_property

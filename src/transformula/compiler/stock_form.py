@@ -14,13 +14,18 @@ from transformula.model import Model
 from transformula.model_folder import CIRCUIT_FOLDER
 
 
+def is_replaced(model: Model, arch: str) -> bool:
+    """Whether an architecture computes the circuit of a polynomial's formula in its place."""
+    return arch in ARCHITECTURES and arch != REMOTE and model.construction in POLYNOMIALS
+
+
 def stock_form(model: Model, folder: Path, arch: str) -> tuple[Model, Path]:
     """The model that an architecture computes, and its folder.
 
     Stock architectures have no hardmax attention. The circuit is kept inside the model's folder, and made if it is not
     there, within the default tolerance or the polynomial's, or as near as can be proven.
     """
-    if arch not in ARCHITECTURES or arch == REMOTE or model.construction not in POLYNOMIALS:
+    if not is_replaced(model, arch):
         return model, folder
     place = folder / CIRCUIT_FOLDER
     if not place.exists():

@@ -37,8 +37,8 @@ POLYNOMIALS = ("polynomial", "corollary")
 #: The entry of config.json that holds the claim.
 CLAIM = "transformula"
 _MOST_REASONS = 8
-#: Bytes of a file that are read to name a difference.
-_MOST_BYTES = 2**31
+#: Bytes of a file that are read to name a difference, and of a config.
+_MOST_BYTES, _MOST_CONFIG = 2**31, 2**24
 
 
 class HfExport(NamedTuple):
@@ -54,6 +54,8 @@ def hf_export(
     model: Model, arch: str, text: bool = False, decimals: int | None = None, *, proven: bool = True
 ) -> HfExport:
     """Prove what a model computes in an architecture, with ``text`` as digits, and make the files of its folder."""
+    if decimals is not None and not text:
+        raise ExportError("--decimals only applies to --text")
     if text:
         layout, claim = text_model(model, decimals)
         return HfExport(text_contents(model, layout, claim, proven), claim.rounding, claim.bound, layout)
@@ -252,7 +254,8 @@ def hf_bound(path: Path) -> float:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads((path / HF_CONFIG).read_text(encoding="utf-8"))
+        plain = (path / HF_CONFIG).stat().st_size <= _MOST_CONFIG and (path / HF_CONFIG).is_file()
+        config = json.loads((path / HF_CONFIG).read_text(encoding="utf-8") if plain else "")  # a pipe has no end
     except OSError as error:
         raise ModelFileError(f"cannot read {path / HF_CONFIG}: {error.strerror or error}") from None
     except (ValueError, RecursionError):

@@ -51,41 +51,24 @@ _BUCKETS = 4
 
 @dataclass(frozen=True, eq=False)
 class HfLayout:
-    """A model in a stock architecture.
+    """A model in a stock architecture."""
 
-    Attributes
-    ----------
-    config : dict
-        The contents of config.json that say what is computed.
-    state : dict
-        The tensors by name.
-    loader : str
-        The class of transformers that loads the folder.
-    call : tuple of str
-        Lines of Python that turn ``x`` (rows × inputs) into ``y``.
-    slots : dict
-        The column of each slot of the residual stream.
-    heads : list
-        For every block, the first of the architecture's heads that is head h.
-    tokens : list
-        The place of each token in the sequence.
-    constants : array
-        The rows that inputs are added to: tokens × width.
-    entries : tuple of arrays
-        Where inputs are added: places in the flattened rows, numbers of inputs, signs.
-    outputs : tuple of arrays
-        The token and the logit of every output.
-    """
-
+    #: What config.json says of the computation, the tensors by name, and the class of transformers that loads them.
     config: Mapping[str, Any]
     state: State
     loader: str
+    #: Lines of Python that turn ``x`` (rows × inputs) into ``y``.
     call: tuple[str, ...]
+    #: The column of each slot of the residual stream.
     slots: Mapping[str, int]
+    #: For every block, the first of the architecture's heads that is head h.
     heads: list[list[int]]
+    #: The place of each token in the sequence.
     tokens: list[int]
+    #: The rows that inputs are added to: tokens × width; where: places in the flattened rows, numbers of inputs, signs.
     constants: FloatArray
     entries: tuple[IntArray, IntArray, IntArray]
+    #: The token and the logit of every output.
     outputs: tuple[IntArray, IntArray]
 
     def embed(self, x: FloatArray) -> FloatArray:

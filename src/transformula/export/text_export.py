@@ -9,7 +9,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from transformula.errors import ExportError, NotProvenError
+from transformula.errors import ExportError, NotProvenError, brief
 from transformula.export.onnx_files import status_entry
 from transformula.export.text_grammar import NAN, TextGrammar
 from transformula.export.text_layout import Fence, TextLayout
@@ -83,21 +83,19 @@ def text_model(model: Model, decimals: int | None = None) -> tuple[TextLayout, T
                 continue
             except DecimalsError as error:
                 refused[last] = error
-    raise next(
-        iter(refused.values()), NotProvenError("no decimal of an input can be told from the ends of its interval")
-    )
+    if refused:
+        raise refused[min(refused)]
+    raise NotProvenError("no decimal of an input can be told from the ends of its interval: widen the box")
 
 
 def _check_kind(model: Model, decimals: int | None) -> None:
     if not isinstance(model.formula, Formula) or model.construction not in CONSTRUCTIONS or model.sequence is not None:
-        raise ExportError(
-            f"a text model is made of a model by {' or '.join(CONSTRUCTIONS)}, not by {model.construction}: "
-            "compile with --construction circuit"
-        )  # fmt: skip
+        kind = model.construction if model.sequence is None else "sequence"
+        raise ExportError(f"a text model is made of a formula's lookup or circuit without positions, not of a {kind}")
     if model.weights.dtype != "float64":
         raise ExportError("a text model is proven in float64 only: compile without --dtype float32")
-    if decimals is not None and not 1 <= decimals <= MAX_PLACES:
-        raise ExportError(f"--decimals is from 1 to {MAX_PLACES}, not {decimals}")
+    if decimals is not None and decimals not in range(1, MAX_PLACES + 1):
+        raise ExportError(f"--decimals is from 1 to {MAX_PLACES}, not {brief(decimals)}")
     if model.weights.tokens > MAX_MEMORY:
         raise ExportError(f"a text model has at most {MAX_MEMORY} memory tokens, not {model.weights.tokens}")
     if model.weights.outputs > MAX_OUTPUTS:
@@ -182,6 +180,6 @@ Prompts: `{stated["prompt"]}`; {stated["order"]}. Numbers: {stated["number"]}. N
 prompts answer `{NAN}`.
 
 Proven: for every such prompt with its numbers in the box, greedy decoding in float64 prints {grammar.places} decimals,
-at most {at_most(claim.bound)} from the formula (half a unit of the last decimal is {at_most(claim.half)}). Check it:
+at most {at_most(claim.bound)} from the formula (half a unit of the last is {0.5 * 10.0**-grammar.places:g}). Check it:
 `transformula verify MODEL --hf FOLDER`.
 """

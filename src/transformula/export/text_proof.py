@@ -95,9 +95,9 @@ class DecimalsError(NotProvenError):
     """A unit of the answer's last decimal is below what the answer is off by."""
 
 
-def _require(condition: object, what: str) -> None:
+def _require(condition: object, what: str, error: type[NotProvenError] = NotProvenError) -> None:
     if not bool(condition):
-        raise NotProvenError(f"the text model is not proven: {what}")
+        raise error(f"the text model is not proven: {what}; narrow the box")
 
 
 class TextProof:
@@ -248,7 +248,9 @@ class TextProof:
             walk = TextWalk(self.model, around, bits)
             if walk.covered:
                 return walk
-        raise NotProvenError("the text model is not proven: its scores are too large beside what LayerNorm rounds")
+        raise NotProvenError(
+            "the text model is not proven: LayerNorm rounds too much beside its tables; narrow the box"
+        )
 
     # step 4
 
@@ -273,14 +275,15 @@ class TextProof:
         deltas = [3 * (lead + nu)]
         for state in self.grammar.states:
             noise = max((self.noise(layout.place_row(o, state), self._before_digits) for o in outputs), key=round_up)
-            _require(noise < arb(1) / 2, "what LayerNorm rounds reaches the digits")
+            _require(noise < arb(1) / 2, "what LayerNorm rounds reaches the digits", DecimalsError)
             deltas.append(read + arb(10) ** state.place * (noise + 3 * (eta + nu)))
         delta = max(map(round_up, deltas))
         _require(max(nu, eta, lead, key=round_up) < arb(1) / 16, "its digits are not told apart")
         if not bound + arb(delta) <= 2 * half:
             off, places = at_most(round_up(bound + delta)), self.grammar.places
             raise DecimalsError(
-                f"{places} decimals are too many: an answer may be off by {off}, over a unit of the last"
+                f"--decimals {places} is too many: an answer may be off by {off}, over a unit of the last; compile "
+                "with a smaller --eps, or narrow the box"
             )
         return TextClaim(error, rounding, round_up(half), delta)
 

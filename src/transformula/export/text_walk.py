@@ -50,7 +50,7 @@ FORM = FORMATS["float64"]
 #: Smallest number of keys that a fused attention kernel takes at a time.
 KERNEL_BLOCK = 64
 #: Factors c of the coarser format, as binary logarithms.
-COARSER = (4, 6, 8, 10, 12, 14)
+COARSER = range(4, 25)
 
 
 @dataclass(frozen=True)

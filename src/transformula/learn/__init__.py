@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformula.learn.fitted_table import TableModel
     from transformula.learn.linear_attention_regressor import LinearAttentionRegressor
     from transformula.learn.one_layer_regressor import OneLayerTransformerRegressor
+    from transformula.learn.raw_onnx import register_skl2onnx
     from transformula.learn.regressor import PolynomialTransformerRegressor
     from transformula.learn.table_fit import fit_table
 
@@ -22,6 +23,7 @@ _HOME = {  # name → module, and the packages it needs
     "PolynomialTransformerClassifier": ("classifier", ("sklearn",)),
     "PolynomialTransformerRegressor": ("regressor", ("sklearn",)),
     "fit_table": ("table_fit", ("sklearn",)),
+    "register_skl2onnx": ("raw_onnx", ("sklearn",)),
 }
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "PolynomialTransformerRegressor",
     "TableModel",
     "fit_table",
+    "register_skl2onnx",
 ]
 
 

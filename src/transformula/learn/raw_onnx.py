@@ -3,6 +3,7 @@
 Every column that occurs in the formula is an input of its own: numbers and dates (in days since 1970-01-01) as doubles
 with NaN for empty cells, text as strings with "" for empty cells. The claim in the metadata is about the second part,
 the graph that `export` writes as model.onnx; the first part looks levels up and fills empty cells, without rounding.
+`register_skl2onnx` puts that graph into the files that skl2onnx makes of scikit-learn's pipelines.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import numpy as np
 
 from transformula.errors import brief
 from transformula.export.onnx_files import onnx_bytes
+from transformula.learn.classifier import PolynomialTransformerClassifier
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import DATE, NUMBER, Column
 from transformula.learn.raw_cells import BOOLEANS, EMPTY_TEXTS, Cells
-from transformula.runtime.onnx_graph import import_onnx
+from transformula.learn.regressor import PolynomialTransformerRegressor
+from transformula.optional import require
+from transformula.runtime.onnx_graph import OPSET, import_onnx
 
 _ML_VERSION = 3
 _OUTPUT = "y"
@@ -153,3 +157,59 @@ def example_rows(fitted: TableModel, rows: int = 64) -> Cells:
             found[column.name] = np.array(rng.choice([*column.levels, "", "an unknown level"], rows), dtype=object)
         place += len(column.features)
     return found
+
+
+def register_skl2onnx() -> None:
+    """Teach skl2onnx the polynomial estimators: its ``to_onnx`` then converts pipelines that end in one.
+
+    The file computes in float64 what `to_transformer` does; classifiers have scikit-learn's outputs.
+    """
+    require("register_skl2onnx", "onnx", "skl2onnx")
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common import shape_calculator as shapes
+
+    options = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [True, False]}
+    for estimator, outputs, allowed in (
+        (PolynomialTransformerRegressor, _regressed, None),
+        (PolynomialTransformerClassifier, shapes.calculate_linear_classifier_output_shapes, options),
+    ):
+        update_registered_converter(estimator, f"Transformula{estimator.__name__}", outputs, _convert, options=allowed)
+
+
+def _regressed(operator: Any) -> None:
+    """Shape and type of a regressor's output, for skl2onnx."""
+    given = operator.inputs[0].type
+    kind = type(operator.outputs[0].type)
+    operator.outputs[0].type = kind([given.shape[0], len(operator.raw_operator.target_spread_)])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add an estimator's graph to what skl2onnx has of a pipeline."""
+    from skl2onnx.common.data_types import guess_proto_type
+
+    onnx, estimator = import_onnx(), operator.raw_operator
+    node, stored = onnx.helper.make_node, onnx.numpy_helper.from_array
+    model, names = estimator.to_transformer(), estimator._names()
+    whole = onnx.ModelProto.FromString(onnx_bytes(model.packed, model.certificate, proven=True))
+    graph, results = whole.graph, [_OUTPUT]
+    columns = np.array([names.index(name) for name in model.weights.inputs], dtype=np.int64)
+    graph.node.insert(0, node("Gather", ["rows", "columns"], [graph.input[0].name], axis=1))
+    graph.initializer.append(stored(columns, "columns"))
+    if (classes := getattr(estimator, "classes_", None)) is not None:
+        _add_probabilities(onnx, whole, len(classes))
+        graph.node.append(node("ArgMax", ["probabilities"], ["class"], axis=1, keepdims=0))
+        graph.node.append(node("Gather", ["labels", "class"], ["label"]))
+        graph.initializer.append(stored(classes.astype(object if classes.dtype.kind in "OU" else np.int64), "labels"))
+        results = ["label", "probabilities"]
+    prefix = scope.get_unique_variable_name("transformula") + "_"
+    for one in graph.node:
+        one.name, one.input[:], one.output[:] = "", [prefix + i for i in one.input], [prefix + o for o in one.output]
+    for constant in graph.initializer:
+        constant.name = prefix + constant.name
+    container.add_node("Cast", operator.inputs[0].full_name, f"{prefix}rows", op_version=13, to=onnx.TensorProto.DOUBLE)
+    container.nodes.extend(graph.node)
+    container.initializers.extend(graph.initializer)
+    container.node_domain_version_pair_sets.add(("", OPSET))
+    for name, output in zip(results, operator.outputs, strict=True):
+        kind = guess_proto_type(output.type)
+        container.add_node("Cast", prefix + name, output.full_name, op_version=13, to=kind)

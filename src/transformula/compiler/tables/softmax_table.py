@@ -37,22 +37,13 @@ EXP_ROUNDOFF = 8.0  # relative error of an exponential, in units of u
 
 @dataclass(frozen=True, eq=False)
 class FittedTable(SoftmaxTable):
-    """A softmax table of one or more axes whose weights are exactly representable in ``dtype``, and its estimates.
+    """A softmax table of one or more axes whose weights are exactly representable in ``dtype``, and its estimates."""
 
-    Attributes
-    ----------
-    linear : float
-        Coefficient of x carried past the head by the residual connection (0 when unused, and for several axes).
-    error_estimate : float
-        Largest measured ``|T - f|`` on a dense sample, for these (already rounded) weights.
-    rounding_estimate : float
-        Modelled evaluation error in ``dtype`` (see the module's formula).
-    dtype : str
-        "float64" or "float32".
-    """
-
+    #: Coefficient of x carried past the head by the residual connection (0 when unused, and for several axes).
     linear: float = 0.0
+    #: Largest measured ``|T - f|`` on a dense sample, for these (already rounded) weights.
     error_estimate: float = 0.0
+    #: Modelled evaluation error in ``dtype`` (see the module's formula).
     rounding_estimate: float = 0.0
     dtype: str = "float64"
 
