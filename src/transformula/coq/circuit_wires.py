@@ -51,6 +51,8 @@ class CircuitWires:
         self.ranges: dict[int, tuple[Fraction, Fraction]] = {}
         self.errors: dict[int, Fraction] = {}
         self.own: dict[int, Fraction] = {}
+        self.rounded: dict[int, Fraction] = {}
+        self.squared: dict[int, Fraction] = {}
         self.sized: set[int] = set()
         box = self.source.formula.box
         for k, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
