@@ -139,11 +139,10 @@ class CircuitTheorem(CircuitFolds):
         proof = f"rewrite C_{k} in T; lra"
         if rounded:
             difference = f"(A_{k} - N_{k}) * (2 * A_{k} - (A_{k} - N_{k}))"
-            proof = (
-                f"pose proof (two_sided _ _ C_{k}) as C; pose proof Z_{k}; pose proof S_{k}; "
-                f"assert ({_sides(reach, f'A_{k}')}) as B by lra; assert ({_sides(change, difference)}) by (revert C B; "
-                f"generalize (A_{k} - N_{k}); intros d; generalize A_{k}; intros a C B; interval with (i_prec 110)); lra"
-            )
+            known = f"pose proof (two_sided _ _ C_{k}) as C; pose proof Z_{k}; pose proof S_{k}; "
+            inside = f"generalize (A_{k} - N_{k}); intros d; generalize A_{k}; intros a C B; interval with (i_prec 110)"
+            near = f"assert ({_sides(change, difference)}) by (revert C B; {inside})"
+            proof = f"{known}assert ({_sides(reach, f'A_{k}')}) as B by lra; {near}; lra"
         opened = f"pose proof T_at_{k} as T; unfold f_{n} in T"
         self.lemma(f"G_{k}", _sides(self.squared[k], f"W_{k} - N_{k} * N_{k}"), f"{opened}; {proof}")
 
@@ -170,9 +169,9 @@ class CircuitTheorem(CircuitFolds):
             proof = "split; nra"
         else:
             values = [lemma.meant(low + (high - low) * j / SAMPLES) for j in range(SAMPLES + 1)]
-            spare = (max(values) - min(values)) / 1000
+            spare = max((max(values) - min(values)) / 1000, lemma.error / 50)
             found = below(min(values) - spare, 8), above(max(values) + spare, 8)
-            proof = "interval with (i_bisect u)"
+            proof = "first [interval with (i_bisect u) | interval with (i_bisect u, i_taylor u)]"
         statement = f"{literal(found[0])} <= M_{k} <= {literal(found[1])}"
         opened = f"pose proof Z_{k} as H; unfold M_{k}, f_{n}; revert H; generalize Q_{k}; intros u H"
         self.lemma(f"R_{k}", statement, f"{opened}; {proof}")
