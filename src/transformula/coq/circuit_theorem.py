@@ -171,9 +171,9 @@ class CircuitTheorem(CircuitFolds):
             values = [lemma.meant(low + (high - low) * j / SAMPLES) for j in range(SAMPLES + 1)]
             spare = max((max(values) - min(values)) / 1000, lemma.error / 50)
             found = below(min(values) - spare, 8), above(max(values) + spare, 8)
-            proof = "first [interval with (i_bisect u) | interval with (i_bisect u, i_taylor u)]"
+            proof = "first [interval with (i_bisect u) | interval with (i_bisect u, i_taylor u, i_prec 90)]"
         statement = f"{literal(found[0])} <= M_{k} <= {literal(found[1])}"
-        opened = f"pose proof Z_{k} as H; unfold M_{k}, f_{n}; revert H; generalize Q_{k}; intros u H"
+        opened = f"pose proof Z_{k} as H; unfold M_{k}, f_{n}; revert H; generalize Q_{k}; intros u H; kinks"
         self.lemma(f"R_{k}", statement, f"{opened}; {proof}")
         return found
 

@@ -197,7 +197,8 @@ class CircuitWires:
             unfold = self.unfolded_meanings(name, k if kind == "w" else k - 1)
             same = f"replace {name} with ({term(expr, self.environment)}) by ({unfold}; meaning)"
             cut = f"interval with ({cuts}, i_depth 40, i_prec 53)"
-            return max(a, low), min(b, high), f"{same}; first [{cut} | cases_of_relu; split; first [lra | {cut} | nra]]"
+            cases = f"cases_of_relu; split; first [lra | {cut} | nra]"
+            return max(a, low), min(b, high), f"{same}; first [kinks; {cut} | {cases}]"
         return None
 
 
