@@ -7,6 +7,9 @@ time of `coqc`, without the library; nothing comes from the cache but the librar
 ``--campaign OUT.json FIRST COUNT`` takes random formulas (campaign.py) instead and goes on where OUT.json ends: *accepted*;
 *refused*, where a theorem cannot be written or a lemma is not accepted, by reason; *outside*, where the formula does not
 compile to tables of one axis of functions that Interval knows. With ``--write-only`` Coq is not asked: *written*.
+
+``--bounds`` compares, without `coqc`, what Coq's lemmas add up to with the tightest tables and the kernel's bound, both
+without rounding: a ratio below 1 would be a proof that the kernel misses.
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parent))
 from campaign import Task, in_child, make_task
+from transformula.coq.circuit_theorem import CircuitTheorem
 from transformula.coq.coq_check import prove_files
-from transformula.coq.coq_files import LIBRARY, coq_files
+from transformula.coq.coq_files import BITS, LIBRARY, coq_files
+from transformula.coq.coq_source import Source, precision
 from transformula.errors import ExportError, TransformulaError
 
 HERE = Path(__file__).parent
@@ -71,6 +77,25 @@ def measured(name: str, place: Path) -> list[str]:
         f"{slowest.seconds:.1f}",
         f"{verdict.memory / 1e6:.0f}",
     ]
+
+
+def compare_bounds() -> None:
+    """The errors that Coq carries over those that the kernel proves, of every case that is a circuit."""
+    ratios = {}
+    with zipfile.ZipFile(FOLDERS) as archive, tempfile.TemporaryDirectory() as place:
+        archive.extractall(place)
+        for folder in sorted(Path(place).glob("*-float64")):
+            with precision(BITS):
+                source = Source.of(folder)
+                kernel = Fraction(source.certificate.bound) - Fraction(source.certificate.rounding)
+                if not source.is_polynomial and kernel > 0:
+                    theorem = CircuitTheorem(source, Fraction(1))
+                    theorem.run()
+                    ratios[folder.name.removesuffix("-float64")] = float(max(theorem.bounds) / kernel)
+    ordered = sorted(ratios, key=ratios.__getitem__)
+    for what, name in (("least", ordered[0]), ("median", ordered[len(ordered) // 2]), ("largest", ordered[-1])):
+        print(f"{what:8} {ratios[name]:.2f} ({name})")
+    print(f"{len(ratios)} cases, {sum(ratio < 1 for ratio in ratios.values())} below 1")
 
 
 def tried(seed: int, place: Path, ask: bool) -> dict[str, Any]:
@@ -124,6 +149,9 @@ def run_campaign(out: Path, first: int, count: int, ask: bool) -> None:
 
 def main(arguments: list[str]) -> None:
     """Prove, print, and write the table if that is asked for."""
+    if arguments == ["--bounds"]:
+        compare_bounds()
+        return
     if arguments[:1] == ["--campaign"]:
         run_campaign(Path(arguments[1]), int(arguments[2]), int(arguments[3]), "--write-only" not in arguments)
         return

@@ -126,6 +126,7 @@ def _final(proof: CircuitTheorem, o: int) -> list[str]:
     last = len(proof.circuit.wires) - 1
     cut = f"interval with ({', '.join(f'i_bisect {name}' for name in proof.variables)}, i_depth 30)"
     squares = "".join(f" | squares_of {term(e, proof.environment)}" for e in proof.source.signs)
+    cases = f"cases_of_relu; first [lra | nra | {cut}]"
     signs = f"apply Rgt_not_eq, Rlt_gt; {cut} | apply Rlt_not_eq; {cut}"
     return [
         f"Definition out_form_{o} : form := Eval vm_compute in nth {o} (snd net) [].",
@@ -134,7 +135,7 @@ def _final(proof: CircuitTheorem, o: int) -> list[str]:
         f"Lemma means_{o} : meant_{o} = formula_{o} {variables}.",
         f"Proof. unfold formula_{o}; {proof.unfolded_meanings(f'meant_{o}', last)}; meaning. Qed.",
         f"Lemma is_defined_{o} : defined_{o} {variables}.",
-        f"Proof. unfold defined_{o}; conditions; first [condition{squares} | {cut} | {signs}]. Qed.",
+        f"Proof. unfold defined_{o}; conditions; kinks; first [condition{squares} | {cut} | {signs} | {cases}]. Qed.",
         f"Lemma final_{o} : {_fact(proof, o)}.",
         f"Proof. split; [exact is_defined_{o}|]. rewrite O_{o}, <- means_{o}.",
         f"  eapply Rle_trans; [exact E_out_{o}|lra]. Qed.",

@@ -2,7 +2,7 @@
 
 Of wire k, W_k is what the model holds and M_k what is meant; A_k is a table's argument as stored, N_k the circuit's
 form of it in the wires as held, Q_k in the wires as meant. Lemmas by letter: D (W is its table at A), C (A = N up to
-rounded constants), Z (range of Q), S (A near Q), G (a square near its argument's square), R (range of M), E (W near M),
+rounded constants), Z (range of Q), S (A near Q), G (a square near the square of N), R (range of M), E (W near M),
 P and F (ranges and errors of factors).
 """
 
@@ -60,7 +60,7 @@ class CircuitTheorem(CircuitFolds):
             f"Definition Q_{k} : R := {self.form(linear, self.meant)}.",
         )
         self._definition(k)
-        rounded = self.close(str(k), linear, form, f"A_{k}", f"N_{k}")
+        rounded = self.rounded[k] = self.close(str(k), linear, form, f"A_{k}", f"N_{k}")
         carried = self.carried(linear)
         shift = above(carried * Fraction(10001, 10000) + rounded, 3) if carried or rounded else Fraction(0)
         low, high = self.ends(linear)
@@ -110,9 +110,7 @@ class CircuitTheorem(CircuitFolds):
         self.ranges[k] = self._values(k, lemma, low, high)
         square = wire.function == SQUARE
         if square:
-            self.lemma(
-                f"G_{k}", _sides(own, f"W_{k} - A_{k} * A_{k}"), f"pose proof T_at_{k} as T; unfold f_{n} in T; lra"
-            )
+            self._squared(k, n, max(abs(low), abs(high)) + shift)
         if not shift:
             self.errors[k] = own
             equal = f"assert (A_{k} = Q_{k}) as A by (pose proof S_{k}; lra)"
@@ -125,13 +123,28 @@ class CircuitTheorem(CircuitFolds):
             )
             inside = f"{between}; revert S; generalize (A_{k} - Q_{k}); intros d S; interval with (i_prec 60)"
             near = f"assert ({_sides(change, f'A_{k} * A_{k} - Q_{k} ^ 2')}) by ({inside})"
-            proof = f"pose proof G_{k}; pose proof Z_{k}; pose proof S_{k} as S; unfold f_{n}; {near}; lra"
+            proof = f"pose proof T_at_{k} as T; pose proof Z_{k}; pose proof S_{k} as S; unfold f_{n} in *; {near}; lra"
         else:
             self.errors[k] = above(own + lemma.slope * shift, 4)
             moved = f"pose proof (L_{n} A_{k} Q_{k} ltac:(lra) ltac:(lra)) as L; apply two_sided in L"
             size = f"assert (Rabs (A_{k} - Q_{k}) <= {literal(shift)}) by (apply Rabs_le; lra)"
             proof = f"pose proof Z_{k}; pose proof S_{k}; pose proof T_at_{k}; {moved}; {size}; nra"
         self.lemma(f"E_{k}", _sides(self.errors[k], f"W_{k} - M_{k}"), f"unfold M_{k}; {proof}")
+
+    def _squared(self, k: int, n: int, reach: Fraction) -> None:
+        """Lemma G: a table of squares near the square of N; its argument is at most ``reach``."""
+        rounded = self.rounded[k]
+        change = above(rounded * (2 * reach + rounded) * Fraction(102, 100), 4)
+        self.squared[k] = self.own[k] + change
+        proof = f"rewrite C_{k} in T; lra"
+        if rounded:
+            difference = f"(A_{k} - N_{k}) * (2 * A_{k} - (A_{k} - N_{k}))"
+            known = f"pose proof (two_sided _ _ C_{k}) as C; pose proof Z_{k}; pose proof S_{k}; "
+            inside = f"generalize (A_{k} - N_{k}); intros d; generalize A_{k}; intros a C B; interval with (i_prec 110)"
+            near = f"assert ({_sides(change, difference)}) by (revert C B; {inside})"
+            proof = f"{known}assert ({_sides(reach, f'A_{k}')}) as B by lra; {near}; lra"
+        opened = f"pose proof T_at_{k} as T; unfold f_{n} in T"
+        self.lemma(f"G_{k}", _sides(self.squared[k], f"W_{k} - N_{k} * N_{k}"), f"{opened}; {proof}")
 
     def gates(self, k: int) -> int:
         """The number of a wire's list of all tokens among those of its table."""
@@ -156,11 +169,11 @@ class CircuitTheorem(CircuitFolds):
             proof = "split; nra"
         else:
             values = [lemma.meant(low + (high - low) * j / SAMPLES) for j in range(SAMPLES + 1)]
-            spare = (max(values) - min(values)) / 1000
+            spare = max((max(values) - min(values)) / 1000, lemma.error / 50)
             found = below(min(values) - spare, 8), above(max(values) + spare, 8)
-            proof = "interval with (i_bisect u)"
+            proof = "first [interval with (i_bisect u) | interval with (i_bisect u, i_taylor u, i_prec 90)]"
         statement = f"{literal(found[0])} <= M_{k} <= {literal(found[1])}"
-        opened = f"pose proof Z_{k} as H; unfold M_{k}, f_{n}; revert H; generalize Q_{k}; intros u H"
+        opened = f"pose proof Z_{k} as H; unfold M_{k}, f_{n}; revert H; generalize Q_{k}; intros u H; kinks"
         self.lemma(f"R_{k}", statement, f"{opened}; {proof}")
         return found
 
@@ -214,18 +227,17 @@ class CircuitTheorem(CircuitFolds):
         largest = [max(abs(low), abs(high)) for low, high, _ in sides]
         off = [error for _, _, error in sides]
         squares = dict(wire.parts)
-        made = sum((abs(c) * self.own[i] for i, c in squares.items()), Fraction(0))
+        made = sum((abs(c) * self.squared[i] for i, c in squares.items()), Fraction(0))
         self.errors[k] = above(made + largest[0] * off[1] + largest[1] * off[0] + off[0] * off[1], 5)
-        terms = [f"ah_{k} * bh_{k}", *(f"{literal(c)} * (W_{i} - A_{i} * A_{i})" for i, c in squares.items())]
-        rewrites = " ".join(f"rewrite C_{i};" for i in squares)
-        unfold = f"unfold W_{k}, ah_{k}, bh_{k}{''.join(f', N_{i}' for i in squares)}; clear; field"
+        terms = [f"ah_{k} * bh_{k}", *(f"{literal(c)} * (W_{i} - N_{i} * N_{i})" for i, c in squares.items())]
+        unfold = f"unfold W_{k}, ah_{k}, bh_{k}{''.join(f', N_{i}' for i in squares)}; clear; field; nonzero"
         numbers = " ".join(map(literal, (*off, *largest)))
         factors = f"product_error a_{k} b_{k} ah_{k} bh_{k} {numbers} Fa_{k} Fb_{k}"
         self.lemma(
             f"E_{k}",
             _sides(self.errors[k], f"W_{k} - M_{k}"),
             "".join(f"pose proof G_{i}; " for i in squares)
-            + f"assert (W_{k} = {' + '.join(terms)}) by ({rewrites} {unfold}); pose proof Pa_{k}; pose proof Pb_{k}; "
+            + f"assert (W_{k} = {' + '.join(terms)}) by ({unfold}); pose proof Pa_{k}; pose proof Pb_{k}; "
             + f"pose proof ({factors} ltac:(apply Rabs_le; lra) ltac:(apply Rabs_le; lra)); unfold M_{k}; lra",
         )
 

@@ -51,6 +51,8 @@ class CircuitWires:
         self.ranges: dict[int, tuple[Fraction, Fraction]] = {}
         self.errors: dict[int, Fraction] = {}
         self.own: dict[int, Fraction] = {}
+        self.rounded: dict[int, Fraction] = {}
+        self.squared: dict[int, Fraction] = {}
         self.sized: set[int] = set()
         box = self.source.formula.box
         for k, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
@@ -195,7 +197,8 @@ class CircuitWires:
             unfold = self.unfolded_meanings(name, k if kind == "w" else k - 1)
             same = f"replace {name} with ({term(expr, self.environment)}) by ({unfold}; meaning)"
             cut = f"interval with ({cuts}, i_depth 40, i_prec 53)"
-            return max(a, low), min(b, high), f"{same}; first [{cut} | cases_of_relu; split; first [lra | {cut} | nra]]"
+            cases = f"cases_of_relu; split; first [lra | {cut} | nra]"
+            return max(a, low), min(b, high), f"{same}; first [kinks; {cut} | {cases}]"
         return None
 
 

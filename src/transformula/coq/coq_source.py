@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -153,13 +154,26 @@ def _expanded(expr: Expr, variables: tuple[str, ...]) -> Polynomial | None:
         return None
 
 
+#: Functions that have a rational value at a rational point.
+POINTS = dict.fromkeys([(f, 0) for f in ("sin", "tan", "atan", "sinh", "tanh", "sqrt")] + [("log", 1)], 0)
+POINTS |= dict.fromkeys([(f, 0) for f in ("exp", "cos", "cosh")], 1)
+LARGEST: dict[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs}
+
+
 def _folded(linear: Any) -> Any:
-    """A linear form, or None, with log(1) written as 0."""
+    """A linear form, or None, with constants as log(1) and max(0, 1/2) written as the rationals that they are."""
     if linear is None:
         return None
-    zero = {ex.call("log", ex.number(1)): ex.number(0)}
-    terms = tuple((k, ex.substitute(c, zero)) for k, c in linear.terms)
-    return LinearForm(terms, ex.add(ex.substitute(linear.constant, zero)))
+    return LinearForm(tuple((k, ex.fold(c, _known)) for k, c in linear.terms), ex.fold(linear.constant, _known))
+
+
+def _known(node: Expr, args: list[Expr]) -> Expr:
+    numbers = [argument.number for argument in args]
+    if numbers and node.op in LARGEST and None not in numbers:
+        return ex.number(LARGEST[node.op](*numbers))
+    if len(numbers) == 1 and (node.op, numbers[0]) in POINTS:
+        return ex.number(POINTS[node.op, numbers[0]])
+    return ex.rebuild(node.op, args) if args else node
 
 
 def fraction(value: fmpq) -> Fraction:

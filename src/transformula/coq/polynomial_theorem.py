@@ -100,8 +100,9 @@ def _theorem(source: Source, arguments: str) -> list[str]:
     for o in range(len(source.typed)):
         fact = f"Rabs (output model_ {point} {o} - formula_{o} {names}) <= {literal(allowed_bound(source))}"
         cut = f"interval with ({', '.join(f'i_bisect {name}' for name in variables)})"
+        defined = f"unfold defined_{o}; conditions; kinks; first [condition | {cut}]"
         lines += [
-            f"  assert (D_{o} : defined_{o} {names}) by (unfold defined_{o}; conditions; first [condition | {cut}]).",
+            f"  assert (D_{o} : defined_{o} {names}) by ({defined}).",
             f"  assert (F_{o} : {fact}).",
             f"  {{ rewrite (P {o}%N). {_compared(source, o)} }}",
         ]
@@ -123,7 +124,7 @@ def _compared(source: Source, o: int) -> str:
         if len(variables) > 1:
             raise ExportError("no Coq theorem can be written for a polynomial near a formula of several variables yet")
         (x,) = variables
-        return f"{opened} interval with (i_bisect {x}, i_taylor {x}, i_degree {DEGREE}, i_depth 30)."
+        return f"{opened} kinks; interval with (i_bisect {x}, i_taylor {x}, i_degree {DEGREE}, i_depth 30)."
     gaps = dict(powers)
     constants = [term(c, {}) for c in formula.irrationals]
     for exponents, coefficient in formula.exact.to_dict().items():

@@ -124,7 +124,7 @@ class TableLemma:
                 f"destruct (Rle_lt_dec u {edge}); [interval with (i_bisect u, i_depth 20) "
                 f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]"
             )
-        opened = f"intros H. unfold attend, num. sums tab_{n} f_{n}"
+        opened = f"intros H. unfold attend, num. sums tab_{n} f_{n}; kinks"
         return [f"Lemma T_{n} u : {self.where} -> {self._bounded}.", f"Proof. {opened}. {taylor}. Qed."]
 
     def _in_pieces(self) -> list[str]:
@@ -146,7 +146,7 @@ class TableLemma:
             f"Definition tab_{n}_{j} : list token := Eval vm_compute in shifted {line}.",
             f"Lemma P_{n}_{j} u : {literal(piece.low)} <= u <= {literal(piece.high)} -> {self._bounded}.",
             f"Proof. intros H. apply (centred {line} (f_{n} u) u {numbers}); change (shifted {line}) with tab_{n}_{j};",
-            f"  [lra | sums tab_{n}_{j} f_{n}; {first} | sums tab_{n}_{j} f_{n}; {second}]. Qed.",
+            f"  [lra | sums tab_{n}_{j} f_{n}; kinks; {first} | sums tab_{n}_{j} f_{n}; kinks; {second}]. Qed.",
         ]
 
 

@@ -36,9 +36,16 @@ Proof. unfold Rmax. destruct (Rle_dec 0 a), (Rle_dec 0 b); lra. Qed.
 Lemma relu_range a lo hi : lo <= a <= hi -> 0 <= Rmax 0 a <= Rmax 0 hi.
 Proof. unfold Rmax. destruct (Rle_dec 0 a), (Rle_dec 0 hi); lra. Qed.
 
+(* Interval knows absolute values, but neither the larger nor the smaller of two numbers. *)
+Lemma max_by_abs a b : Rmax a b = (a + b + Rabs (a - b)) / 2.
+Proof. unfold Rmax, Rabs. destruct (Rle_dec a b), (Rcase_abs (a - b)); lra. Qed.
+Lemma min_by_abs a b : Rmin a b = (a + b - Rabs (a - b)) / 2.
+Proof. unfold Rmin, Rabs. destruct (Rle_dec a b), (Rcase_abs (a - b)); lra. Qed.
+Ltac kinks := rewrite ?max_by_abs, ?min_by_abs.
+
 (* Equal functions of equal arguments. *)
 Ltac nonzero := repeat match goal with |- _ /\ _ => split end;
-  first [ exact PI_neq0 | lra | (apply Rgt_not_eq, Rlt_gt; interval) | (apply Rlt_not_eq; interval) | nra | idtac ].
+  first [ exact PI_neq0 | lra | (kinks; apply Rgt_not_eq, Rlt_gt; interval) | (kinks; apply Rlt_not_eq; interval) | nra | idtac ].
 (* Equal terms: by field, or with the squares of sines in those of cosines, of one angle or two. *)
 Lemma sine_square t : sin t * sin t = 1 - cos t * cos t.
 Proof. pose proof (sin2_cos2 t). unfold Rsqr in *. lra. Qed.
@@ -46,7 +53,7 @@ Ltac circles := match goal with |- context [sin ?t] => first
   [ solve [field [(sine_square t)]; nonzero]
   | match goal with |- context [sin ?u] => tryif constr_eq t u then fail else solve [field [(sine_square t) (sine_square u)]; nonzero] end ] end.
 Ltac equal_terms := first [solve [field; nonzero] | circles].
-Ltac positive := first [lra | interval].
+Ltac positive := first [lra | kinks; interval].
 Ltac same_arguments f := repeat match goal with
   | |- context [f ?a] => match goal with |- context [f ?b] =>
       tryif constr_eq a b then fail else (replace (f a) with (f b) by (f_equal; equal_terms)) end end.
@@ -86,7 +93,7 @@ Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln
   first [ lra | equal_terms | cases_of_relu; first [same_terms | arguments; same_terms | at_seams; arguments; same_terms] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
-Ltac condition := first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
+Ltac condition := kinks; first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
 Ltac conditions := repeat match goal with
   | |- _ /\ _ => split
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) as [?|?%Rnot_lt_le]
