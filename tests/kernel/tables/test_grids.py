@@ -12,7 +12,6 @@ from flint import arb
 
 from support.kernel_tables import attack, ends_of, exact_error, fit_grid
 from support.prover import random_formula
-from transformula.budget import listening
 from transformula.compiler.evidence.grid_pieces import find_pieces
 from transformula.kernel.enclosures.regions import checked_edges, leaves
 from transformula.kernel.exceptions import NotProvenError, RefutedError
