@@ -40,7 +40,7 @@ Every formula in `benchmarks/formulas.csv`, compiled at its tolerance in float64
 its largest value in float32, verified from its folder and searched for errors (random points, corners, then local ascent
 on |T − f|). Written by `make cases`.
 
-- *most heads*: the largest number in one layer; *parameters*: non-zero numbers, memory included.
+- *most heads*: those of the block with the most; *parameters*: non-zero numbers, memory included.
 - *proven bound* holds at every point of the box, rounding included; *found error* is the largest error
   found, so the true maximum lies between the two.
 - *compile s*, *verify s*: seconds of one core's processor time.

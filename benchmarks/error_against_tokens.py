@@ -73,19 +73,20 @@ def curves() -> dict[str, dict[str, list[dict[str, float]]]]:
 
 
 def draw(found: dict[str, dict[str, list[dict[str, float]]]]) -> None:
-    figure, axes = plt.subplots(1, len(found), figsize=(15, 3.8), sharey=True)
+    figure, axes = plt.subplots(2, 2, figsize=(9, 7), sharex=True, sharey=True)
     marks = {"partition": ("s", "#c44e52"), "lookup": ("o", "#2a6fbb")}
-    for axis, (name, by_construction) in zip(axes, found.items(), strict=True):
+    for axis, (name, by_construction) in zip(axes.flat, found.items(), strict=True):
         for construction, points in by_construction.items():
             mark, colour = marks[construction]
             tokens, errors = [p["tokens"] for p in points], [p["proven"] for p in points]
             axis.loglog(tokens, errors, mark + "-", color=colour, label=construction)
-        axis.set(title=name, xlabel="memory tokens", xlim=(1, 1e5))
+        axis.set(title=name, xlim=(1, 1e5))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("proven error on the whole box")
-    axes[0].legend()
+    figure.supxlabel("memory tokens")
+    figure.supylabel("proven error on the whole box")
+    axes.flat[0].legend(loc="lower right")
     figure.tight_layout()
-    figure.savefig(HERE / "error_against_tokens.png", dpi=130)
+    figure.savefig(HERE / "error_against_tokens.png", dpi=100)
 
 
 def write_page(found: dict[str, dict[str, list[dict[str, float]]]]) -> None:

@@ -220,8 +220,8 @@ def draw(found: Ladders) -> None:
         axis.set(title=dtype, xlabel="memory tokens")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("proven bound / largest |f|")
-    axes[1].legend(title="one variable (grey: several)", fontsize=8)
-    figure.tight_layout()
+    axes[1].legend(title="one variable (grey: several)", fontsize=8, title_fontsize=8, loc="lower right")
+    figure.tight_layout(w_pad=4)
     figure.savefig(FIGURES / "ladder.png", dpi=110)
 
 

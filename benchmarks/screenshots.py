@@ -6,6 +6,8 @@ writes docs/figures/explorer.png, the picture of the docs, and everything else i
 Needs playwright (the dev extra), a Chromium, and for the site `make docs`.
 """
 
+import functools
+import http.server
 import io
 import json
 import shutil
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -29,7 +32,7 @@ STATE = {
     "formula": "sin(x1)*cos(x2)", "on": "x1=0..pi, x2=0..pi", "eps": "0.1", "construction": "partition",
     "at": "x1:0.95,x2:0.8",
 }  # fmt: skip
-SITE = ("index", "theory/index", "gallery/index", "how_to/index", "tutorials/inside/index")
+SITE = ("", "theory/", "gallery/", "how_to/", "tutorials/inside/")
 BLACK_SCHOLES = (
     "S*(1 + erf((log(S/K) + (r + s**2/2)*T)/(s*sqrt(2*T))))/2"
     " - K*exp(-r*T)*(1 + erf((log(S/K) + (r - s**2/2)*T)/(s*sqrt(2*T))))/2"
@@ -47,17 +50,31 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         _explorer(browser, out)
         _report(browser, out)
-        for name in SITE:
-            path = ROOT / "build" / "site" / f"{name}.html"
-            if path.exists():
-                _shoot(browser, path.as_uri(), out / f"site-{name.replace('/index', '').replace('/', '-')}")
+        if (ROOT / "build" / "site").is_dir():
+            _site(browser, out)
         browser.close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *said):
+        pass
+
+
+def _site(browser, out) -> None:
+    """Pages as a server gives them: opened as files they have no search."""
+    handler = functools.partial(_Quiet, directory=ROOT / "build" / "site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in SITE:
+            url = f"http://127.0.0.1:{server.server_port}/{name}"
+            _shoot(browser, url, out / f"site-{name.strip('/').replace('/', '-') or 'index'}")
+        server.shutdown()
 
 
 def _shoot(browser, url, path) -> None:
     for suffix, size in SIZES.items():
         page = browser.new_page(viewport=size)
-        page.goto(url)
+        page.goto(url, wait_until="networkidle")
         page.screenshot(path=f"{path}{suffix}.png", full_page=True)
         print(
             f"{path.name}{suffix}: {page.evaluate('document.documentElement.scrollHeight') / size['height']:.1f} screens"

@@ -57,9 +57,15 @@ def campaign_table() -> str:
         if path.is_file():
             body = json.loads(path.read_text())
             rows += [f"`python benchmarks/{name}.py`:", "", "| count | number |", "| --- | --- |"]
-            rows += [f"| {key.replace('_', ' ')} | {value} |" for key, value in body["summary"].items()]
+            rows += [f"| {key.replace('_', ' ')} | {_shown(value)} |" for key, value in body["summary"].items()]
             rows.append("")
     return "\n".join(rows).rstrip()
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(one)}" for key, one in value.items())
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def replaced(text: str, mark: str, table: str) -> str:

@@ -64,6 +64,7 @@ def test_the_tour_on_a_phone(visit):
         assert page.evaluate(TOO_WIDE) == [0, []], step
         above = page.locator(".looked-at").bounding_box()["y"] < page.locator("#tour").bounding_box()["y"]
         assert above, f"step {step} covers what it speaks of"
+        assert not AXE.exists() or serious(page) == [], step
         page.tap("#tour-next")
     assert page.is_hidden("#tour")
 

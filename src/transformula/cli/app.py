@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from transformula import __version__
@@ -34,19 +34,19 @@ _VERBS = {
     "explore": ("page_verbs", "Open the explorer: type a formula, move the tolerance, watch the Transformer change."),
     "export": (
         "export_verb",
-        "Prove a model's claim, write the model for other tools, and measure how far they are from the reference.",
+        "Prove a model's claim, write the model for other tools, and measure how far each is from the reference.",
     ),
     "fit": (
         "fit_verb",
-        "Fit a polynomial Transformer to a table, and score it on held-out rows beside a linear model.",
+        "Fit a polynomial Transformer to a table, and score it on held-out rows against a linear model.",
     ),
     "in-context": (
         "compile_verb",
-        "Write a Transformer that learns from the pairs of its prompt, proven for every prompt in a box.",
+        "Write a Transformer that learns from the pairs in its prompt, proven for every prompt in a box.",
     ),
     "report": (
         "page_verbs",
-        "Write a model's report: one self-contained page. Exit code 1 if the model does not verify.",
+        "Write a self-contained page about a model; exit code 1 if the model does not verify.",
     ),
     "reproduce": ("study_verbs", "Run one of the papers' experiments: a table, a figure and the numbers as JSON."),
 }
@@ -74,7 +74,23 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 _ClickError: Any = _UsageError.__bases__[0]
 
 
-class LazyVerbs(TyperGroup):
+class PlainFlags:
+    """Flags without a type in --help: they take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, --help among them."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for option in found:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+        return found
+
+
+class PlainCommand(PlainFlags, TyperCommand):
+    """A verb."""
+
+
+class LazyVerbs(PlainFlags, TyperGroup):
     """Verbs whose modules are imported when they are run, so that --help answers at once.
 
     The commands of the group have a name and a line of help only.
@@ -90,7 +106,9 @@ def _verb(name: str) -> Any:
     module = import_module(f"transformula.cli.{_VERBS[name][0]}")
     settings = {"ignore_unknown_options": True} if name in _TAKE_FORMULAS else None
     alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=settings)(getattr(module, f"{name.replace('-', '_')}_command"))
+    alone.command(name, cls=PlainCommand, context_settings=settings)(
+        getattr(module, f"{name.replace('-', '_')}_command")
+    )
     return get_command(alone)
 
 

@@ -25,9 +25,9 @@ DTYPE = typer.Option(help="Float format of weights and claim: float64 (the defau
 DType = Annotated[str, DTYPE]
 ModelOut = Annotated[Optional[Path], typer.Option(help="Folder to save the model in.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the model of another formula in that folder.")]
-Jobs = Annotated[Optional[int], typer.Option(help="Processes of this machine that fit tables at the same time.")]
+Jobs = Annotated[Optional[int], typer.Option(help="Processes on this machine that fit tables in parallel.")]
 Scheduler = Annotated[
-    Optional[str], typer.Option(help="A Dask scheduler, like tcp://10.0.0.1:8786, whose workers do the work.")
+    Optional[str], typer.Option(help="Dask scheduler whose workers do the work, like tcp://10.0.0.1:8786.")
 ]
 FORMULAS = typer.Argument(help="One formula or several (outputs); - reads them from stdin.")
 

@@ -41,23 +41,21 @@ def batch_command(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model folders and the summary.")],
-    jobs: Annotated[
-        Optional[int], typer.Option(help="Processes of this machine; by default one for each core.")
-    ] = None,
+    jobs: Annotated[Optional[int], typer.Option(help="Processes on this machine; default: one per core.")] = None,
     scheduler: Scheduler = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Keep what an earlier run finished, where the row has not changed."),
+        typer.Option("--resume", help="Keep the results of an earlier run for rows that have not changed."),
     ] = False,
     force: Force = False,
     verb: Annotated[
-        BatchVerb, typer.Option(help="All verbs but compile use existing folders and compile only what is missing.")
+        BatchVerb, typer.Option(help="What to do; all but compile reuse existing folders and compile what is missing.")
     ] = BatchVerb.compile,
     json: Json = False,
 ) -> None:
     """Compile, verify, export or report many formulas.
 
-    Exit code 0 if all are proven, 1 if some are not (they are listed, the others go on), 2 if the table cannot be used.
+    Exit code 0 if all are proven, 1 if some are not (the summary lists them), 2 if the table cannot be used.
     """
     rows, places = _read(table)
     with sweep_progress(quiet=json):

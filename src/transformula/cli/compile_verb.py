@@ -40,16 +40,18 @@ _CONSTRUCTIONS = f"auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}"
 Eps = Annotated[
     Optional[float],
     typer.Option(
-        help="Tolerance to prove on the whole box; default 1e-6 (of the largest value, if that is above 1000 "
-        "or below 0.001), for polynomials the smallest that can be proven."
+        help="Tolerance to prove on the whole box. Default: 1e-6, times the largest value if that is above 1000 "
+        "or below 0.001; for polynomials the smallest that can be proven."
     ),
 ]
 FromFile = Annotated[
     Optional[Path],
-    typer.Option(help="A text file: formulas and named values on lines, comments after #, settings like 'on: x=0..1'."),
+    typer.Option(
+        help="Text file with one formula or named value per line, settings like 'on: x=0..1', comments after #."
+    ),
 ]
 TimeLimit = Annotated[
-    Optional[float], typer.Option(help="Seconds after which the search ends, with the best result proven by then.")
+    Optional[float], typer.Option(help="Seconds after which the search ends with the best result proven so far.")
 ]
 
 
@@ -59,7 +61,7 @@ def compile_command(
     on: Annotated[Optional[str], On] = None,
     file: FromFile = None,
     let: Annotated[
-        Optional[list[str]], typer.Option(help="A named value for the formulas, like 'd1=log(S/K)'; may be repeated.")
+        Optional[list[str]], typer.Option(help="Named value for the formulas, like 'd1=log(S/K)' (repeatable).")
     ] = None,
     const: Annotated[
         Optional[str], typer.Option(help="Physical constants for the formulas, like 'c,kB' (SI units).")
@@ -72,7 +74,7 @@ def compile_command(
     ] = None,
     construction: Annotated[
         Optional[str],
-        typer.Option(help=f"Construction to use: {_CONSTRUCTIONS}; auto by default; yun bounds the mean error."),
+        typer.Option(help=f"{_CONSTRUCTIONS}; default: auto. yun bounds the mean error."),
     ] = None,
     dtype: Annotated[Optional[str], DTYPE] = None,
     multi_head: Annotated[
@@ -162,7 +164,7 @@ def in_context_command(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Write a Transformer that learns from the pairs of its prompt, proven for every prompt in a box."""
+    """Write a Transformer that learns from the pairs in its prompt, proven for every prompt in a box."""
     output = Output(json)
     if out is not None:
         check_folder(out)  # the algorithm that may be replaced is known once the model is made

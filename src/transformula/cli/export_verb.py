@@ -49,9 +49,7 @@ Blocks = Annotated[
     typer.Option("--blocks", help="onnx: the Transformer blocks as written, instead of the program they reduce to."),
 ]
 Inputs = Annotated[str, typer.Option(help="onnx: named (one input for each variable), float32, or named,float32.")]
-Guard = Annotated[
-    str, typer.Option(help="onnx: rows outside the box are computed without a claim (none), nan, or clip.")
-]
+Guard = Annotated[str, typer.Option(help="onnx: rows outside the box: none (computed, without a claim), nan or clip.")]
 Bound = Annotated[
     bool, typer.Option("--bound", help="onnx: a second output with the proven bound, infinite outside the box.")
 ]
@@ -88,9 +86,7 @@ def export_command(
     layer_norm: Annotated[
         bool, typer.Option("--layer-norm", help="torch: stock pre-norm layers with LayerNorm in place.")
     ] = False,
-    unverified: Annotated[
-        bool, typer.Option("--unverified", help="Do not prove the claim first; the export then says so.")
-    ] = False,
+    unverified: Annotated[bool, typer.Option("--unverified", help="Skip the proof; the export then says so.")] = False,
     blocks: Blocks = False,
     inputs: Inputs = "",
     guard: Guard = "none",
@@ -100,7 +96,7 @@ def export_command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Prove a model's claim, write the model for other tools, and measure how far they are from the reference.
+    """Prove a model's claim, write the model for other tools, and measure how far each is from the reference.
 
     Exit code 1 if the model does not verify; then nothing is written.
     """

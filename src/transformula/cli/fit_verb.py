@@ -41,12 +41,12 @@ Data = Annotated[
         "them, or a pattern such as 'data/*.parquet'."
     ),
 ]
-Margin = Annotated[float, typer.Option(help="Widen the box around all rows by this share of its width, on both sides.")]
+Margin = Annotated[float, typer.Option(help="Widen the box around all rows by this share of its width on each side.")]
 Checkpoint = Annotated[
-    Optional[Path], typer.Option(help="sgd, adam: a file to save to; if it exists, training continues from it.")
+    Optional[Path], typer.Option(help="sgd, adam: file to save to; training continues from it if it exists.")
 ]
 FitScheduler = Annotated[
-    Optional[str], typer.Option(help="A Dask cluster that works on the parts, like tcp://10.0.0.1:8786.")
+    Optional[str], typer.Option(help="Dask scheduler whose workers share the parts, like tcp://10.0.0.1:8786.")
 ]
 
 
@@ -59,7 +59,7 @@ def fit_command(
     categorical: Annotated[
         Optional[list[str]], typer.Option(help="Columns to treat as categories: a,b (repeatable).")
     ] = None,
-    impute: Annotated[str, typer.Option(help="What empty cells become: median, mean or most_frequent.")] = "median",
+    impute: Annotated[str, typer.Option(help="Value for empty cells: median, mean or most_frequent.")] = "median",
     test: Annotated[float, typer.Option(help="Share of the rows held out for the score.")] = 0.2,
     drop: Annotated[Optional[list[str]], typer.Option(help="Columns to leave out: a,b (repeatable).")] = None,
     margin: Margin = 0.0,
@@ -67,13 +67,13 @@ def fit_command(
     epochs: Annotated[Optional[int], typer.Option(help="sgd, adam: passes over the rows.")] = None,
     batch_size: Annotated[int, typer.Option(help="sgd, adam: rows per step, over all processes together.")] = 256,
     checkpoint: Checkpoint = None,
-    jobs: Annotated[int, typer.Option(help="Processes that work on the parts of a table.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes that share the parts of a table.")] = 1,
     scheduler: FitScheduler = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder to save the Transformer in.")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Fit a polynomial Transformer to a table, and score it on held-out rows beside a linear model."""
+    """Fit a polynomial Transformer to a table, and score it on held-out rows against a linear model."""
     require("fit", "sklearn")
     from transformula.cli.table_files import find_table
     from transformula.learn.base import MAX_SEED

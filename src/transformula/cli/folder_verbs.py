@@ -32,13 +32,15 @@ def verify_command(
     onnx: Annotated[Optional[Path], typer.Option(help="Also check that an ONNX file is this model.")] = None,
     hf: Annotated[Optional[Path], typer.Option(help="Also prove that a Hugging Face folder is this model.")] = None,
     coq: Annotated[
-        bool, typer.Option("--coq", help="Also have Coq check the distance to the formula as a theorem (minutes).")
+        bool,
+        typer.Option("--coq", help="Also have Coq check the distance to the formula as a theorem (takes minutes)."),
     ] = False,
     no_floats: Annotated[
-        bool, typer.Option("--no-floats", help="With --coq: no proof computes in native floats (slower).")
+        bool, typer.Option("--no-floats", help="With --coq: use no native floats in the proof (slower).")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their lines.")
+        bool,
+        typer.Option("--verbose", help="List the kernel's modules that the proof rests on, with their line counts."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -100,9 +102,9 @@ def eval_command(
     exact: Annotated[bool, typer.Option("--exact", help="Compute with exact rational numbers.")] = False,
     outside: Annotated[
         Optional[str],
-        typer.Option(help="Rows outside the box: error, nan, clip or allow. Default: error, of a fitted table allow."),
+        typer.Option(help="Rows outside the box: error (the default), nan, clip or allow (the default for a fit)."),
     ] = None,
-    name: Annotated[str, typer.Option(help="Title of the new column; default f, of a fit 'predicted TARGET'.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the new column; default f, for a fit 'predicted TARGET'.")] = "",
     json: Json = False,
 ) -> None:
     """Evaluate a model at a point, or for every row of a CSV file of any size."""
@@ -134,7 +136,7 @@ def eval_command(
 def show_command(
     folder: Folder,
     svg: Annotated[Optional[Path], typer.Option(help="Draw the circuit into this SVG file; - for stdout.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Cut no text and leave out no row.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print everything: no text cut, no row left out.")] = False,
     json: Json = False,
 ) -> None:
     """Show a model: its claim, its blocks and tokens, and what each of its tables computes."""

@@ -13,7 +13,6 @@ from typing import Any
 from transformula.budget import listening
 from transformula.errors import NotProvenError, SavingError, TransformulaError, in_words_of
 from transformula.files import STDOUT
-from transformula.kernel.arithmetic import at_most
 
 #: Width of tables in characters in a pipe or a file, where nothing is cut off.
 _WIDE = 250
@@ -145,6 +144,8 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
+        from transformula.kernel.arithmetic import at_most  # --help does without flint
+
         return at_most(value, 6) if name.removeprefix("mean_") in _BOUNDS else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return "\n".join(_text(v, name) for v in value)

@@ -31,7 +31,7 @@ def report_command(
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the checker and say what it found.")] = True,
     json: Json = False,
 ) -> None:
-    """Write a model's report: one self-contained page. Exit code 1 if the model does not verify."""
+    """Write a self-contained page about a model; exit code 1 if the model does not verify."""
     output = Output(json)
     check_stdout(out, json)
     with progress_bar(quiet=json):

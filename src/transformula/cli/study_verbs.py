@@ -67,8 +67,8 @@ def _picture_format(out: Path | None) -> str:
 
 
 def reproduce_command(
-    name: Annotated[Optional[str], typer.Argument(help="Which study; see --list.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Folder for JSON, PNG and page.")] = None,
+    name: Annotated[Optional[str], typer.Argument(help="The study; --list names them all.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder for the table, the figure and the numbers.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller run, under a minute.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The paper's full size (fang-f2: on a GPU).")] = False,
     seed: Annotated[int, typer.Option(help="Seed of data and training.")] = 0,

@@ -152,14 +152,14 @@ PARTITION = Construction(
 )  # fmt: skip
 CIRCUIT = Construction(
     "circuit", "several layers of tables, one for each nonlinearity", CIRCUIT_FAMILY,
-    "Each table was enclosed on the range of its argument, and errors were carried from level to level by proven "
-    "slopes.",
+    "The error of every table was bounded on the whole range of its argument, and carried from layer to layer by "
+    "proven slopes.",
     attempts=made_by("circuit", "circuit_attempts"), options=frozenset({"shape"}),
 )  # fmt: skip
 ATTENTION_ONLY = Construction(
     "attention-only", "two softmax layers, no feed-forward layer (Hu et al.)", LAYER_FAMILY,
-    "How far the first layer is from a line was enclosed piece by piece; in each cell of the second, widened by that, "
-    "the formula's range was enclosed and compared with the values that the attention can mix there.",
+    "The first layer's distance from a line was bounded piece by piece. In each cell of the second layer, widened by "
+    "that distance, the formula's range was compared with the values that the attention can mix there.",
     sharp=True, attempts=made_by("gallery.attention_only", "attention_only_attempts"),
 )  # fmt: skip
 LOCAL = Construction(
@@ -170,8 +170,8 @@ LOCAL = Construction(
 )  # fmt: skip
 YUN = Construction(
     "yun", "cells, told apart by attention (Yun et al., Theorem 3)", STAGE_FAMILY,
-    "The blocks were enclosed on every cell between the seams, and on the whole box; with the formula's range on each "
-    "cell that bounds the mean of the error over the box, and not the error at every point.",
+    "The blocks were enclosed on every cell between the seams, and on the whole box. With the formula's range on each "
+    "cell this bounds the mean of the error over the box, not the error at every point.",
     sharp=True, attempts=made_by("gallery.yun", "yun_attempts"),
 )  # fmt: skip
 MEMORIZE = Construction(
@@ -183,8 +183,8 @@ MEMORIZE = Construction(
 
 COMPACT = Construction(
     "compact", "labels as the bits of words, found by attention and taken apart", WORD_FAMILY,
-    "At each sample every number inside was followed: attention leads by so much that nothing else counts, and all "
-    "that follows is whole numbers.",
+    "At each sample every number inside was followed: attention picks one token with weight 1, and all numbers after "
+    "it are whole.",
     sharp=True,
 )  # fmt: skip
 IN_CONTEXT = Construction(

@@ -70,7 +70,7 @@ class _Drawn:
         self.model = model
         self.circuit = model.circuit
         self.wires = model.wires
-        self.tables = _table_numbers(model)
+        self.tables = table_numbers(model)
         self.units = {k for wire in self.circuit.wires if wire.is_norm for k, _ in wire.parts}
         self.names = [*self.circuit.variables]
         for k, wire in list(enumerate(self.circuit.wires))[len(self.names) :]:
@@ -141,7 +141,7 @@ def _without_products(circuit: Circuit, linear: LinearForm) -> LinearForm:
     return linear
 
 
-def _table_numbers(model: Model) -> dict[HeadTable, int]:
+def table_numbers(model: Model) -> dict[HeadTable, int]:
     """Tables in the order of their tokens."""
     first = {}
     for block, read in zip(model.weights.blocks, model.reading.blocks, strict=True):

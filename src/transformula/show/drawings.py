@@ -101,7 +101,7 @@ def _named(point: dict[str, float]) -> str:
 
 def _seen(worst: float, model: Model) -> str:
     bound, status = model.pointwise
-    share = f" ({percent(worst / bound)} of the bound that is {status})" if bound > 0 and worst <= bound else ""
+    share = f" ({percent(worst / bound)} of the {status} bound)" if bound > 0 and worst <= bound else ""
     return f"Largest |error| at the points drawn: {worst:.3g}{share}."
 
 

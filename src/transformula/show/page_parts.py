@@ -121,7 +121,7 @@ def columns(*parts: str) -> str:
 
 def figure(drawing: str, caption: str = "") -> str:
     """A drawing and its caption, which is plain text."""
-    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    below = f"<figcaption>{escape(caption).replace(' %', '&nbsp;%')}</figcaption>" if caption else ""
     return f"<figure>{drawing}{below}</figure>"
 
 

@@ -30,7 +30,7 @@ from transformula.optional import require
 from transformula.proven import stated, verify_folder
 from transformula.show import page_parts as html
 from transformula.show.card import box_markup, formula_lines
-from transformula.show.drawings import MAX_HEADS, MAX_OUTPUTS, Followed, all_drawings, follow_heads
+from transformula.show.drawings import MAX_OUTPUTS, Followed, all_drawings, follow_heads
 from transformula.show.figure_style import PRINT, picture
 from transformula.show.fit_section import fit_section
 from transformula.show.report_sections import (
@@ -221,12 +221,12 @@ def _claim(model: Model, name: str) -> str:
     words = [
         "Let T be the function that the stored weights compute in exact real arithmetic. "
         + (f"At {where}, " if mean is None else "On average over the box (and not at every point), ")
-        + f"T is within “approximation” of the {target}; and a computer that works in {certificate.dtype}, adding up "
-        "in any order, comes within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
+        + f"T is within “approximation” of the {target}, and what {certificate.dtype} arithmetic computes, adding up "
+        "in any order, is within “rounding” of T. Their sum, rounded up, is the bound; it is at most eps"
         + (" for every output." if model.weights.outputs > 1 else "."),
         *([] if mean is None else [_SEAMS]),
         _how(model),
-        "No part of the proof is a sample. The figures below are samples, to look at; they prove nothing.",
+        "The proof uses no samples. The figures below are samples; they prove nothing.",
     ]
     marks = {"approximation", "rounding", "eps"}
     rows = [
@@ -245,8 +245,8 @@ def _claim(model: Model, name: str) -> str:
         _theorem(model),
     ]
     right = [
-        "<h3>Arithmetic the rounding bound is about</h3>" + html.facts(model_of),
-        "<h3>Files it speaks of (sha256)</h3>" + html.facts(sums),
+        "<h3>The arithmetic assumed</h3>" + html.facts(model_of),
+        html.folded("sha256 of the files that it covers", html.facts(sums)),
     ]
     return html.section("The claim", html.columns("".join(left), "".join(right)))
 
@@ -259,14 +259,15 @@ def _theorem(model: Model) -> str:
         with tempfile.TemporaryDirectory() as place:
             content = theorem_archive(model.save(Path(place) / "model"))
     except TransformulaError as error:
-        return html.paragraph(f"For the proof assistant Coq: {error}.")
+        said = str(error)
+        return html.paragraph(f"{said[:1].upper()}{said[1:]}.")
     link = f'<a download="theorem.zip" href="data:application/zip;base64,{base64.b64encode(content).decode()}">'
-    return f"<p>The same as a theorem, for the proof assistant Coq to check: {link}theorem.zip</a></p>"
+    return f"<p>The claim as a theorem for the proof assistant Coq: {link}theorem.zip</a></p>"
 
 
 def _how(model: Model) -> str:
     if not model.proven:
-        return "This is the folder's own claim: nothing of it was proven when this page was written."
+        return "This is the folder's own claim; it was not proven when this page was written."
     if model.made_by.exact and model.certificate.approximation == 0:
         return model.made_by.identity
     return model.made_by.proof
@@ -277,7 +278,6 @@ def _footer() -> str:
 
     text = (
         f"Written by transformula {__version__}. The formula in the figures was evaluated in 128-bit "
-        f"arithmetic where that is quick, else in float64. At most {MAX_HEADS} heads and {MAX_OUTPUTS} "
-        "outputs are drawn."
+        "arithmetic where that is quick, else in float64."
     )
     return f"<footer><p>{escape(text)}</p></footer>"

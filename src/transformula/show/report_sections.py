@@ -14,14 +14,13 @@ from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY
 from transformula.formula import parse
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import FloatArray
-from transformula.kernel.structures.network import HeadTable
 from transformula.kernel.structures.ridge_blocks import Ridge
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
 from transformula.runtime.table_reading import TableHead
 from transformula.show import page_parts as html
 from transformula.show.architecture import architecture_svg
-from transformula.show.circuit_view import Item, circuit_items, level_name, linear_text
+from transformula.show.circuit_view import Item, circuit_items, level_name, linear_text, table_numbers
 from transformula.show.describe import THEOREM, describe, listing, summary
 from transformula.show.drawings import (
     MAX_OUTPUTS,
@@ -43,6 +42,8 @@ from transformula.show.typeset import typeset
 MAX_TABLES = 24
 MAX_ROWS = 64
 MAX_WIRES = 120
+#: Heads that are drawn outside a fold.
+_OPEN_HEADS = 2
 #: Largest number of bars below a slider.
 MAX_BARS = 48
 #: Points of a figure's axis for each step of its slider.
@@ -143,11 +144,11 @@ def attention_section(model: Model, followed: Sequence[Followed]) -> str:
             f"<figure><figcaption>{escape(drawing.caption)}</figcaption>"
             f"{inline_svg(drawing.figure, drawing.name)}{_slider(k, one)}</figure>"
         )
-    return html.section(
-        "Attention over memory tokens",
-        html.paragraph(intro),
-        f'<div class="figures">{"".join(widgets)}</div>',
+    shown, more = (
+        f'<div class="figures">{"".join(part)}</div>' for part in (widgets[:_OPEN_HEADS], widgets[_OPEN_HEADS:])
     )
+    rest = html.folded(f"{counted(len(widgets) - _OPEN_HEADS, 'more head')}", more) if widgets[_OPEN_HEADS:] else ""
+    return html.section("Attention over memory tokens", html.paragraph(intro), shown, rest)
 
 
 def _slider(k: int, one: Followed) -> str:
@@ -254,22 +255,21 @@ def _circuit_tables(model: Model) -> str:
     levels = []
     for _, level in groupby(sorted(items[:MAX_WIRES], key=lambda item: item.column), key=lambda item: item.column):
         own = list(level)
-        tokens = sum({item.table: item.tokens for item in own}.values())
-        size = f"{counted(len(own), 'head')}, {counted(tokens, 'token')}" if tokens else counted(len(own), "ReLU")
+        size = counted(len(own), "ReLU" if own[0].table is None else "head")
         rows = [_wire_row(item, model) for item in own]
         title = f"{level_name(own[0]).capitalize()}: {size}"
         levels.append(html.folded(title, html.table(columns, rows, (4, 5), broad=(2, 6))))
     left = len(items) - MAX_WIRES
     note = html.paragraph(f"{left} further wires are left out.") if left > 0 else ""
-    folded: dict[HeadTable, str] = {}
-    for block in model.reading.blocks:
-        for head in block.heads:
-            table = head.columns[0]
-            if table not in folded and len(folded) < MAX_TABLES:
-                title = f"Tokens read by wire {model.weights.slots[head.slots[0]]}"
-                folded[table] = _token_rows(title, table.slopes, table.offsets, table.values[:, None])
-    tokens_of = html.folded(f"Tokens of the {counted(len(folded), 'table')}", "".join(folded.values()))
-    return html.section("Tables", *levels, note, tokens_of if folded else "")
+    tables = table_numbers(model)
+    shown = [
+        _token_rows(f"Table {k}", table.slopes, table.offsets, table.values[:, None])
+        for table, k in list(tables.items())[:MAX_TABLES]
+    ]
+    title = f"{counted(len(tables), 'table')}, {counted(model.memory_tokens, 'memory token')}"
+    if len(shown) < len(tables):
+        title += f" (the first {len(shown)} tables)"
+    return html.section("Tables", *levels, note, html.folded(title, "".join(shown)) if shown else "")
 
 
 def _wire_row(item: Item, model: Model) -> list[str]:

@@ -56,7 +56,7 @@ def typeset(expr: Expr, name: str = "") -> str:
     --------
     >>> from transformula.formula import parse
     >>> print(typeset(parse("(-x)**2")))
-    <math><mrow><msup><mrow><mo>(</mo><mrow>...</mrow><mo>)</mo></mrow><mn>2</mn></msup></mrow></math>
+    <math><mrow><msup><mrow><mo...>(</mo><mrow>...</mrow><mo...>)</mo></mrow><mn>2</mn></msup></mrow></math>
     """
     if _too_large(expr):
         return f"<code>{escape(_cut(str(expr)))}</code>"
@@ -190,7 +190,7 @@ def _row(text: str) -> str:
 
 
 def _bracketed(text: str) -> str:
-    return _row(f"<mo>(</mo>{text}<mo>)</mo>")
+    return _row(f'<mo symmetric="false">(</mo>{text}<mo symmetric="false">)</mo>')
 
 
 def _number(value: Fraction) -> tuple[str, int]:

@@ -61,7 +61,7 @@ def coupling_rank(run: StudyRun) -> Report:
     return Report(
         run,
         "coupling-rank: error against the dimension of a head",
-        "Jiang and Li (2305.18475): how well attention approximates a relation of sequences goes by how fast the "
+        "Jiang and Li (2305.18475): how well attention approximates a relation of sequences depends on how fast the "
         "singular values of its temporal coupling fall, because a head of dimension m has scores of rank m.",
         f"{length} positions at times in [0, 1], one softmax head whose queries and keys are the leading singular "
         "vectors of the coupling. The worst sequence of values in [−1, 1] is known: its error is the sum of "
@@ -71,7 +71,7 @@ def coupling_rank(run: StudyRun) -> Report:
         [
             *(StudyTable(name, columns, rows) for name, rows in measured.items()),
             StudyTable(
-                "Rates", ["coupling", "theory", "what is cut, at last", "attention, from dimension 4 on"], slopes
+                "Rates", ["coupling", "theory", "truncation, last dimensions", "attention, from dimension 4 on"], slopes
             ),
             StudyTable(
                 f"As Transformers, {_POSITIONS} positions",
@@ -81,15 +81,15 @@ def coupling_rank(run: StudyRun) -> Report:
         ],
         [
             *(
-                f"{name}: what is cut falls like {cut} in the end ({theory} in theory), attention's worst error like "
-                f"{worst}."
+                f"{name}: the truncation error falls like {cut} at the largest dimensions ({theory} in theory), "
+                f"attention's worst error like {worst}."
                 for name, theory, cut, worst in slopes
             ),
-            "What is cut comes down to the theory's power, where there is one, as the dimension grows; attention's own "
-            "error falls no slower than that.",
-            "Over these few dimensions the power of an analytic coupling is no rate: it grows with them.",
+            "As the dimension grows, the truncation error approaches the theory's power, where there is one; "
+            "attention's own error falls at least as fast.",
+            "For the analytic coupling a fitted power is not a rate: it grows with the dimensions.",
             f"Rounding of the Transformers is proven to be at most {at_most(max(row[3] for row in built), 1)}, for all "
-            "values, queries and keys of the box: what is left is what the dimension cuts off.",
+            "values, queries and keys of the box: the rest of the error is truncation.",
         ],
         {"slopes": slopes, "built": built, "rows": measured},
         _figure(measured),

@@ -39,7 +39,7 @@ def fang_closed_form(run: StudyRun) -> Report:
         f"`sparse` on {best[2]} rows: {best[4]:.2g}, with "
         + ("exactly the seven terms of f2*" if found == TERMS else f"the terms {sorted(found)}")
         + f": `{text}`.",
-        "Same model, same rows: what separates 0.1 from 0.0001 is the number of coefficients estimated.",
+        "Same model, same rows: only the number of estimated coefficients separates 0.1 from 0.0001.",
     ]
     return Report(
         run,

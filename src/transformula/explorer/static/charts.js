@@ -2,6 +2,7 @@
 
 const CONFIG = { displayModeBar: false };
 const MANY = 60; // cells: beyond that they are drawn faintly
+export const FEW_TOKENS = 6; // tokens of a head: their values stand on the bars
 const SERIES = {
   lookup: { name: "lookup, proven", symbol: "circle", dash: "solid" },
   partition: { name: "partition, proven", symbol: "square", dash: "solid" },
@@ -203,22 +204,23 @@ export function attention(id, heads) {
   const div = document.getElementById(id);
   const height = Math.max(240, 60 + 150 * rows);
   div.style.height = `${height}px`;
-  const gap = rows > 1 ? 0.16 : 0;
+  const gap = rows > 1 ? 70 / (150 * rows) : 0;
+  const each = (1 - gap * (rows - 1)) / rows;
   const traces = [];
   const more = { height, showlegend: false, annotations: [], margin: { l: 50, r: 12, t: 26, b: 40 } };
   heads.forEach((head, k) => {
     const suffix = k ? String(k + 1) : "";
-    const top = 1 - k * (1 / rows);
-    const domain = [Math.max(0, top - 1 / rows + gap / 2 + (k === rows - 1 ? -gap / 2 : 0)), top - (k ? gap / 2 : 0)];
+    const top = 1 - k * (each + gap);
+    const domain = [Math.max(0, top - each), top];
     const largest = Math.max(...head.values.map((v) => Math.abs(v ?? 0)), 1e-300);
     traces.push({
-      type: "bar", textposition: head.total <= 6 ? "outside" : "none", cliponaxis: false, text: (head.kind === "hardmax" ? head.weights : head.values).map((value) => pretty(value)), textfont: { size: 11, color: css("--ink") }, x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
+      type: "bar", textposition: head.total <= FEW_TOKENS ? "outside" : "none", cliponaxis: false, text: (head.kind === "hardmax" ? head.weights : head.values).map((value) => pretty(value)), textfont: { size: 11, color: css("--ink") }, x: head.places, y: head.weights, width: Math.max(0.85, head.total / 150), xaxis: `x${suffix}`, yaxis: `y${suffix}`,
       customdata: head.tokens.map((name, j) => [name, pretty(head.values[j])]),
       hovertemplate: "%{customdata[0]}<br>weight %{y:.4g}<br>value %{customdata[1]}<extra></extra>",
       marker: { color: head.values.map((v) => tint((v ?? 0) / largest)), line: { color: css("--soft"), width: 0.6 } },
     });
     more[`xaxis${suffix}`] = axis(k === rows - 1 ? "token" : "", { anchor: `y${suffix}`, showgrid: false, showline: true, ticks: "outside", linecolor: css("--edge"), automargin: false, range: [-0.6, head.total - 0.4], ...(head.total <= 16 ? { dtick: 1 } : {}) });
-    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, ...(head.kind === "hardmax" ? { rangemode: "tozero" } : { range: [0, 1.18 * Math.max(...head.weights)] }) });
+    more[`yaxis${suffix}`] = axis(head.kind === "hardmax" ? "score" : "weight", { anchor: `x${suffix}`, showline: true, ticks: "outside", linecolor: css("--edge"), domain, nticks: 4, ...(head.kind === "hardmax" ? { rangemode: "tozero" } : { range: [0, 1.25 * Math.max(...head.weights)] }) });
     const meaning = head.name || (head.writes ? `writes ${head.writes}` : "");
     const where = `block ${head.block}, head ${head.head}`;
     const text = `${where}${meaning ? `: ${meaning.length > 30 ? `${meaning.slice(0, 28)}…` : meaning}` : ""}`;
@@ -240,10 +242,11 @@ export function waterfall(id, terms, answer, formula) {
   const largest = Math.max(...terms.map(({ value }) => Math.abs(value)), 1e-300);
   const ends = [0, answer, reached, ...base, ...(formula === null ? [] : [formula])];
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
-  // the numbers at the ends of the bars take about 68 pixels on either side
+  // pixels that the number at the end of a bar takes
   const values = [...terms.map(({ value }) => value), answer];
   const [left, right] = [values.some((value) => value < 0), values.some((value) => value >= 0)];
-  const room = ((high - low || 1) * 68) / Math.max(60, div.clientWidth - 140 - 68 * (left + right));
+  const width = 80;
+  const room = ((high - low || 1) * width) / Math.max(60, div.clientWidth - 140 - width * (left + right));
   const labels = [...terms.map((term, k) => `${term.label}${"\u200b".repeat(k)}`), "answer"];
   const texts = [...terms.map((term) => `${term.value > 0 ? "+" : ""}${pretty(term.value)}`), pretty(answer, 6)];
   const annotations = texts.map((text, k) => ({

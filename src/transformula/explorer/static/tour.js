@@ -18,37 +18,37 @@ const tokens = ({ memory_tokens: count }) => `${count.toLocaleString("en")} memo
 export const STEPS = [
   {
     title: "The statement", look: "claim", start: CELLS,
-    text: "For every continuous function on a box and every ε > 0 there is a Transformer with one attention layer that stays within ε of it at every point. Here the function is sin(x) on 0..2π and ε = 0.1: the bound below is proven on the whole interval, not measured.",
+    text: "For every continuous function on a box and every ε > 0 there is a Transformer with one attention layer that stays within ε of it at every point. Here the function is sin(x) on 0..2π and ε = 0.1: the bound on this page is proven on the whole interval, not measured.",
     act: { label: "Compile it with ε = 0.2", state: { ...CELLS, eps: 0.2 }, after: (facts) => `Proven again, with ${tokens(facts)}: a larger ε takes fewer tokens.` },
   },
   {
     title: "One cell, one token", look: "picture", start: CELLS,
-    text: "The proof cuts the interval into cells. Each cell has a memory token that holds the function's value there, and attention picks the token of the cell that x lies in. Click into the picture or move the slider x: the steps are the values.",
+    text: "The proof cuts the interval into cells. Each cell has a memory token that holds the function's value there, and attention picks the token of the cell that x lies in. Click the picture or move the slider x: the steps are the values.",
     act: { label: "Move the point", move: 0.17, after: () => "The dotted line is the point. Another cell, another token, another value." },
   },
   {
     title: "Weights × values = answer", look: "sum-card", start: CELLS,
-    text: "At the point, softmax shares an attention of 1 among the tokens. Weight times value is a bar, and the bars add up to the answer. Inside a cell one token takes it all; on a border two share.",
+    text: "At the point, softmax shares an attention of 1 among the tokens. Weight times value is a bar, and the bars add up to the answer. Inside a cell one token takes it all; on a border two tokens share it.",
     act: { label: "Move to a border", border: true, after: () => "Half of the attention each: the answer is the mean of two values. The values themselves are constants of the model." },
   },
   {
     title: "Shrink ε", look: "claim", start: CELLS,
-    text: "A tenth of the tolerance takes cells of a tenth of the width: tokens grow like 1/ε.",
+    text: "A tenth of the tolerance needs cells of a tenth of the width: the number of tokens grows like 1/ε.",
     act: { label: "Set ε = 0.01", state: FINE, after: (facts) => `${tokens(facts)} now, and a bound of ${atMost(facts.bound)}.` },
   },
   {
     title: "From 201 tokens to 3", look: "sum-card", start: FINE,
-    text: "The same layer, the same tolerance; but the scores and the values are solved for instead of sampled. The cells overlap, every token takes part everywhere, and a straight line in x is added.",
+    text: "The same layer and the same tolerance, but the scores and values are solved for, not sampled. The cells overlap, every token takes part everywhere, and a straight line in x is added.",
     act: { label: "Solve for the values", state: SOLVED, after: (facts) => `${tokens(facts)}, proven within ${atMost(facts.bound)}.` },
   },
   {
     title: "A circuit for many variables", look: "circuit", start: SOLVED,
-    text: "Cells multiply with the dimension: ten for each of six variables would be a million tokens. A formula does not need them: each of its nonlinear parts becomes a small table of one argument, layer after layer.",
+    text: "Cells multiply with the dimension: ten for each of six variables would be a million tokens. A formula does not need that many: each of its nonlinear parts becomes a small table of one argument, layer after layer.",
     act: { label: "Compile m1·m2 / (distance² + 1)", state: CIRCUIT, after: (facts) => `${tokens(facts)} in ${facts.layers} layers. Click a box to read what it stands for.` },
   },
   {
     title: "A polynomial, exactly", look: "sum-card", start: CIRCUIT,
-    text: "With hardmax, attention multiplies. Each token carries a linear form t of the inputs, each block multiplies by t once more, and the readout adds the powers up: no approximation is left, only rounding.",
+    text: "With hardmax, attention multiplies. Each token carries a linear form t of the inputs, each block multiplies by t once more, and the readout adds the powers up: there is no approximation error, only rounding.",
     act: { label: "Compile x³ − 3xy²", state: CUBIC, after: (facts) => `Approximation ${atMost(facts.approximation)}, rounding below ${atMost(facts.rounding)}.` },
   },
 ];
@@ -91,6 +91,7 @@ export function showTour() {
   $("tour-act").textContent = step.act.label;
   $("tour-back").disabled = tour === 1;
   $("tour-next").textContent = tour === STEPS.length ? "Finish" : "Next";
+  $("tour-end").hidden = tour === STEPS.length;
   said("");
 }
 

@@ -171,8 +171,9 @@ function drawAttention() {
     $("attention").hidden = answer.heads.length === 0;
     const groups = [];
     for (let k = 0; k < answer.heads.length; k += HEADS_SHOWN) {
-      const last = Math.min(k + HEADS_SHOWN, answer.heads.length);
-      groups.push([String(k), last === k + 1 ? `${k}` : `${k}–${last - 1}`]);
+      const [from, to] = [answer.heads[k], answer.heads[Math.min(k + HEADS_SHOWN, answer.heads.length) - 1]];
+      const end = from === to ? "" : from.block === to.block ? `–${to.head}` : ` to ${to.block}: ${to.head}`;
+      groups.push([String(k), `block ${from.block}: ${from.head}${end}`]);
     }
     const chosen = groups.some(([value]) => value === $("heads").value) ? $("heads").value : "0";
     options($("heads"), groups, chosen);
@@ -194,8 +195,8 @@ export function paintAttention() {
   const hardmax = heads[0].kind === "hardmax";
   const notes = [
     hardmax
-      ? `a bar is the score that hardmax keeps, as it is: the largest of all, asked by ${heads[0].query}`
-      : "a bar is a weight; its colour and the number on it are the value a token offers, red above 0 and blue below",
+      ? `height: the largest score, which hardmax keeps unchanged, asked by ${heads[0].query}`
+      : `height: the token's weight; colour${heads.some((head) => head.total <= charts.FEW_TOKENS) ? " and number" : ""}: its value, red above 0 and blue below`,
   ];
   if (cut.length) notes.push(`the ${cut[0].tokens.length} largest weights of ${cut[0].total} are drawn`);
   if (answer.total_heads > answer.heads.length) notes.push(`the first ${answer.heads.length} of ${answer.total_heads} heads`);
