@@ -1,5 +1,7 @@
 """Raw cells as people write them: thousands, decimal commas, currency, booleans, gaps, a few bad dates."""
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,20 @@ def test_a_few_bad_dates_are_empty_cells():
     column, _ = _column(days)
     assert column.kind == "date" and "2 empty cells become the median" in column.note
     assert _column([*days[:10], *["soon"] * 90])[0].kind == "category"
+
+
+@pytest.mark.parametrize(
+    "form", ["%b %d, %Y", "%d %B %Y", "%d-%m-%Y", "%d.%m.%y", "%m/%d/%Y %H:%M", "%Y-%m-%d %H:%M:%S"]
+)
+def test_dates_are_read_as_people_write_them(form):
+    days = [datetime(2021, 1, 1) + timedelta(days=k) for k in range(60)]
+    column, X = _column([day.strftime(form) for day in days])
+    assert column.kind == "date" and np.array_equal(X[:, 0] - X[0, 0], np.arange(60))
+
+
+def test_numbers_that_look_like_codes_are_named():
+    assert "'01234' looks like a code" in _column(["01234", "22087", "80331", "10115"])[0].note
+    assert _column(["0", "0.5", "10"])[0].note == ""
 
 
 def test_numbers_that_are_0_and_1_are_indicators():

@@ -94,9 +94,8 @@ def shapley_values(terms: Sequence[Term], owners: Sequence[int], background: Flo
 
 
 def fit_report(fit: TableFit) -> dict[str, Any]:
-    """Numbers for the report of a fit in memory: they are stored, since the report has no data."""
+    """Numbers for the report of a fit: they are stored, since the report has no data."""
     rows = fit.rows
-    assert rows is not None
     X, y = (rows.held_X, rows.held_y) if len(rows.held_y) else (rows.X, rows.y)
     some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _POINTS)).astype(int))
     predict = fit.estimator.fitted_.predict
@@ -154,7 +153,6 @@ def _importance(fit: TableFit, X: Floats, y: Floats) -> list[float]:
 
 def _effect(fit: TableFit, column: int) -> dict[str, Any]:
     """Mean prediction over the training rows (or probability of the last class), for each value of one column."""
-    assert fit.rows is not None
     owners, name = np.array(fit.preparation.owners), fit.preparation.used[column]
     mine = np.flatnonzero(owners == column)
     X = fit.rows.X[:: max(1, len(fit.rows.X) // _POINTS)]
@@ -176,7 +174,6 @@ def _effect(fit: TableFit, column: int) -> dict[str, Any]:
 def _boosted(fit: TableFit) -> dict[str, Any]:
     """Held-out scores of scikit-learn's boosted trees on the same split."""
     rows = fit.rows
-    assert rows is not None
     if not len(rows.held_y) or len(rows.y) > _MOST_ROWS:
         return {}
     with threadpool_limits(1):  # its threads wait for each other on a busy machine
