@@ -88,6 +88,7 @@ def test_a_table_in_parts_is_saved_and_evaluated(cli, tmp_path, monkeypatch):
     source = write_csv(tmp_path / "t.csv")
     facts = fitted(cli, source, "--out", str(tmp_path / "m"), "--solver", "sparse")
     assert facts["in_parts"] and "size*rooms" in facts["formula"]
+    assert len(json.loads((tmp_path / "m" / "fit.json").read_text())["report"]["points"]) > 10
     assert "read in parts" in " ".join(cli("fit", str(source), "--target", "price", "--degree", "2").out.split())
     done = cli("eval", str(tmp_path / "m"), "--csv", str(source), "--out", str(tmp_path / "o.csv"))
     assert done.code == 0, done.err

@@ -109,7 +109,10 @@ def test_every_row_is_predicted_with_a_status_and_onnx_agrees(case, cli, tmp_pat
     done = cli("export", str(folder), "--to", "onnx", "--json")
     assert done.code == 0, done.err
     run = ort.InferenceSession(str(folder / "raw.onnx"))
+    assert json.loads(done.out)["raw_inputs"] == [one.name for one in run.get_inputs()]
     made = run.run(["y"], raw_inputs(fitted, cells))[0]
+    if facts["task"] == "classification":
+        assert run.run(["label"], raw_inputs(fitted, cells))[0].tolist() == predicted
     within = np.r_[0:40, 41]
     made, largest = made.reshape(outputs.shape), np.abs(outputs[within]).max()
     np.testing.assert_allclose(made[within], outputs[within], rtol=1e-9, atol=1e-9 * largest)
@@ -128,6 +131,17 @@ def test_the_report_is_about_the_data(case, cli, tmp_path):
         ["predicted against actual", "residuals"] if facts["task"] == "regression" else ["calibration", "log loss"]
     )
     assert all(words in text for words in wanted) and "cannot be drawn" not in text
+
+
+def test_a_point_may_have_values_with_commas_and_names_its_columns(cli, tmp_path):
+    paid = [f"€{k * 37 % 3000:,.2f}" for k in range(1, 301)]
+    table = {"paid (€)": paid, "way, in": ["by Zug"] * 150 + ["zu Fuß"] * 150}
+    cost = [k * 37 % 3000 + 50 * (k > 150) for k in range(1, 301)]
+    folder, source = str(tmp_path / "m"), write_table(tmp_path / "t.csv", {**table, "cost": cost})
+    assert cli("fit", str(source), "--target", "cost", "--degree", "1", "--out", folder).code == 0
+    for point in ('paid (€)=€1,250.00, "way, in"=zu Fuß', '"paid (€)"="€1,250.00","way, in"="zu Fuß"'):
+        assert float(cli("eval", folder, "--at", point).out) == pytest.approx(1300, abs=0.1)
+    assert 'is not a column of the formula (it has "paid (€)", "way, in")' in cli("eval", folder, "--at", "x3=4").err
 
 
 def test_rows_outside_are_refused_emptied_clipped_or_allowed(cli, tmp_path):

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, make_regression
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss
 
-from transformula.learn import OneLayerTransformerRegressor, PolynomialTransformerRegressor
+from transformula.learn import (
+    OneLayerTransformerRegressor,
+    PolynomialTransformerClassifier,
+    PolynomialTransformerRegressor,
+)
 from transformula.learn.distinct_rows import Rows
 from transformula.learn.gradient import LinearStart
 from transformula.learn.one_layer_module import LayerShape, OneLayerModule, linear_weights, random_weights
@@ -96,6 +101,19 @@ def test_never_worse_than_a_linear_model_by_more_than_noise(name, data):
 
 
 @pytest.mark.filterwarnings("ignore:.*far outside")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_classifier_is_linear_where_nothing_else_is_clearly_better(seed):
+    chance = np.random.default_rng(seed)
+    X = chance.normal(size=(1_200, 6))
+    y = (chance.random(1_200) < 1 / (1 + np.exp(-X @ [1, 1, -1, 0, 0, 0]))).astype(int)
+    model = PolynomialTransformerClassifier(3).fit(X[:400], y[:400])
+    line = LogisticRegression().fit(X[:400], y[:400])
+    losses = [log_loss(y[400:], one.predict_proba(X[400:])) for one in (model, line)]
+    assert losses[0] < losses[1] + 0.02
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    assert PolynomialTransformerClassifier(2).fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.95
+
+
 @pytest.mark.parametrize("solver", ["exact", "sparse"])
 def test_small_effects_of_many_variables_and_few_rows_give_a_linear_model(solver):
     """Monomials of degree 3 fit sixteen rows in many ways, and a price on terms drops effects that matter together."""

@@ -1,5 +1,7 @@
 """Raw cells as people write them: thousands, decimal commas, currency, booleans, gaps, a few bad dates."""
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,20 @@ def test_a_few_bad_dates_are_empty_cells():
     assert _column([*days[:10], *["soon"] * 90])[0].kind == "category"
 
 
+@pytest.mark.parametrize(
+    "form", ["%b %d, %Y", "%d %B %Y", "%d-%m-%Y", "%d.%m.%y", "%m/%d/%Y %H:%M", "%Y-%m-%d %H:%M:%S"]
+)
+def test_dates_are_read_as_people_write_them(form):
+    days = [datetime(2021, 1, 1) + timedelta(days=k) for k in range(60)]
+    column, X = _column([day.strftime(form) for day in days])
+    assert column.kind == "date" and np.array_equal(X[:, 0] - X[0, 0], np.arange(60))
+
+
+def test_numbers_that_look_like_codes_are_named():
+    assert "'01234' looks like a code" in _column(["01234", "22087", "80331", "10115"])[0].note
+    assert _column(["0", "0.5", "10"])[0].note == ""
+
+
 def test_numbers_that_are_0_and_1_are_indicators():
     """No squares of them in a formula, and none among the terms that are tried."""
     flag = rng.integers(0, 2, 240)
@@ -113,7 +129,7 @@ def test_frames_of_other_kinds():
 
 
 def test_a_class_with_one_row_is_fitted_not_held_out():
-    table = {"x": X[:60, 0], "y": np.array(["rare" if k == 5 else "no" if k % 2 else "yes" for k in range(60)])}
+    table = {"x": X[:60, 0], "y": np.array(["rare" if k == 5 else "no" if X[k, 0] < 0 else "yes" for k in range(60)])}
     for seed in (13, 15, 16):
         fitted = fit_table(table, "y", degree=1, seed=seed)
         assert fitted.classes == ("no", "rare", "yes") and fitted.model.weights.outputs == 3

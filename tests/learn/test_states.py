@@ -14,7 +14,7 @@ from transformula.learn.solver_choice import Settings
 from transformula.learn.solvers.exact_fit import fit_exact
 from transformula.learn.solvers.features import all_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.solvers.sparse_fit import fit_sparse, fit_sparse_state
+from transformula.learn.solvers.sparse_fit import corrected, equations, fit_sparse
 from transformula.learn.states import HeldOut, Moments, RowSample, Survey, row_hashes
 from transformula.learn.streaming import fit_parts, survey_of
 from transformula.learn.table_parts import ArrayReader, ReadParts
@@ -117,7 +117,7 @@ def test_a_streamed_fit_does_not_depend_on_the_parts(small_samples, solver):
         survey = survey_of(parts, split)
         assert not survey.complete and 400 < survey.held_rows < 600
         fit = fit_parts(parts, solver, Settings(3), survey, split)
-        assert fit.gram.rows == 2000 - survey.held_rows
+        assert solver != "exact" or fit.gram.rows == 2000 - survey.held_rows
         found.append(fit.fitted.predict(x))
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-9, atol=1e-9)
@@ -138,15 +138,12 @@ def test_the_state_gives_the_equations_solution(small_samples):
     )
 
 
-@pytest.mark.parametrize("criterion", ["ebic", "bic"])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_selection_from_a_state_is_selection_from_rows(criterion, noise):
+def test_selected_terms_get_the_coefficients_of_all_rows(noise):
     x = rng.uniform(1, 3, size=(800, 4))
     y = np.column_stack([x[:, 0] ** 3 - 2 * x[:, 1] * x[:, 2], 4 + x[:, 3]]) + noise * rng.normal(size=(800, 2))
     w = rng.uniform(0.5, 2.0, size=800)
-    rows = fit_sparse(Rows(x, y, w), 3, criterion=criterion)
-    gram = Gram(all_terms(4, 3), orthonormal_basis(x[:300], 3), y[:300].mean(axis=0)).add(x, y, w)
-    state = fit_sparse_state(gram, Rows(x, y, w), criterion)
-    for output in range(2):
-        assert rows.exponents[output].tolist() == state.exponents[output].tolist()
-    np.testing.assert_allclose(state.predict(x), rows.predict(x), rtol=1e-8)
+    whole, some = fit_sparse(Rows(x, y, w), 3), fit_sparse(Rows(x[:400], y[:400], w[:400]), 3)
+    assert [one.tolist() for one in whole.exponents] == [one.tolist() for one in some.exponents]
+    total = equations(some, x[:300], y[:300], w[:300]) + equations(some, x[300:], y[300:], w[300:])
+    np.testing.assert_allclose(corrected(some, total).predict(x), whole.predict(x), rtol=1e-9)

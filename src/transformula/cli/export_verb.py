@@ -223,7 +223,7 @@ def _export_raw(model: Model, folder: Path) -> dict[str, Any]:
         raise ExportError(f"onnxruntime computes other numbers from raw rows, by {miss:.3g}: nothing was written")
     path = folder / model_folder.RAW_ONNX_FILE
     write_file(path, data)
-    return {"raw": path, "raw_inputs": [column.name for column in fitted.preparation.used], "raw_difference": miss}
+    return {"raw": path, "raw_inputs": [column.name for column in fitted.reads.used], "raw_difference": miss}
 
 
 def _export_coq(folder: Path, out: Path | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from transformula.learn.columns import columns_of, is_same_fit
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary
+from transformula.show.fit_section import formula_titles
 
 if TYPE_CHECKING:
     from transformula.cli.table_files import FoundTable
@@ -183,10 +184,10 @@ def _for_people(facts: Mapping[str, Any]) -> dict[str, Any]:
             cells = ("-" if scores[key] is None else f"{scores[key]:.4g}" for key in measures)
             lines.append(f"{name:12}" + "".join(f"  {cell:>10}" for cell in cells))
     formulas = [facts["formula"]] if isinstance(facts["formula"], str) else facts["formula"]
-    shown = []
-    for text in formulas:
+    shown, classes = [], facts.get("classes", [])
+    for title, text in zip(formula_titles(facts["target"], classes), formulas, strict=True):
         cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ... ({len(text)} characters)"
-        shown += textwrap.wrap(cut, 100, break_long_words=False)
+        shown += textwrap.wrap(f"{title} = {cut}" if classes else cut, 100, break_long_words=False)
     said = {"target": quoted(facts["target"]), "columns": renamed, "held_out": lines, "formula": shown}
     said["in_parts"] = "in parts" if facts["in_parts"] else "whole"
     return {{"in_parts": "read"}.get(key, key): said.get(key, value) for key, value in facts.items()}

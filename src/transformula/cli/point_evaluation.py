@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -39,6 +40,8 @@ from transformula.model import Model
 
 #: Bits of the comparison of a point with the ends of an interval.
 _BITS = 512
+#: Commas before a further name=value, outside quotes: a value may be 1,250.
+_PAIRS = re.compile(r',(?=\s*(?:"[^"]*"|[^",=]*)\s*=)(?=(?:[^"]*"[^"]*")*[^"]*$)')
 #: Rows of a CSV file that are evaluated at a time.
 CHUNK_ROWS = 20_000
 
@@ -126,7 +129,7 @@ def evaluate_raw(fitted: TableModel, text: str) -> tuple[dict[str, Any], str] | 
     None if the point names variables of the model instead.
     """
     given = {}
-    for part in split_commas(text):
+    for part in _PAIRS.split(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         given[name.strip("\"'")] = value.strip("\"'")
         if not equals:
@@ -134,7 +137,11 @@ def evaluate_raw(fitted: TableModel, text: str) -> tuple[dict[str, Any], str] | 
     known = [column.name for column in fitted.preparation.columns]
     features = [fitted.reads.features[place] for place in fitted.places]
     pairs = zip(fitted.model.box.variables, features, strict=True)
-    if any(name not in known for name in given) or all(name in given or column in given for name, column in pairs):
+    unknown = [name for name in given if name not in known]
+    if strange := [name for name in unknown if name not in fitted.model.box.variables]:
+        has = ", ".join(quoted(column.name) for column in fitted.reads.columns)
+        raise PointError(f"{strange[0]!r} is not a column of the formula (it has {has})")
+    if unknown or all(name in given or column in given for name, column in pairs):
         return None
     cells = {name: np.array([given.get(name, "")], dtype=object) for name in known}
     found = fitted.rows(cells)

@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -25,20 +26,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from transformula.budget import one_thread
 from transformula.learn.base import SolverEstimator
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
-from transformula.learn.solver_choice import Settings, Solution
+from transformula.learn.solver_choice import Candidate, Settings, Solution, least_loss
 from transformula.learn.solvers.directions import evaluate_hermite
-from transformula.learn.solvers.exact_fit import ExactFit, beyond_noise
+from transformula.learn.solvers.exact_fit import ExactFit
 from transformula.learn.solvers.features import (
     all_terms,
     count_terms,
     evaluate_some,
     evaluate_terms,
     orthonormal_basis,
-    power_basis,
 )
 from transformula.learn.solvers.lowrank_fit import fit_lowrank
 from transformula.learn.solvers.ridge_forms import RidgeForm
-from transformula.learn.solvers.sparse_fit import SparseFit, fit_sparse
+from transformula.learn.solvers.sparse_fit import SparseFit, fit_sparse, power_bases
 
 #: Numbers in the stored feature matrix: 1.6 GB.
 _MOST_FEATURES = 200_000_000
@@ -48,8 +48,8 @@ _MOST_MONOMIALS = 3_000
 _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
 #: In place of no penalty at all, for which separable classes have no least cross-entropy.
 _LEAST_PENALTY = 1e-12
-#: Fewest rows of which a fifth can judge a solver.
-_FEWEST_JUDGED = 100
+#: Fewest rows that can judge a solver, and most of which all do; of more a fifth does.
+_FEWEST_JUDGED, _MOST_FOLDED = 40, 1_000
 #: Most coefficients for Newton's method, the side of a square matrix.
 _MOST_NEWTON = 1_500
 
@@ -68,8 +68,8 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         Degree of the scores.
     solver : {"auto", "exact", "sparse", "lowrank", "sgd", "adam"}
         Which features the convex problem has: all monomials (``exact``), selected ones (``sparse``), products
-        of learned directions (``lowrank``); or Fang's gradient training. ``auto`` takes ``sparse`` or, where
-        that is better on held-out rows by a standard error, ``exact``; with more than 3000 monomials ``lowrank``.
+        of learned directions (``lowrank``); or Fang's gradient training. ``auto`` takes ``sparse`` or ``exact``, or
+        a linear model unless one of them is clearly better on held-out rows; with more than 3000 monomials ``lowrank``.
     ridge : float, optional
         Penalty on squared coefficients; by default chosen on held-out rows.
 
@@ -133,7 +133,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         with one_thread():  # the products are thin, and threads of BLAS would wait for each other
             if solver == "auto":
                 many = count_terms(rows.X.shape[1], self.degree, rows.indicators) > _MOST_MONOMIALS
-                solver = "lowrank" if many else _sparse_or_exact(rows, classes, settings)
+                solver, settings = ("lowrank", settings) if many else _choose(rows, classes, settings)
             return solver, _fit_logistic(solver, rows, classes, settings)
 
     def decision_function(self, X: Any) -> Floats:
@@ -171,33 +171,50 @@ def _minimised(phi: Floats, rows: Rows, classes: int, penalty: float) -> Floats:
     return np.vstack([model.intercept_, model.coef_.T])
 
 
-def _sparse_or_exact(rows: Rows, classes: int, settings: Settings) -> str:
-    """The solver for a fit of all monomials or of few: few, unless they are a standard error worse on held-out rows."""
-    fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
-    inside, outside = rows.take(np.flatnonzero(fold != 0)), rows.take(np.flatnonzero(fold == 0))
-    if len(rows) < _FEWEST_JUDGED or len(np.unique(inside.Y)) < classes:
-        return "exact"
-    losses = []
-    for solver in ("exact", "sparse"):
-        scores = _fit_logistic(solver, inside, classes, settings).predict(outside.X)
-        shares = probabilities(scores)[np.arange(len(outside)), outside.Y[:, 0].astype(int)]
-        losses.append(-outside.weight * np.log(np.maximum(shares, 1e-300)))
-    return "exact" if beyond_noise(losses[1] - losses[0], errors=1) else "sparse"
+def _choose(rows: Rows, classes: int, settings: Settings) -> Candidate:
+    """A fit of few monomials or of all, or a linear one unless another is clearly better on held-out rows."""
+    candidates: list[Candidate] = [("sparse", settings), ("exact", replace(settings, degree=1)), ("exact", settings)]
+    fold = _folds(rows, settings.seed)
+    most = 5 if len(rows) <= _MOST_FOLDED else 1
+    folds = [held for held in (np.flatnonzero(fold == k) for k in range(most)) if len(held)]
+    if len(rows) < _FEWEST_JUDGED or not folds:
+        return candidates[2]
+
+    def loss(candidate: Candidate, held: NDArray[np.intp]) -> Floats:
+        scores = _fit_logistic(candidate[0], rows.without(held), classes, candidate[1]).predict(rows.X[held])
+        return _log_losses(rows.take(held), scores)
+
+    return least_loss(candidates[: 3 if settings.degree > 1 else 2], folds, loss, {})
+
+
+def _folds(rows: Rows, seed: int) -> NDArray[np.intp]:
+    """Five folds that share the rows of each class; −1 for those of a class with fewer than five, always fitted."""
+    fold = np.full(len(rows), -1)
+    rng = np.random.default_rng(seed)
+    for label in np.unique(rows.Y):
+        mine = np.flatnonzero(rows.Y[:, 0] == label)
+        if len(mine) >= 5:
+            fold[mine] = (rng.permutation(len(mine)) + int(label)) % 5
+    return fold
+
+
+def _log_losses(rows: Rows, scores: Floats) -> Floats:
+    """The weighted cross-entropy at every row."""
+    shares = probabilities(scores)[np.arange(len(rows)), rows.Y[:, 0].astype(int)]
+    return np.asarray(-rows.weight * np.log(np.maximum(shares, 1e-300)))
 
 
 def _choose_penalty(phi: Floats, rows: Rows, classes: int, seed: int) -> float:
     """The penalty with the least held-out cross-entropy on a fifth of the rows."""
-    largest = _PENALTIES[-1]
-    fold = np.random.default_rng(seed).permutation(len(phi)) % 5
-    inside, outside = np.flatnonzero(fold != 0), np.flatnonzero(fold == 0)
-    if len(phi) < 10 or len(np.unique(rows.Y[inside])) < classes:
-        return largest
-    judges = rows.take(outside)
-    best, chosen = np.inf, largest
+    best, chosen = np.inf, _PENALTIES[-1]
+    held = np.flatnonzero(_folds(rows, seed) == 0)
+    if not len(held):
+        return chosen
+    kept = np.delete(np.arange(len(rows)), held)
     for penalty in reversed(_PENALTIES):
-        scores = phi[outside] @ _minimised(phi[inside], rows.take(inside), classes, penalty)
-        shares = probabilities(scores)[np.arange(len(outside)), judges.Y[:, 0].astype(int)]
-        loss = -float(judges.weight @ np.log(np.maximum(shares, 1e-300)))
+        loss = float(
+            _log_losses(rows.take(held), phi[held] @ _minimised(phi[kept], rows.take(kept), classes, penalty)).sum()
+        )
         if loss >= best:
             break
         best, chosen = loss, penalty
@@ -232,8 +249,7 @@ def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> 
 
 def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -> tuple[Floats, Any]:
     """Features (rows, p), and a fit whose coefficients are to be replaced."""
-    X, w = rows.X, rows.weight
-    degree = settings.degree
+    X, degree = rows.X, settings.degree
     if solver == "exact":
         terms = all_terms(X.shape[1], degree, rows.indicators)
         count = len(terms)
@@ -241,7 +257,7 @@ def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -
             raise ValueError(
                 f"{len(X)} rows of {count} monomials are too many for solver='exact': use solver='lowrank'"
             )
-        basis = orthonormal_basis(X, degree, w)
+        basis = orthonormal_basis(X, degree, rows.weight)
         return evaluate_terms(terms, basis, X).T, ExactFit(terms, basis, np.zeros((count, 1)))
     if solver == "lowrank":
         found = fit_lowrank(rows.with_targets(indicators), degree, rank=settings.rank, seed=settings.seed)
@@ -254,7 +270,5 @@ def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -
         center="mean",
     )
     exponents = np.unique(np.vstack(chosen.exponents), axis=0)  # the constant sorts first
-    shift = np.average(X, axis=0, weights=w)
-    scale = 1.0 / np.sqrt(np.average((X - shift) ** 2, axis=0, weights=w))
-    basis = power_basis(shift, scale, degree)
+    basis = power_bases(rows, degree, "mean")[0]
     return evaluate_some(exponents, basis, X), SparseFit((basis,), (exponents,), ())

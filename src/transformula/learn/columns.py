@@ -27,21 +27,33 @@ def variable_names(given: Sequence[str] | None, count: int) -> list[str]:
 
     Examples
     --------
-    >>> variable_names(["mean radius", "2nd", "sin", "é-col", "a"], 5)
-    ['mean_radius', 'x2nd', 'sin_', 'e_col', 'a']
+    >>> variable_names(["mean radius", "2nd", "sin", "é-col", "Größe", "β", "東京"], 7)
+    ['mean_radius', 'x2nd', 'sin_', 'e_col', 'Grosse', 'beta', 'x6771_4EAC']
     """
     if given is None:
         return [f"x{k + 1}" for k in range(count)]
     names: list[str] = []
     for text in given:
         plain = unicodedata.normalize("NFKD", str(text))
-        plain = "".join(c for c in plain if not unicodedata.combining(c))
+        plain = "".join(_ascii_letters(c) for c in plain if not unicodedata.combining(c))
         name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_") or "x"
         name = f"x{name}" if name[0].isdigit() else name
         while name in ex.RESERVED or name in ("pi", "E") or name in names:
             name += "_"
         names.append(name)
     return names
+
+
+def _ascii_letters(char: str) -> str:
+    """A letter of any script in plain words: ß is ss, β is beta, Ж is Zhe; others have their number."""
+    if char.isascii() or not char.isalpha():
+        return char
+    if char.casefold().isascii():
+        return char.casefold()
+    said = re.search(r"( CAPITAL)? LETTER ([A-Z]+)( WITH .*)?$", unicodedata.name(char, ""))
+    if said is None:
+        return f" {ord(char):X} "
+    return said[2].capitalize() if said[1] else said[2].lower()
 
 
 def columns_of(columns: Sequence[str]) -> dict[str, str]:

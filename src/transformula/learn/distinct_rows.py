@@ -43,6 +43,10 @@ class Rows:
         """Some of the rows."""
         return Rows(self.X[index], self.Y[index], self.weight[index], indicators=self.indicators)
 
+    def without(self, index: NDArray[Any]) -> Rows:
+        """The other rows."""
+        return self.take(np.delete(np.arange(len(self)), index))
+
     def of_columns(self, columns: NDArray[np.bool_]) -> Rows:
         """The rows with some of the inputs."""
         kept = tuple(group for group, keep in zip(self.indicators, columns, strict=bool(self.indicators)) if keep)

@@ -17,9 +17,12 @@ from math import factorial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import entropy
 from sklearn.calibration import calibration_curve
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r2_score
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
 from threadpoolctl import threadpool_limits
 
 from transformula.learn.classifier import probabilities
@@ -29,7 +32,7 @@ from transformula.learn.scoring import class_score
 from transformula.learn.solvers.features import Exponents, MonomialSum
 
 if TYPE_CHECKING:
-    from transformula.learn.table_fit import TableFit, TrainedTable
+    from transformula.learn.table_fit import TableFit
 
 #: Rows whose points, Shapley values and permutations the report has.
 _POINTS = 400
@@ -91,9 +94,8 @@ def shapley_values(terms: Sequence[Term], owners: Sequence[int], background: Flo
 
 
 def fit_report(fit: TableFit) -> dict[str, Any]:
-    """Numbers for the report of a fit in memory: they are stored, since the report has no data."""
+    """Numbers for the report of a fit: they are stored, since the report has no data."""
     rows = fit.rows
-    assert rows is not None
     X, y = (rows.held_X, rows.held_y) if len(rows.held_y) else (rows.X, rows.y)
     some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _POINTS)).astype(int))
     predict = fit.estimator.fitted_.predict
@@ -103,7 +105,7 @@ def fit_report(fit: TableFit) -> dict[str, Any]:
     if fit.classes:
         p = probabilities(predict(X))
         found["calibration"] = _calibration(y, p) if len(fit.classes) == 2 else []
-        found["confusion"] = _confusion(y, p.argmax(axis=1), len(fit.classes))
+        found["confusion"] = confusion_matrix(y, p.argmax(axis=1), labels=range(len(fit.classes))).tolist()
     else:
         found["points"] = [[float(a), float(b)] for a, b in zip(y[some], predict(X[some])[:, 0], strict=True)]
     found["beside"] = _boosted(fit)
@@ -137,23 +139,20 @@ def _loss(fit: TableFit) -> Callable[[Floats, Floats], float]:
 
 def _importance(fit: TableFit, X: Floats, y: Floats) -> list[float]:
     """How much the loss grows when a column is permuted, as a share of the loss without any column; five times each."""
-    loss, rng = _loss(fit), np.random.default_rng(0)
-    base = loss(X, y)
-    shares = np.bincount(y.astype(int)) / len(y) if fit.classes else None
-    alone = float(np.var(y)) if shares is None else float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
-    owners, found = np.array(fit.preparation.owners), []
-    for column in range(len(fit.preparation.used)):
-        mixed, grown = X.copy(), 0.0
-        for _ in range(5):
-            mixed[:, owners == column] = X[rng.permutation(len(X))][:, owners == column]
-            grown += (loss(mixed, y) - base) / 5
-        found.append(float(grown / alone) if alone > 0 else 0.0)
-    return found
+    loss, owners = _loss(fit), np.array(fit.preparation.owners)
+
+    def score(_: Any, sources: NDArray[np.intp], y: Floats) -> float:
+        return -loss(np.take_along_axis(X, sources[:, owners], axis=0), y)
+
+    sources = np.tile(np.arange(len(X))[:, None], len(fit.preparation.used))  # the row that each column is taken from
+    grown = permutation_importance(fit.estimator, sources, y, scoring=score, random_state=0).importances_mean
+    alone = float(entropy(np.bincount(y.astype(int))) if fit.classes else np.var(y))
+    shares: list[float] = (grown / alone if alone > 0 else 0.0 * grown).tolist()
+    return shares
 
 
 def _effect(fit: TableFit, column: int) -> dict[str, Any]:
     """Mean prediction over the training rows (or probability of the last class), for each value of one column."""
-    assert fit.rows is not None
     owners, name = np.array(fit.preparation.owners), fit.preparation.used[column]
     mine = np.flatnonzero(owners == column)
     X = fit.rows.X[:: max(1, len(fit.rows.X) // _POINTS)]
@@ -175,21 +174,16 @@ def _effect(fit: TableFit, column: int) -> dict[str, Any]:
 def _boosted(fit: TableFit) -> dict[str, Any]:
     """Held-out scores of scikit-learn's boosted trees on the same split."""
     rows = fit.rows
-    assert rows is not None
     if not len(rows.held_y) or len(rows.y) > _MOST_ROWS:
         return {}
     with threadpool_limits(1):  # its threads wait for each other on a busy machine
-        return _trees(fit, rows)
-
-
-def _trees(fit: TableFit, rows: TrainedTable) -> dict[str, Any]:
-    if fit.classes:
-        trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X, rows.y)
-        return {TREES: class_score(rows.held_y, trees.predict_proba(rows.held_X), len(fit.classes))}
-    made = HistGradientBoostingRegressor(random_state=0).fit(rows.X, rows.y).predict(rows.held_X)
-    r2 = float(r2_score(rows.held_y, made)) if len(made) > 1 else None
-    miss = float(mean_squared_error(rows.held_y, made)) ** 0.5
-    return {TREES: {"rmse": miss, "mae": float(mean_absolute_error(rows.held_y, made)), "r2": r2}}
+        if fit.classes:
+            trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X, rows.y)
+            return {TREES: class_score(rows.held_y, trees.predict_proba(rows.held_X), len(fit.classes))}
+        made = HistGradientBoostingRegressor(random_state=0).fit(rows.X, rows.y).predict(rows.held_X)
+        r2 = float(r2_score(rows.held_y, made)) if len(made) > 1 else None
+        miss = float(root_mean_squared_error(rows.held_y, made))
+        return {TREES: {"rmse": miss, "mae": float(mean_absolute_error(rows.held_y, made)), "r2": r2}}
 
 
 def _calibration(y: Floats, p: Floats) -> list[list[float]]:
@@ -199,9 +193,3 @@ def _calibration(y: Floats, p: Floats) -> list[list[float]]:
     seen, said = calibration_curve(y, p[:, 1], n_bins=10, strategy="quantile")
     groups: list[list[float]] = np.column_stack([said, seen]).tolist()
     return groups
-
-
-def _confusion(y: Floats, chosen: Any, count: int) -> list[list[int]]:
-    table = np.zeros((count, count), dtype=int)
-    np.add.at(table, (y.astype(int), chosen), 1)
-    return table.tolist()

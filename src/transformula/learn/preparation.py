@@ -266,7 +266,7 @@ def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     distinct = np.unique(read)
     if not forced and (len(read) == count or (len(read) >= MOSTLY * count and len(distinct) > MOST_LEVELS)):
         if len(distinct) > 1:
-            return _number_column(name, form, [] if texts is None else texts[filled & np.isnan(numbers)].tolist())
+            return _number_column(name, form, [] if texts is None else texts.tolist(), numbers)
         if count == len(cells):
             return Column(name, LEFT_OUT, f"the only value is {distinct[0]:.6g}")
     levels = Counter(as_text(cells)[filled].tolist())
@@ -280,10 +280,13 @@ def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     return Column(name, CATEGORY if len(levels) <= MOST_LEVELS else MEANS)
 
 
-def _number_column(name: str, form: str, odd: Sequence[str]) -> Column:
-    """A column of numbers; ``odd`` are the texts among them."""
+def _number_column(name: str, form: str, texts: Sequence[str], numbers: Floats) -> Column:
+    """A column of numbers; ``texts`` are its cells, unless these were numbers already."""
     notes = [f"written as {form}"] if form != PLAIN else []
-    if len(odd):
+    if code := next((text for text in texts if len(text) > 1 and text[0] == "0" and text.isdigit()), ""):
+        notes.append(f"a number, though {brief(code)} looks like a code: see --categorical and --drop")
+    odd = [text for text, value in zip(texts, numbers.tolist(), strict=False) if text and math.isnan(value)]
+    if odd:
         many = f"{len(odd)} cells such as {brief(odd[0])} are" if len(odd) > 1 else f"the cell {brief(odd[0])} is"
         notes.append(f"{many} read as empty")
     return Column(name, NUMBER, "; ".join(notes), (name,), form=form)

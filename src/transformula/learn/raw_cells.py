@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,11 @@ BOOLEANS = ("true", "false")
 PLAIN, ENGLISH, GERMAN, BINARY = "", "1,234.5", "1.234,5", "0/1"
 #: How numbers are written: as float() reads them, with marks for thousands in one of two ways, or only 0 and 1.
 NUMBER_FORMS = (PLAIN, ENGLISH, GERMAN, BINARY)
-DATE_FORMS = ("iso", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+_DAYS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%m/%d/%y"),
+    *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y"),
+)
+DATE_FORMS = ("iso", *(day + time for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS))
 #: Share of the cells that must be numbers (or dates) for the others to be read as empty.
 MOSTLY = 0.95
 _MARKED = {
@@ -118,7 +123,10 @@ def _days(text: str, form: str) -> float:
 
 def date_form(levels: Mapping[str, int]) -> str:
     """The way in which almost all texts are dates, or ""; day first where both orders would do."""
+    some = list(islice(levels, 20))
     for form in DATE_FORMS:
+        if all(math.isnan(_days(text, form)) for text in some):
+            continue
         odd = sum(count for text, count in levels.items() if len(text) < 6 or math.isnan(_days(text, form)))
         if odd <= (1 - MOSTLY) * sum(levels.values()):
             return form

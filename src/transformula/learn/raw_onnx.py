@@ -27,7 +27,7 @@ _OUTPUT = "y"
 
 
 def raw_onnx_bytes(fitted: TableModel) -> bytes:
-    """The file: columns in, ``y`` out (log odds or scores of classes, with their ``probabilities``)."""
+    """The file: columns in, ``y`` out (log odds or scores of classes, with their ``probabilities`` and ``label``)."""
     onnx = import_onnx()
     model = fitted.model
     inner = onnx.ModelProto.FromString(onnx_bytes(model.packed, model.certificate, proven=model.proven))
@@ -37,7 +37,8 @@ def raw_onnx_bytes(fitted: TableModel) -> bytes:
     for k, column in enumerate(fitted.reads.used):
         text = column.kind not in (NUMBER, DATE)
         kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
-        inputs.append(onnx.helper.make_tensor_value_info(column.name, kind, ["batch"]))
+        unit = "text" if text else "days since 1970-01-01" if column.kind == DATE else "number"
+        inputs.append(onnx.helper.make_tensor_value_info(column.name, kind, ["batch"], unit))
         made, numbers = (_looked_up if text else _filled)(onnx, column, f"column{k}")
         nodes += made
         constants |= numbers
@@ -55,7 +56,7 @@ def raw_onnx_bytes(fitted: TableModel) -> bytes:
         first.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     whole = _merged(onnx, first, inner)
     if fitted.classes:
-        _add_probabilities(onnx, whole, len(fitted.classes))
+        _add_classes(onnx, whole, fitted.classes)
     whole.graph.name = f"raw rows to {brief(fitted.target)}"
     data: bytes = whole.SerializeToString(deterministic=True)
     return data
@@ -73,9 +74,9 @@ def _merged(onnx: Any, first: Any, inner: Any) -> Any:
     return whole
 
 
-def _add_probabilities(onnx: Any, whole: Any, classes: int) -> None:
-    """One more output: probabilities (batch, classes)."""
-    if classes == 2:
+def _add_classes(onnx: Any, whole: Any, classes: tuple[str, ...]) -> None:
+    """Two more outputs: probabilities (batch, classes), and the label of the largest (batch,)."""
+    if len(classes) == 2:
         whole.graph.node.extend(
             [
                 onnx.helper.make_node("Neg", [_OUTPUT], ["against"]),
@@ -86,7 +87,14 @@ def _add_probabilities(onnx: Any, whole: Any, classes: int) -> None:
     else:
         whole.graph.node.append(onnx.helper.make_node("Softmax", [_OUTPUT], ["probabilities"], axis=1))
     kind = whole.graph.output[0].type.tensor_type.elem_type
-    whole.graph.output.append(onnx.helper.make_tensor_value_info("probabilities", kind, ["batch", classes]))
+    whole.graph.initializer.append(
+        onnx.helper.make_tensor("classes", onnx.TensorProto.STRING, [len(classes)], [c.encode() for c in classes])
+    )
+    whole.graph.node.append(onnx.helper.make_node("ArgMax", ["probabilities"], ["most"], axis=1, keepdims=0))
+    whole.graph.node.append(onnx.helper.make_node("Gather", ["classes", "most"], ["label"]))
+    shape = onnx.helper.make_tensor_value_info
+    whole.graph.output.append(shape("probabilities", kind, ["batch", len(classes)]))
+    whole.graph.output.append(shape("label", onnx.TensorProto.STRING, ["batch"]))
 
 
 def _filled(onnx: Any, column: Column, out: str) -> tuple[list[Any], dict[str, Any]]:

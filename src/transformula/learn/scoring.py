@@ -90,16 +90,15 @@ def class_score(y: Floats, p: Floats, count: int) -> dict[str, float | None]:
 
 def judge(parts: Parts, fit: Streamed, split: HeldOut) -> Judged:
     """Score a fit of one output to a table in parts."""
-    gram, fitted = fit.gram, fit.fitted
-    assert gram is not None
-    if fitted.solver == "lowrank":  # its state is of other variables
+    fitted, mean = fit.fitted, fit.survey.targets.mean
+    if fit.gram is None:
         X = fit.survey.sample.rows().X[:, fitted.columns]
         view = View(fitted.columns, split)
-        line = parts.total(partial(gram_pass, view, all_terms(X.shape[1], 1), orthonormal_basis(X, 1), gram.shift))
+        line = parts.total(partial(gram_pass, view, all_terms(X.shape[1], 1), orthonormal_basis(X, 1), mean))
     else:
-        line = gram.lower(1)
+        line = fit.gram.lower(1)
     linear = Fitted("exact", ExactFit(line.terms, line.basis, line.solve(Penalty().of(line.terms))), fitted.columns)
-    return parts.total(partial(_judging_pass, fitted, linear, float(gram.mean[0]), split))
+    return parts.total(partial(_judging_pass, fitted, linear, float(mean[0]), split))
 
 
 def _judging_pass(

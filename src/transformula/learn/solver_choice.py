@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,10 @@ class Settings:
     seed: int = 0
     n_jobs: int | None = None
     indicators: tuple[int, ...] = ()
+
+
+#: A solver and its settings.
+Candidate = tuple[str, Settings]
 
 
 class Solution(Protocol):
@@ -106,8 +111,8 @@ class Fitted:
         return self.solution.exact().in_columns(np.flatnonzero(self.columns).tolist(), len(self.columns))
 
 
-def solve(solver: str, rows: Rows, settings: Settings, shared: dict[Any, Any] | None = None) -> Solution:
-    """Fit one closed-form solver; ``shared`` keeps what another fit to the same rows can use."""
+def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
+    """Fit one closed-form solver."""
     terms = count_terms(rows.X.shape[1], settings.degree, rows.indicators)
     if terms > _CEILINGS.get(solver, terms):
         raise ValueError(
@@ -118,9 +123,7 @@ def solve(solver: str, rows: Rows, settings: Settings, shared: dict[Any, Any] | 
         if solver == "lowrank":
             return _lowrank(rows, settings)
         if solver == "sparse":
-            return fit_sparse(
-                rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms, shared=shared
-            )
+            return fit_sparse(rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms)
         if len(rows) < terms and settings.ridge == 0:
             warnings.warn(
                 f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
@@ -140,7 +143,7 @@ def _lowrank(rows: Rows, settings: Settings) -> Solution:
     return form if len(form.directions) <= 3 * len(found.directions) else found
 
 
-def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
+def choose(rows: Rows, settings: Settings) -> Candidate:
     """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
 
     `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. A winner that is
@@ -158,43 +161,60 @@ def choose(rows: Rows, settings: Settings) -> tuple[str, Settings]:
         rows = rows.take(np.sort(order))
     fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
     folds = [np.flatnonzero(fold == held) for held in range(5 if len(rows) <= 2000 else 1)]
-    each: list[Floats | None] = [_left_out(rows, one) if len(folds) > 1 else None for one in candidates]
-    each = [None if losses is None else losses[np.concatenate(folds)] for losses in each]
-    waiting = [k for k, losses in enumerate(each) if losses is None]
-    parts: dict[int, list[Floats]] = {k: [] for k in waiting}
-    seen = 0
+    order = np.concatenate(folds)
+    known = [_left_out(rows, one) if len(folds) > 1 else None for one in candidates]
+    judged = {k: losses[order] for k, losses in enumerate(known) if losses is not None}
+    return least_loss(candidates, folds, partial(_held_out, rows), judged, settings.n_jobs)
+
+
+def least_loss(
+    candidates: Sequence[Candidate],
+    folds: Sequence[NDArray[np.intp]],
+    loss: Callable[[Candidate, NDArray[np.intp]], Floats],
+    judged: dict[int, Floats],
+    n_jobs: int | None = None,
+) -> Candidate:
+    """The candidate with the least loss on the folds, a linear model unless another one is clearly better.
+
+    Parameters
+    ----------
+    candidates : the simplest first; one of them is linear.
+    folds : rows that are held out together.
+    loss : the loss of a candidate at each row of a fold.
+    judged : the losses at all rows, fold after fold, where they are known.
+    """
+    parts: dict[int, list[Floats]] = {k: [] for k in range(len(candidates)) if k not in judged}
+    waiting, seen, rows = list(parts), 0, sum(map(len, folds))
     for held in folds:
-        shared: dict[Any, Any] = {}
-        found = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
-            delayed(_held_out)(candidates[k][0], rows, held, candidates[k][1], shared) for k in waiting
-        )
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(loss)(candidates[k], held) for k in waiting)
         for k, losses in zip(waiting, found, strict=True):
             parts[k].append(losses)
         seen += len(held)
-        so_far = {k: np.concatenate(parts[k]) for k in waiting}
-        waiting = _promising(so_far, [losses[:seen] for losses in each if losses is not None])
-    judged = {k: np.concatenate(some) for k, some in parts.items() if len(some) == len(folds)}
-    judged |= {k: losses for k, losses in enumerate(each) if losses is not None}
-    names = sorted(judged)
-    table = np.array([judged[k] for k in names])
-    total = table.sum(axis=1)
-    # below this share of the targets' variance differences are rounding
-    rounding = 1e-16 * float(rows.weight.sum())
-    best = names[int(np.argmax(total <= 1.01 * float(total.min()) + rounding))]
-    linear = candidates.index(_linear(settings))
-    gain = judged[linear] - judged[best]
-    if not beyond_noise(gain, errors=1) and not (best == 0 and judged[0].sum() <= judged[linear].sum() + rounding):
-        best = linear
-    return candidates[best]
+        so_far = {k: losses[:seen] for k, losses in judged.items()} | {k: np.concatenate(parts[k]) for k in waiting}
+        if seen < rows and len(clear := _promising(so_far, errors=3)) == 1:
+            return candidates[clear[0]]
+        waiting = [k for k in _promising(so_far, errors=1) if k in waiting]
+        waiting = [k for k in waiting if candidates[k][0] != "lowrank" or k == _least(so_far)]  # costly
+    total = {k: float(losses.sum()) for k, losses in so_far.items()}
+    rounding = 1e-16 * rows
+    best = min(k for k, one in total.items() if one <= 1.01 * min(total.values()) + rounding)
+    linear = next(k for k, (solver, settings) in enumerate(candidates) if (solver, settings.degree) == ("exact", 1))
+    if linear not in total or (best == 0 and total[0] <= total[linear] + rounding):
+        return candidates[best]
+    return candidates[best if beyond_noise(so_far[linear] - so_far[best], errors=1) else linear]
 
 
-def _promising(found: dict[int, Floats], others: list[Floats]) -> list[int]:
-    """Candidates that may still win: none that are 5 % and a standard error behind the best so far."""
-    best = min([*found.values(), *others], key=lambda losses: float(losses.sum()), default=np.zeros(0))
-    return [k for k, one in found.items() if one.sum() <= 1.05 * best.sum() or not beyond_noise(one - best, errors=1)]
+def _least(found: dict[int, Floats]) -> int:
+    return min(found, key=lambda k: float(found[k].sum()))
 
 
-def _left_out(rows: Rows, candidate: tuple[str, Settings]) -> Floats | None:
+def _promising(found: dict[int, Floats], errors: int) -> list[int]:
+    """Candidates that may still win: none that are 5 % and some standard errors behind the best so far."""
+    best = found[_least(found)]
+    return [k for k, one in found.items() if one.sum() <= 1.05 * best.sum() or not beyond_noise(one - best, errors)]
+
+
+def _left_out(rows: Rows, candidate: Candidate) -> Floats | None:
     """Losses of least squares at every row, without that row, in variances of the targets; None where not known."""
     solver, settings = candidate
     if solver != "exact" or settings.ridge is not None:
@@ -204,11 +224,11 @@ def _left_out(rows: Rows, candidate: tuple[str, Settings]) -> Floats | None:
     return None if losses is None else losses * float(rows.weight.sum())
 
 
-def _linear(settings: Settings) -> tuple[str, Settings]:
+def _linear(settings: Settings) -> Candidate:
     return "exact", replace(settings, degree=1)
 
 
-def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
+def _candidates(rows: Rows, settings: Settings) -> list[Candidate]:
     """Solvers and settings that `auto` tries, the simplest first."""
     terms = count_terms(rows.X.shape[1], settings.degree, rows.indicators)
     if terms > MOST_SPARSE_TERMS:
@@ -219,8 +239,6 @@ def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
     found.append(_linear(settings))
     if len(rows) < 20:
         return found
-    if terms <= len(rows) <= 2000 and settings.criterion == "ebic":  # bic alone would select noise among more terms
-        found.append(("sparse", replace(settings, criterion="bic")))
     if rows.X.shape[1] > 1 and len(rows) < _PLENTY * terms:  # with more rows all terms can be told apart
         found.append(("lowrank", settings))
     if settings.degree > 1 and terms <= _AUTO_EXACT_TERMS and (len(rows) <= 2000 or terms <= len(rows) // 3):
@@ -228,14 +246,10 @@ def _candidates(rows: Rows, settings: Settings) -> list[tuple[str, Settings]]:
     return found
 
 
-def _held_out(solver: str, rows: Rows, held: NDArray[np.intp], settings: Settings, shared: dict[Any, Any]) -> Floats:
-    """The loss at every held-out row, in variances of the targets; candidates of one fold have ``shared`` in common."""
-    outside = rows.take(held)
-    kept = np.ones(len(rows), dtype=bool)
-    kept[held] = False
-    inside = rows.take(np.flatnonzero(kept))
-    found = solve(solver, inside, settings, shared)
+def _held_out(rows: Rows, candidate: Candidate, held: NDArray[np.intp]) -> Floats:
+    """The loss at every held-out row, in variances of the targets."""
+    inside, outside = rows.without(held), rows.take(held)
     spread = np.maximum(rows.Y.var(axis=0), 1e-300)
     with np.errstate(over="ignore"):
-        miss: Floats = (outside.Y - found.predict(outside.X)) ** 2 / spread
+        miss: Floats = (outside.Y - solve(candidate[0], inside, candidate[1]).predict(outside.X)) ** 2 / spread
     return np.asarray(outside.weight * miss.mean(axis=1))

@@ -3,8 +3,8 @@
 1. `Survey`: ranges, moments of the targets, and a sample of the rows (`states`). A table that fits into the sample is
    fitted from it, as any table in memory. Otherwise the sample gives the basis, the judges of the penalty, the solver
    where it is to be chosen, and the directions of a low-rank fit.
-2. `Gram`: the normal equations of all rows in that basis, which `exact` and `sparse` are solved from, and the
-   coefficients of `lowrank` for its directions.
+2. `Gram`: the normal equations of all rows in that basis, which `exact` is solved from, and those that give `sparse`
+   and `lowrank` their coefficients, for the terms and directions that the sample has selected.
 3. `exact` only: the correlation of the residuals with the features, for one step of refinement.
 
 Nothing depends on how the rows are cut into parts but the order of additions.
@@ -42,7 +42,7 @@ from transformula.learn.solvers.features import (
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.lowrank_fit import LowRankFit
 from transformula.learn.solvers.ridge_forms import RidgeForm, hermite_ridges
-from transformula.learn.solvers.sparse_fit import fit_sparse_state
+from transformula.learn.solvers.sparse_fit import SparseFit, corrected, equations
 from transformula.learn.states import HeldOut, Survey, sample_size
 
 #: Inputs (rows, d), targets (rows, outputs) and weights, of at least one row.
@@ -137,6 +137,11 @@ def _correlation_pass(view: View, fit: ExactFit, chunks: Iterable[Chunk]) -> Flo
     return out
 
 
+def _equations_pass(view: View, fit: SparseFit, chunks: Iterable[Chunk]) -> Floats | None:
+    """The second pass over one part for `sparse`."""
+    return total_of(equations(fit, *view.of(chunk)) for chunk in chunks)
+
+
 @dataclass(frozen=True)
 class StreamState:
     """State of `partial_fit`: survey and normal equations, in a basis that the first batch has fixed."""
@@ -168,7 +173,7 @@ def _batch_survey(X: Floats, Y: Floats, weight: Floats | None) -> Survey:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A fit, and the result of the first pass; ``gram`` is None where the sample was the whole table."""
+    """A fit, the result of the first pass, and the equations of all monomials where `exact` has added them up."""
 
     fitted: Fitted
     survey: Survey
@@ -192,7 +197,7 @@ def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, spl
     if survey.complete:
         return Streamed(Fitted(solver, solve(solver, sample, settings), columns), survey, None)
     passes = _Passes(parts, View(columns, split), sample, settings, survey.targets.mean)
-    found, gram = {"exact": passes.exact, "sparse": passes.sparse, "lowrank": passes.lowrank}[solver]()
+    found, gram = getattr(passes, solver)()
     return Streamed(Fitted(solver, found, columns), survey, gram)
 
 
@@ -243,12 +248,13 @@ class _Passes:
         amounts = gram.total * found.penalty.of(gram.terms)[:, None]
         return replace(found, coefficients=refined(factored, amounts, found.coefficients, correlation)), gram
 
-    def sparse(self) -> tuple[Solution, Gram]:
-        """Few monomials, selected from the state."""
-        gram = self._monomials()
-        return fit_sparse_state(gram, self.sample, self.settings.criterion, self.settings.max_terms), gram
+    def sparse(self) -> tuple[Solution, None]:
+        """Monomials that the sample selects, with coefficients from all rows."""
+        found = solve("sparse", self.sample, self.settings)
+        assert isinstance(found, SparseFit)
+        return corrected(found, self.parts.total(partial(_equations_pass, self.view, found))), None
 
-    def lowrank(self) -> tuple[Solution, Gram]:
+    def lowrank(self) -> tuple[Solution, None]:
         """Directions from the sample, coefficients from all rows."""
         sample, degree = self.sample, self.settings.degree
         found = solve("lowrank", sample, self.settings)
@@ -266,8 +272,8 @@ class _Passes:
         judges = Rows((sample.X - found.center) @ directions.T, sample.Y, sample.weight)
         C = solve_exact(gram, judges, self.settings.ridge)[0].coefficients
         if isinstance(found, LowRankFit):
-            return replace(found, coefficients=C), gram
-        return hermite_ridges(np.eye(len(directions)), C, degree).compose(directions, found.center), gram
+            return replace(found, coefficients=C), None
+        return hermite_ridges(np.eye(len(directions)), C, degree).compose(directions, found.center), None
 
     def _monomials(self) -> Gram:
         width, degree = self.sample.X.shape[1], self.settings.degree

@@ -130,7 +130,7 @@ class TargetColumn:
 
 @dataclass(frozen=True)
 class TrainedTable:
-    """The rows of a fit in memory, on both sides of the split, as numbers."""
+    """Rows on both sides of the split, as numbers: all of them, or the sample of a table in parts."""
 
     X: Floats
     y: Floats
@@ -140,10 +140,7 @@ class TrainedTable:
 
 @dataclass(frozen=True)
 class TableFit:
-    """A fitted table: what became of its columns, the estimator, the box around all rows and the facts.
-
-    ``rows`` is None for a table in parts.
-    """
+    """A fitted table: what became of its columns, the estimator, the box around all rows, the facts and the rows."""
 
     preparation: Preparation
     target: str
@@ -152,7 +149,7 @@ class TableFit:
     box: Box
     tolerance: float
     facts: dict[str, Any]
-    rows: TrainedTable | None = None
+    rows: TrainedTable
 
     @property
     def formula(self) -> list[str]:
@@ -166,14 +163,13 @@ class TableFit:
 
     def notes(self) -> dict[str, Any]:
         """The contents of fit.json beside the columns."""
-        report = {} if self.rows is None else {"report": fit_report(self)}
         return {
             "target": self.target,
             **({"classes": list(self.classes)} if self.classes else {}),
             "preparation": self.preparation.to_json(),
             **{key: value for key, value in self.facts.items() if key != "classes"},
             "formula": self.formula,
-            **report,
+            "report": fit_report(self),
         }
 
     def save(self, folder: Path, force: bool = False, more: Mapping[str, Any] | None = None) -> Model:
@@ -292,7 +288,10 @@ def fit_table_parts(
     tolerance = supported_digits(math.sqrt(float(judged.training.mean[1])), estimator)
     sizes = {"rows": survey.rows - survey.held_rows, "held_out_rows": survey.held_rows, "in_parts": True}
     facts = sizes | regression_facts(estimator, judged, survey.held_rows)
-    return TableFit(preparation, goal.name, (), estimator, box, tolerance, facts)
+    sample = survey.sample.rows()
+    held, y = split.held(sample.X, sample.Y), sample.Y[:, 0]
+    rows = TrainedTable(sample.X[~held], y[~held], sample.X[held], y[held])
+    return TableFit(preparation, goal.name, (), estimator, box, tolerance, facts, rows)
 
 
 def fit_prepared(X: Floats, y: Floats, preparation: Preparation, goal: TargetColumn, options: TableOptions) -> TableFit:

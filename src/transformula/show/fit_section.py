@@ -5,7 +5,7 @@ Every number comes from fit.json, where `fit` has stored it: the report has no d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -58,15 +58,16 @@ _CALIBRATION = (
 )
 
 
-def _formula(notes: Mapping[str, Any]) -> str:
-    formulas, classes = notes["formula"], notes.get("classes", [])
+def formula_titles(target: str, classes: Sequence[str]) -> list[str]:
+    """The name of each polynomial of a fit."""
     if len(classes) == 2:
-        titles = [f"log odds of {classes[1]}"]
-    else:
-        titles = [f"score of {label}" for label in classes] or [str(notes["target"])]
-    rows = [
-        (title, f"<code>{escape(html.cut(text, 4000))}</code>") for title, text in zip(titles, formulas, strict=True)
-    ]
+        return [f"log odds of {classes[1]}"]
+    return [f"score of {label}" for label in classes] or [target]
+
+
+def _formula(notes: Mapping[str, Any]) -> str:
+    pairs = zip(formula_titles(str(notes["target"]), notes.get("classes", [])), notes["formula"], strict=True)
+    rows = [(title, f"<code>{escape(html.cut(text, 4000))}</code>") for title, text in pairs]
     for key in ("r2_change_by_rounding", "log_loss_change_by_rounding"):
         if notes.get(key) is not None:
             rows.append(("change by rounding the coefficients", f"{notes[key]:.2g} ({key.split('_change')[0]})"))

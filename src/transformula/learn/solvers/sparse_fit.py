@@ -7,8 +7,8 @@ the term that lowers the residual sum of squares most, over *all* C(d + q, q) te
 
 Correlations and norms of every term are updated from one column of the Gram matrix a step (a
 pivoted Cholesky factorisation), and columns are computed on demand, several likely ones in one pass
-over the data, so that neither Phi nor Phi'Phi is ever stored (`term_columns`). Where a state of the
-rows is all there is, `fit_sparse_state` selects from that.
+over the data, so that neither Phi nor Phi'Phi is ever stored (`term_columns`). Of a table in parts a sample
+selects, and all rows give the coefficients (`equations`).
 
 The number of terms k minimises the extended Bayesian information criterion (Chen & Chen 2008)
 
@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +46,7 @@ from transformula.learn.solvers.features import (
     power_basis,
     to_monomials,
 )
-from transformula.learn.solvers.gram import Gram
-from transformula.learn.solvers.term_columns import RowColumns, StateColumns, TermColumns
+from transformula.learn.solvers.term_columns import RowColumns
 
 #: Terms whose columns may be wanted next.
 _LIKELY = 16
@@ -102,7 +100,6 @@ def fit_sparse(
     criterion: str = "ebic",
     max_terms: int | None = None,
     center: str = "auto",
-    shared: dict[Any, Any] | None = None,
 ) -> SparseFit:
     """Select monomials of degree at most `degree` and fit them by least squares.
 
@@ -111,7 +108,6 @@ def fit_sparse(
     criterion : "ebic" or "bic", which charges less for a term.
     max_terms : the most terms to select (default: a third of the rows, 200 at most).
     center : powers of (x - mean) ("mean"), or also of x ("auto").
-    shared : keeps the columns for another fit to the same rows, by another criterion.
 
     Examples
     --------
@@ -124,23 +120,29 @@ def fit_sparse(
     limit = _limit(max_terms, len(rows))
     terms = all_terms(rows.X.shape[1], degree, rows.indicators)
     best: list[_Selection] = []
-    shared = {} if shared is None else shared
-    for k, basis in enumerate(_power_bases(rows, degree, center)):
-        key = (degree, center, k)
-        if key not in shared:
-            shared[key] = RowColumns(terms, basis, rows)
-        best = _better(best, _selections(shared[key], criterion, limit))
+    for basis in power_bases(rows, degree, center):
+        best = _better(best, _selections(RowColumns(terms, basis, rows), criterion, limit))
     if max_terms is None and len(rows) <= JUDGES:  # of more rows, all that matters is worth it
         best = [one.or_line(rows.with_targets(y[:, None])) for one, y in zip(best, rows.Y.T, strict=True)]
     return _as_fit(best)
 
 
-def fit_sparse_state(gram: Gram, sample: Rows, criterion: str = "ebic", max_terms: int | None = None) -> SparseFit:
-    """The same from the state of all terms; a sample of the rows says where they lie and how far they spread."""
-    best: list[_Selection] = []
-    for basis in _power_bases(sample, gram.terms.degree, "auto"):
-        best = _better(best, _selections(StateColumns(gram, basis), criterion, _limit(max_terms, gram.rows)))
-    return _as_fit(best)
+def equations(fit: SparseFit, X: Floats, Y: Floats, weight: Floats | None) -> Floats:
+    """For each output Phi' W (Phi, Y - Phi c), one after the other; those of several parts of the rows add up."""
+    found = []
+    for output, (exponents, basis, c) in enumerate(zip(fit.exponents, fit.basis, fit.coefficients, strict=True)):
+        phi = evaluate_some(exponents, basis, X)
+        weighted = phi if weight is None else phi * weight[:, None]
+        found.append((weighted.T @ np.column_stack([phi, Y[:, output] - phi @ c])).ravel())
+    return np.concatenate(found)
+
+
+def corrected(fit: SparseFit, total: Floats) -> SparseFit:
+    """The fit with the coefficients of least squares on all rows, from the sum of their `equations`."""
+    ends = np.cumsum([len(c) * (len(c) + 1) for c in fit.coefficients])
+    tables = [one.reshape(-1, len(c) + 1) for one, c in zip(np.split(total, ends), fit.coefficients, strict=False)]
+    moves = [lstsq(one[:, :-1], one[:, -1], check_finite=False)[0] for one in tables]
+    return replace(fit, coefficients=tuple(c + move for c, move in zip(fit.coefficients, moves, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class _Selection:
         return _Selection(self.score, line.basis, line.terms.exponents, line.coefficients[:, 0])
 
 
-def _selections(columns: TermColumns, criterion: str, limit: int) -> list[_Selection]:
+def _selections(columns: RowColumns, criterion: str, limit: int) -> list[_Selection]:
     """Select terms for every output."""
     found = []
     price = log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
@@ -189,7 +191,7 @@ def _as_fit(best: list[_Selection]) -> SparseFit:
     )
 
 
-def _power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
+def power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
     """Powers about the mean, or also about the origin where that may matter ("auto")."""
     X, w = rows.X, rows.weight
     mean = w @ X / w.sum()
@@ -204,7 +206,7 @@ def _power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
     return found
 
 
-def _forward(columns: TermColumns, residual: Floats, start: list[int], limit: int, price: float) -> list[int]:
+def _forward(columns: RowColumns, residual: Floats, start: list[int], limit: int, price: float) -> list[int]:
     """Add terms to `start` while n log RSS + k price falls, or within a few steps."""
     n = columns.count
     total = float(residual @ residual)
@@ -241,7 +243,7 @@ def _forward(columns: TermColumns, residual: Floats, start: list[int], limit: in
     return chosen[:best_size]
 
 
-def _backward(columns: TermColumns, chosen: list[int], target: Floats, price: float) -> tuple[float, list[int], Floats]:
+def _backward(columns: RowColumns, chosen: list[int], target: Floats, price: float) -> tuple[float, list[int], Floats]:
     """Drop the least useful terms while the criterion falls; also returns the residual."""
     n, kept = columns.count, list(chosen)
     floor = _EXACT * max(float(target @ target), 1e-300)
@@ -263,7 +265,7 @@ def _backward(columns: TermColumns, chosen: list[int], target: Floats, price: fl
     return n * log(max(float(target @ target), 1e-300) / n), [], target
 
 
-def _select_by_price(columns: TermColumns, target: Floats, limit: int, price: float) -> tuple[float, list[int]]:
+def _select_by_price(columns: RowColumns, target: Floats, limit: int, price: float) -> tuple[float, list[int]]:
     kept: list[int] = []
     score, residual = np.inf, target
     for _ in range(4):
@@ -277,7 +279,7 @@ def _select_by_price(columns: TermColumns, target: Floats, limit: int, price: fl
     return score, kept
 
 
-def _coefficients(columns: TermColumns, chosen: list[int], target: Floats, mean: float) -> Floats:
+def _coefficients(columns: RowColumns, chosen: list[int], target: Floats, mean: float) -> Floats:
     """Least squares on the chosen terms: the constant first, in the basis of `columns`."""
     if not chosen:
         return np.array([mean])
