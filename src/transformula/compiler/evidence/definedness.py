@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from operator import itemgetter
 
 from flint import fmpq
@@ -16,6 +16,7 @@ from flint import fmpq
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
+from transformula.kernel.derivations.derivation_steps import distance
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
@@ -62,6 +63,37 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
             found = _at_a_corner(found, nodes, region, defined) or found
         raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
     return found
+
+
+def find_apart(
+    pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, known: Container[Expr], enough: float
+) -> list[int] | None:
+    """A tree on whose leaves formulas are equal, as all of ``above`` are >= 0, or ``enough`` close; None if not found."""
+    tree: list[int] = []
+    stack = [tuple(ends.tolist() for ends in region.floats)]
+    floors = [-range_of(expr, region.ends)[0] for expr in above]
+    while stack:
+        checkpoint()
+        spend(sum(costs.interval(expr) for expr in (*above, *chain(*pairs))))
+        low, high = stack.pop()
+        values = region.exact(low, high)
+        leaf = Region(region.names, *zip(*values.values(), strict=True))
+        try:
+            tree.append(-1)
+            if distance(pairs, above, leaf, [-1], known) <= enough:
+                continue
+            ends = [range_of(expr, values) for expr in above]
+        except NotProvenError:
+            return None
+        left = [e for e, (a, b), floor in zip(above, ends, floors, strict=True) if a < 0 and not b < floor]
+        axis = next((k for k, name in enumerate(region.names) if left and name in left[0].names), None)
+        if axis is None or len(tree) > policy.LOOK_PARTS:
+            return None
+        cut = halfway(low[axis], high[axis])
+        tree[-1] = axis
+        stack.append(([*low[:axis], cut, *low[axis + 1 :]], high))
+        stack.append((low, [*high[:axis], cut, *high[axis + 1 :]]))
+    return tree
 
 
 @dataclass(frozen=True)
