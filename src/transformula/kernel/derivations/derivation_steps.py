@@ -325,7 +325,7 @@ class Facts:
         if not all(isinstance(each, list) for each in given) or sum(map(len, given)) > MAX_STEPS:
             raise RefutedError("the derivation in model.json cannot be read")
         if lifted and not floors:
-            raise RefutedError("a formula with floors is proven as a circuit only")
+            raise RefutedError("a power whose base touches 0, such as x**y from x = 0, is not taken here")
         outputs = formula.outputs
         self.numerators: list[Expr] = []
         for step in steps:
