@@ -8,6 +8,7 @@ value, and prints a line for each and the counts. FPBench itself is not part of 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import resource
@@ -16,9 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import uncached  # noqa: F401
-
 import transformula as tf
+import uncached  # noqa: F401
 from transformula.errors import TransformulaError
 
 CPU_SECONDS = 60
@@ -95,7 +95,7 @@ def box_of(names: list[str], condition: Any) -> str | None:
         if not part or part[0] not in _COMPARED or any(isinstance(end, list) for end in part[1:]):
             return None
         chain = part[1:] if part[0][0] == "<" else part[:0:-1]
-        for left, right in zip(chain, chain[1:], strict=False):
+        for left, right in itertools.pairwise(chain):
             if right in names and left not in names:
                 low[right] = left
             if left in names and right not in names:
@@ -109,9 +109,12 @@ def cores(text: str) -> list[tuple[str, str, str]]:
     found = []
     for core in trees(text):
         at = next(k for k, part in enumerate(core) if isinstance(part, list))
-        keys = {k: v for k, v in zip(core[at + 1 : -1 : 2], core[at + 2 : -1 : 2], strict=False)}
+        keys = dict(zip(core[at + 1 : -1 : 2], core[at + 2 : -1 : 2], strict=False))
         arguments = [part[-1] if isinstance(part, list) else part for part in core[at]]
-        safe = {name: re.sub(r"\W", "_", name) + ("_" if name in tf.kernel.syntax.expression.RESERVED else "") for name in arguments}
+        safe = {
+            name: re.sub(r"\W", "_", name) + ("_" if name in tf.kernel.syntax.expression.RESERVED else "")
+            for name in arguments
+        }
         box = box_of(arguments, keys.get(":pre"))
         if box is not None:
             try:

@@ -28,7 +28,7 @@ def floored(text, box, of, floor, tree, changed=()):
 
 def farthest(case):
     """The largest distance between a formula and the floored one that is found, near the floor above all."""
-    text, box, of, floor, _ = case
+    text, _, of, floor, _ = case
     facts = floored(*case)
     low, high = np.array(facts.formula.box.floats()).T
     x = np.random.default_rng(1).uniform(low, high, (4000, len(low)))

@@ -68,7 +68,7 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
 def find_apart(
     pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, known: Container[Expr], enough: float
 ) -> list[int] | None:
-    """A tree on whose leaves formulas are equal, as all of ``above`` are >= 0, or ``enough`` close; None if not found."""
+    """A tree on whose leaves formulas are equal, as all of ``above`` are >= 0, or ``enough`` close, or None."""
     tree: list[int] = []
     stack = [tuple(ends.tolist() for ends in region.floats)]
     floors = [-range_of(expr, region.ends)[0] for expr in above]
