@@ -122,7 +122,8 @@ class _Reader:
         self.model, self.wires, self.circuit = model, model.wires, model.circuit
         network = read_network(model.weights)
         with precision(_BITS):
-            meanings = Meanings(model.position_formula, self.circuit, model.description.circuit, self.wires.evidence)
+            stated, evidence = model.description.circuit, self.wires.evidence
+            meanings = Meanings(model.position_formula, self.circuit, stated, evidence, floors=True)
             form, sharp = FORMATS[model.weights.dtype], model.made_by.sharp
             self.walk = Walk(form, network, self.circuit, meanings, self.wires.evidence, sharp)
             self.walk.run()

@@ -265,7 +265,7 @@ class Wires:
         """
         found: dict[int, Ends] = {}
         with suppress(NotProvenError), precision(_BITS):
-            meanings = Meanings(self.formula, self.circuit, self.stored, self.evidence)
+            meanings = Meanings(self.formula, self.circuit, self.stored, self.evidence, floors=True)
             ranges = WireRanges(self.circuit, meanings, self.evidence)
             found = ranges.arguments
             for k, wire in enumerate(self.circuit.wires):

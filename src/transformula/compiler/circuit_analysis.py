@@ -100,7 +100,7 @@ class Analysis:
         weights = assembled(circuit_design(circuit, nodes, tables, positions, inputs), dtype)
         scales = {k: (n.scale, n.held) for k, n in nodes.items()}
         data = store_circuit(circuit, circuit_places(nodes), scales)
-        data |= {"extends": self.ground.steps, "signs": list(signs)}
+        data |= self.ground.stored(signs)
         meanings: dict[int, tuple[Expr, Fraction]] = {}
         for k, (wire, facts) in enumerate(zip(circuit.wires, self.lowered.facts, strict=True)):
             if has_slot(wire) and wire.inside is None:
@@ -110,7 +110,7 @@ class Analysis:
         functions = {k: n.wire.function for k, n in nodes.items() if n.wire.function not in (None, SQUARE)}
         singular = frozenset(k for k, node in self.nodes.items() if not math.isfinite(node.slope))
         wires = WireSearch(meanings, functions, self.search)
-        return Built(weights, data, Finder(wires, singular, trees=signs, terms=self.flow.terms))
+        return Built(weights, data, Finder(wires, singular, trees=signs | self.ground.parts, terms=self.flow.terms))
 
     @cached_property
     def lengths(self) -> float:

@@ -41,7 +41,7 @@ from transformula.compiler.attempts import (
     rounds,
 )
 from transformula.compiler.certify import claimed, package
-from transformula.compiler.constructions import Construction
+from transformula.compiler.constructions import CIRCUIT, Construction
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
     Checked,
@@ -85,6 +85,8 @@ def compile_formula(
     with search.budget():
         ground = Prepared(formula)
         options = checked_options(ground, rel=rel, shape=sequence, **asked)
+        if options.construction in (None, CIRCUIT):
+            ground = ground.floored(options.eps or options.usual)
         plan = rounds(ground, options)
         return search.run(plan, BuildTask(ground, options))  # attempts in turn: build → prove → store
 

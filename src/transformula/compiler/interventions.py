@@ -146,7 +146,7 @@ def _built(weights: Weights, circuit: Circuit, meant: Wires, formula: Formula) -
     ground = Prepared(formula)
     signs = proven_signs(signs_of(ground.extended.outputs, formula.box), ground)
     places = {k: wire.place for k, wire in enumerate(circuit.wires) if wire.place is not None}
-    data = store_circuit(circuit, places) | {"extends": ground.steps, "signs": list(signs)}
+    data = store_circuit(circuit, places) | ground.stored(signs)
     meanings, functions = dict[int, tuple[Expr, Fraction]](), dict[int, Expr]()
     for k, wire in enumerate(circuit.wires):
         if wire.total is not None:

@@ -90,8 +90,10 @@ def one_layer_built(ground: Prepared, spec: OneLayerSpec, far_bits: int = 40, ta
     circuit = store_one_layer(variables, outputs, spec.linears, spec.shape, limit, reaches)
     more = [] if spec.shape is None else selector_signs(variables, outputs, limit, reaches)
     signs = proven_signs(more, ground)
-    circuit |= {"extends": ground.steps, "signs": list(signs)}
-    return Built(assemble(spec), circuit, Finder(follow=False, trees=signs, far_bits=far_bits, target=target))
+    circuit |= ground.stored(signs)
+    return Built(
+        assemble(spec), circuit, Finder(follow=False, trees=signs | ground.parts, far_bits=far_bits, target=target)
+    )
 
 
 def _wanted(part: Part, formula: Formula, share: float) -> Wanted:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
-from transformula.compiler.evidence.definedness import find_defined
+from transformula.compiler.evidence.definedness import find_apart, find_defined
+from transformula.compiler.evidence.finder import FLOORS
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
 from transformula.compiler.lower.derivation_hints import extended_formula, signs_of
 from transformula.compiler.lower.removable import without_removable
 from transformula.compiler.lower.rewrites import conjugated
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, parsed, split_quotient
+from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, floored, parsed, split_quotient
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
+from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.expression_ranges import open_nodes
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax import expression as ex
@@ -77,15 +83,38 @@ class Prepared:
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
+        self.floors: list[dict[str, str]] = []
+        self.parts: dict[str, list[int]] = {}  # that go with the floors
+
+    def floored(self, eps: float) -> Prepared:
+        """The same with max(x, d)**y for x**y where x touches 0, if that is close enough for a tolerance."""
+        before, region = self.extended.outputs, Region.of_box(self.formula.box)
+        powers = [(node, _top(node, region)) for node in dict.fromkeys(n for expr in before for n in walk(expr))]
+        for bits in policy.FLOOR_BITS if any(top for _, top in powers) else ():
+            outputs, above, steps = before, list[Expr](), list[dict[str, str]]()
+            for node, top in powers:
+                if top:
+                    floor = Fraction(2) ** (math.frexp(top)[1] - bits)
+                    steps.append({"of": to_text(node), "floor": str(floor)})
+                    outputs, least = floored(outputs, steps[-1], region)
+                    above.append(least)
+            known = self.facts.known | {node for expr in outputs for node in walk(expr)}
+            parts = find_apart([*zip(before, outputs, strict=True)], above, region, known, policy.APART * eps)
+            if parts is not None:
+                new = Prepared(self.formula)
+                new.extension = self.extension
+                new.floors, new.parts, new.extended = steps, {FLOORS: parts}, replace(self.extended, outputs=outputs)
+                return new
+        return self
 
     @cached_property
     def extension(self) -> tuple[Formula, list[dict[str, Any]]]:
         """The formula extended over removable singularities, and the steps as model.json stores them."""
         return extended_formula(self.formula)
 
-    @property
+    @cached_property
     def extended(self) -> Formula:
-        """The formula extended over its removable singularities."""
+        """The formula extended over its removable singularities, with its floors."""
         return self.extension[0]
 
     @property
@@ -123,7 +152,7 @@ class Prepared:
             If the formula is not shown to be defined on its box: which part fails, where, and on which box it would
             not.
         """
-        return _proven_facts(self.extended, *self.conjugates)
+        return _proven_facts(self.extension[0].outputs, self.extended, *self.conjugates)
 
     @property
     def defined(self) -> Formula:
@@ -135,10 +164,21 @@ class Prepared:
         """Trees of the proven signs, by text."""
         return self.facts.found
 
+    def stored(self, signs: Iterable[str]) -> dict[str, Any]:
+        """Steps, signs and floors as a stored circuit has them."""
+        return {"extends": self.steps, "signs": list(signs), **({"floors": self.floors} if self.floors else {})}
+
     @property
     def derivation(self) -> dict[str, Any] | None:
         """Steps and signs as model.json stores them; None if there are none."""
-        return {"extends": self.steps, "signs": list(self.signs)} if self.steps or self.signs else None
+        return self.stored(self.signs) if self.steps or self.signs else None
+
+
+def _top(node: Expr, region: Region) -> float:
+    """The largest base of a power whose exponent is no number, if the smallest is 0; else 0."""
+    power = node.op == "pow" and node.args[1].number is None
+    ends = try_range(node.args[0], region.ends) if power else None
+    return float_above(ends[1]) if ends is not None and ends[0] == 0 else 0.0
 
 
 def is_polynomial(formula: Formula) -> bool:
@@ -151,14 +191,14 @@ def is_polynomial(formula: Formula) -> bool:
     return True
 
 
-def _proven_facts(extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
+def _proven_facts(before: tuple[Expr, ...], extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
     """Signs that can be proven, and a proof that every output is defined on the box."""
     search = SignSearch(extended, {})
     candidates = signs_of(written, extended.box, facts=needed)
     candidates += signs_of(extended.outputs, extended.box) if written != extended.outputs else []
     for expr in candidates:
         search.try_sign(expr)
-    for expr in extended.outputs:
+    for expr in dict.fromkeys((*before, *extended.outputs)):
         try:
             find_defined(expr, search.region, search.seen(expr))
         except NotProvenError as error:

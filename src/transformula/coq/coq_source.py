@@ -72,6 +72,8 @@ class Source:
                 f"no Coq theorem can be written for {extended[0]['of']} yet: it is undefined at points of the box, and "
                 "extended continuously there"
             )
+        if floors := (description.circuit or {}).get("floors"):
+            raise ExportError(f"no Coq theorem can be written for {floors[0]['of']} yet, whose base touches 0")
         if description.shape is not None:
             raise ExportError("no Coq theorem can be written for sequences yet")
         if any(block.attention.scale != 1 for block in weights.blocks):

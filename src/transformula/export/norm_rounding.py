@@ -159,7 +159,7 @@ def _tables(
     formula = target(stated)
     formula = formula_of_a_position(formula, network.positions) if network.repeated else formula
     circuit = CircuitReader(formula.box.variables).read(stated.circuit)
-    meanings = Meanings(formula, circuit, stated.circuit, evidence)
+    meanings = Meanings(formula, circuit, stated.circuit, evidence, floors=True)
     walk = Walk(form, network, circuit, meanings, evidence, stated.construction in SHARP)
     walk.run()
     wires = ((wire, walk.values[k]) for k, wire in enumerate(circuit.wires) if wire.function is not None)

@@ -227,8 +227,13 @@ def peak(expr: Expr, box: Box) -> float:
     >>> 3.9999 < peak(parse("x**2*sin(y)"), box) <= 4
     True
     """
+    places = _places(expr, box)
     with precision(_BALL_BITS):
-        return max((_size_at(expr, box, t) for t in _places(expr, box)), default=0.0)
+        for inwards in (0.0, 1e-6, 1e-2):  # the largest value may be at the end of a domain, which balls reach beyond
+            found = max((_size_at(expr, box, t + inwards * (0.5 - t)) for t in places), default=0.0)
+            if found:
+                break
+        return found
 
 
 def _places(expr: Expr, box: Box) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
 from operator import itemgetter
 
 from flint import fmpq
@@ -16,12 +16,15 @@ from flint import fmpq
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
+from transformula.kernel.derivations.derivation_steps import distance
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
-from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of
+from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of, try_range
 from transformula.kernel.enclosures.regions import Region, halfway
 from transformula.kernel.exceptions import NotProvenError
-from transformula.kernel.syntax.expression import Expr, short_text
+from transformula.kernel.functions.function_table import domain_of
+from transformula.kernel.syntax import expression as ex
+from transformula.kernel.syntax.expression import Expr, short_text, substitute
 
 #: Distances of a suggested box from the undefined place, as fractions of the interval.
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
@@ -62,6 +65,37 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
             found = _at_a_corner(found, nodes, region, defined) or found
         raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
     return found
+
+
+def find_apart(
+    pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, known: Container[Expr], enough: float
+) -> list[int] | None:
+    """A tree on whose leaves formulas are equal, as all of ``above`` are >= 0, or ``enough`` close, or None."""
+    tree: list[int] = []
+    stack = [tuple(ends.tolist() for ends in region.floats)]
+    floors = [-range_of(expr, region.ends)[0] for expr in above]
+    while stack:
+        checkpoint()
+        spend(sum(costs.interval(expr) for expr in (*above, *chain(*pairs))))
+        low, high = stack.pop()
+        values = region.exact(low, high)
+        leaf = Region(region.names, *zip(*values.values(), strict=True))
+        try:
+            tree.append(-1)
+            if distance(pairs, above, leaf, [-1], known) <= enough:
+                continue
+            ends = [range_of(expr, values) for expr in above]
+        except NotProvenError:
+            return None
+        left = [e for e, (a, b), floor in zip(above, ends, floors, strict=True) if a < 0 and not b < floor]
+        axis = next((k for k, name in enumerate(region.names) if left and name in left[0].names), None)
+        if axis is None or len(tree) > policy.LOOK_PARTS:
+            return None
+        cut = halfway(low[axis], high[axis])
+        tree[-1] = axis
+        stack.append(([*low[:axis], cut, *low[axis + 1 :]], high))
+        stack.append((low, [*high[:axis], cut, *high[axis + 1 :]]))
+    return tree
 
 
 @dataclass(frozen=True)
@@ -149,7 +183,23 @@ def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, d
         reason += f"; {policy.DEFINED_PARTS} parts of the box were examined"
     advice = f"{reason}: narrow the box to keep away from there"
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
-    return advice if smaller is None else f"{advice}; {smaller} would work"
+    advice = advice if smaller is None else f"{advice}; {smaller} would work"
+    kept = None if failure.certain else _kept_inside(failure.part, region, defined)
+    return advice if kept is None else f"{advice}; or write {kept}, the same wherever the formula is defined"
+
+
+def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> str | None:
+    """The same node with its argument kept inside a closed domain: asin(min(u, 1)) where only 1 may be passed."""
+    domain = domain_of(part)
+    if domain is None or domain.open:
+        return None
+    kept = inner = part.args[domain.argument]
+    low, high = try_range(inner, region.ends, defined) or (None, None)
+    if domain.low is not None and (low is None or low < to_fmpq(domain.low)):
+        kept = ex.call("max", kept, ex.number(domain.low))
+    if domain.high is not None and (high is None or high > to_fmpq(domain.high)):
+        kept = ex.call("min", kept, ex.number(domain.high))
+    return short_text(substitute(part, {inner: kept}))
 
 
 def _broken_argument(part: Expr) -> Expr | None:

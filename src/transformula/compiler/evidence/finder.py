@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ SQUARE_ENDS = (-1.0 - SQUARE_MARGIN, 1.0 + SQUARE_MARGIN)
 _MAX_CHECK = 8e6
 #: Work on one wire of a circuit beside its table: its meaning, its argument and its rounding, in microseconds.
 _WIRE = 500.0
+#: Key of the parts that go with floors: no text of an expression.
+FLOORS = "#floors"
 _STORED = ("pieces", "cells", "slopes", "softmax", "partition")
 
 
@@ -94,6 +97,13 @@ class Finder(Evidence):
             found = find_sign_tree(expr, region, known)
         self._count(costs.sign(expr, found))
         self.written["signs"].append(found)
+        return found
+
+    def apart(self, pairs: Any, above: Sequence[Expr], region: Region, known: frozenset[Expr]) -> Any:
+        """The parts that were found with the floors."""
+        found = self.trees[FLOORS]
+        self._count(sum(costs.claim(expr, found) for expr in chain(above, *pairs)))
+        self.written["apart"] = [found]
         return found
 
     def ranges(

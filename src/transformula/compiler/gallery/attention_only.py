@@ -96,7 +96,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
         terms += [(first + len(lines) + k, ex.number(1)) for k in own]
         outputs.append(stored_linear(terms, split.affine.constant))
     signs = proven_signs([], ground)
-    circuit = {"wires": wires, "outputs": outputs, "extends": ground.steps, "signs": list(signs)}
+    circuit = {"wires": wires, "outputs": outputs, **ground.stored(signs)}
     weights = assembled(Design(box.variables, tables, [*heads, *choices], readout), dtype)
     return Built(weights, circuit, Finder(follow=False, trees=signs, far_bits=policy.FAR_BITS[dtype] - 1))
 

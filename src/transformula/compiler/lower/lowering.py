@@ -131,10 +131,14 @@ class _Lowering(CircuitBuilder):
         return self._function_of(function, through)
 
     def _function_of(self, function: Expr, inner: Expr) -> Combination:
-        """f(v), by way of log v if v is a product and the guide asks for that.
+        """f(v), by way of log v if v is u**w, or a product and the guide asks for that.
 
         Not if a factor is non-smooth: then the normal form may not recognise that exp(log b) is b.
         """
+        if inner.op == "pow" and inner.args[1].number is None:
+            argument = self.lower(_log_of(inner))
+            table = self.table(substitute(function, {ARGUMENT: ex.call("exp", ARGUMENT)}), argument)
+            return combined([(ONE, table)], substitute(function, {ARGUMENT: inner}))
         constant, powers = factors_of(inner) if inner.op in ("mul", "div") else (ONE, {})
         sign = 1 if enclose(constant) > 0 else -1 if enclose(constant) < 0 else 0
         alone = function == _LOG

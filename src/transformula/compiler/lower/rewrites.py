@@ -46,6 +46,8 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
     ((Fraction(1, 2), None), (Fraction(-1, 1), Fraction(1, 1)))
     >>> domain_ends(parse("sqrt(u*(1 - u))")), domain_ends(parse("sqrt(4 - u**2)"))
     ((Fraction(0, 1), Fraction(1, 1)), (Fraction(-2, 1), Fraction(2, 1)))
+    >>> domain_ends(parse("asin(sqrt(2*u))"))
+    (Fraction(0, 1), Fraction(1, 2))
     """
     low: Fraction | None = None
     high: Fraction | None = None
@@ -59,6 +61,8 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
 
 def _inverse(inside: Expr, least: Fraction | None, most: Fraction | None) -> tuple[Fraction | None, Fraction | None]:
     """The interval of u in which an expression stays between two ends, if that is easy to find."""
+    if inside.op == "sqrt" and most is not None and most >= 0:
+        return _inverse(inside.args[0], None if least is None or least < 0 else least**2, most**2)
     affine = as_affine(inside, ("u",))
     if affine is None:
         return _between_zeros(inside) if least == 0 and most is None else (None, None)

@@ -17,6 +17,11 @@ checked that u is analytic as B is above and positive at the point, that A is de
 u log(u) for xlogx(u) has the normal form of S. E is proven to be defined on the box, so u >= 0 there, and u > 0, where
 S is defined and equals E, on a dense set.
 
+*Floors.* A step {"of": S, "floor": d} writes max(u, d)**v for a power S = u**v, d > 0. Where u >= d this is S; so on
+each leaf of a tree either u >= d for every step, and both formulas are equal, or they differ by no more than their
+ranges there, f in [a, b] and g in [c, d], do: |f - g| <= max(b - c, d - a). Both are proven to be defined on the whole
+box. The largest of these, ``apart``, is added to the error of a circuit that is proven for the new formula.
+
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
 whole box (`Facts`); hence it is the old one, continuously extended to zeros of B.
 
@@ -41,14 +46,14 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from flint import arb
+from flint import arb, fmpq
 
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomials import direction, product
-from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
-from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
+from transformula.kernel.enclosures.balls import enclose, float_above, to_fmpq, to_fraction
+from transformula.kernel.enclosures.expression_ranges import check_defined, leaf_range, open_nodes, sign_on
 from transformula.kernel.enclosures.intervals import Ends, try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
@@ -179,6 +184,30 @@ def extended(outputs: Sequence[Expr], step: Any, region: Region, algebra: Algebr
     return tuple(substitute(expr, {old: new}) for expr in outputs), above
 
 
+def floored(outputs: Sequence[Expr], step: Any, region: Region) -> tuple[tuple[Expr, ...], Expr]:
+    """The outputs after one step {"of": u**v, "floor": d}, and u - d."""
+    if not isinstance(step, Mapping) or set(step) != {"of", "floor"}:
+        raise RefutedError("a floor of a derivation has an of and a floor")
+    old, least = parsed(step["of"], region.names), _rational(step["floor"])
+    if old.op != "pow" or not least > 0:
+        raise RefutedError("only the base of a power has a floor, which is positive")
+    base, by = old.args
+    new = ex.power(ex.call("max", base, ex.number(least)), by)
+    return tuple(substitute(expr, {old: new}) for expr in outputs), _plus(base, -least)
+
+
+def distance(pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, tree: Any, known: Any) -> float:
+    """A bound of |f - g| for pairs that are equal wherever all of ``above`` are >= 0; all nodes are known."""
+    worst = fmpq(0)
+    for lower, upper in zip(*(ends.T for ends in region.leaves(tree)), strict=True):
+        if all(leaf_range(expr, region, lower, upper, known)[0] >= 0 for expr in above):
+            continue
+        for pair in pairs:
+            (a, b), (c, d) = (leaf_range(expr, region, lower, upper, known) for expr in pair)
+            worst = max(worst, b - c, d - a)
+    return float_above(worst)
+
+
 def _closed_log(old: Expr, new: Expr) -> tuple[Expr, Expr] | None:
     """A and u, if a product is A log(u) and xlogx(u) stands in what replaces it."""
     made = {node.args[0] for node in walk(new) if node.op == "xlogx"}
@@ -281,29 +310,44 @@ MAX_STEPS = 1_000
 
 
 class Facts:
-    """``formula`` extended, its ``region``, the ``algebra`` with all signs, and the nodes ``known`` to be defined."""
+    """``formula`` extended, its ``region``, the ``algebra`` with all signs, and the nodes ``known`` to be defined.
 
-    def __init__(self, formula: Formula, data: Any, evidence: Evidence) -> None:
+    With ``floors`` it is up to ``apart`` away from the formula; rules that do not add this take none.
+    """
+
+    apart = 0.0
+
+    def __init__(self, formula: Formula, data: Any, evidence: Evidence, floors: bool = False) -> None:
         self.region = Region.of_box(formula.box)
         self.algebra = Algebra(formula.box.variables)
         self.known: frozenset[Expr] = frozenset()
-        steps, signs = (data.get(key, []) for key in ("extends", "signs"))
-        if not isinstance(steps, list) or not isinstance(signs, list) or len(steps) + len(signs) > MAX_STEPS:
+        steps, signs, lifted = given = [data.get(key, []) for key in ("extends", "signs", "floors")]
+        if not all(isinstance(each, list) for each in given) or sum(map(len, given)) > MAX_STEPS:
             raise RefutedError("the derivation in model.json cannot be read")
+        if lifted and not floors:
+            raise RefutedError("a power whose base touches 0, such as x**y from x = 0, is not taken here")
         outputs = formula.outputs
         self.numerators: list[Expr] = []
         for step in steps:
             outputs, numerator = extended(outputs, step, self.region, self.algebra)
             self.numerators.append(numerator)
-        self.formula = Formula(outputs, formula.box)
+        self.formula, before, above = Formula(outputs, formula.box), outputs, list[Expr]()
         for index, text in enumerate(signs):
             expr = parsed(text, self.region.names)
             self.add_sign(expr, evidence.sign(index, expr, self.region, self.seen(expr)))
-        for output, expr in enumerate(outputs):
+        for step in lifted:
+            outputs, least = floored(outputs, step, self.region)
+            above.append(least)
+        for output, expr in enumerate((*before, *outputs) if lifted else outputs):
             whole = expr if output else ex.add(expr, *self.numerators)
             seen = self.seen(whole)
             check_defined(whole, self.region, evidence.defined(output, whole, self.region, seen), seen)
             self.known |= frozenset(walk(expr))
+        if lifted:
+            pairs = [*zip(before, outputs, strict=True)]
+            tree = evidence.apart(pairs, above, self.region, self.known)
+            self.apart = distance(pairs, above, self.region, tree, self.known)
+            self.formula = Formula(outputs, formula.box)
 
     def add_sign(self, expr: Expr, tree: Any) -> None:
         """Prove a sign, on the parts of a tree unless it follows from others, and take it over."""

@@ -26,8 +26,8 @@ MAX_READ = 1_000
 class Meanings:
     """Normal forms of wires, of their arguments and of named quantities."""
 
-    def __init__(self, formula: Formula, circuit: Circuit, data: Any, evidence: Evidence) -> None:
-        self.facts = Facts(formula, data, evidence)
+    def __init__(self, formula: Formula, circuit: Circuit, data: Any, evidence: Evidence, floors: bool = False) -> None:
+        self.facts = Facts(formula, data, evidence, floors)
         self.formula = self.facts.formula
         self.region = self.facts.region
         self.known = self.facts.known

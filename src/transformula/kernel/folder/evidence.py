@@ -58,6 +58,10 @@ class Evidence:
         """Parts of the box on each of which a sign is seen."""
         return self._item("signs", index)
 
+    def apart(self, pairs: Any, above: Sequence[Expr], region: Region, known: frozenset[Expr]) -> Any:
+        """Parts of the box on each of which formulas are equal, as all of ``above`` are >= 0, or close."""
+        return self._item("apart", 0)
+
     def ranges(
         self, wire: int, of: str, found: tuple[float, float], region: Region, known: frozenset[Expr]
     ) -> list[RangeClaim]:

@@ -27,7 +27,7 @@ from transformula.kernel.circuit.head_proofs import HeadProofs, Leak, Question, 
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import float_above, float_below, round_up
 from transformula.kernel.exceptions import NotProvenError, RefutedError
-from transformula.kernel.folder.description import Proof
+from transformula.kernel.folder.description import Proof, add_up
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import Weights
 from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR, FloatFormat, check_memory
@@ -66,12 +66,12 @@ def prove_softmax(
     if len(wires.outputs) != len(network.outputs) or len(formula.outputs) != len(wires.outputs):
         raise RefutedError("the circuit has another number of outputs than the formula or the weights")
     with precision(BITS):
-        meanings = Meanings(formula, wires, circuit, evidence)
+        meanings = Meanings(formula, wires, circuit, evidence, floors=True)
         check_memory(weights)
         walk = Walk(form, network, wires, meanings, evidence, sharp)
         walk.run()
         results = [walk.output(o) for o in range(len(wires.outputs))]
-    approximation = float(np.max([error for error, _ in results]))
+    approximation = add_up(float(np.max([error for error, _ in results])), meanings.facts.apart)
     return Proof(approximation, float(np.max([wrong for _, wrong in results])))
 
 
