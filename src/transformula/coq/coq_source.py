@@ -45,7 +45,7 @@ __all__ = [
     "fraction",
     "precision",
 ]
-TABLES, POWERS = ("lookup", "circuit"), ("polynomial", "corollary")
+TABLES, POWERS, MEMORIES = ("lookup", "circuit"), ("polynomial", "corollary"), ("memorize", "compact")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Source:
         weights, description = unpack(packed)
         certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
         source = cls(packed, weights, description, certificate)
-        if description.construction not in (*TABLES, *POWERS):
+        if description.construction not in (*TABLES, *POWERS, *MEMORIES):
             raise ExportError(f"no Coq theorem can be written for the construction {description.construction} yet")
         if extended := (description.circuit or {}).get("extends"):
             raise ExportError(
@@ -86,6 +86,12 @@ class Source:
     def typed(self) -> list[str]:
         """The formulas as typed."""
         return self.description.formulas or []
+
+    @property
+    def samples(self) -> list[tuple[list[float], list[float]]]:
+        """Inputs and outputs of a memorised table; none for other models."""
+        given = self.description.samples or {"x": [], "y": []}
+        return list(zip(given["x"], given["y"], strict=True))
 
     @property
     def is_polynomial(self) -> bool:
