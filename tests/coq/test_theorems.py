@@ -172,6 +172,43 @@ def test_a_memorised_table_out_of_reach_is_refused(name, value, reason, memory, 
         coq_files(memory)
 
 
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory):
+    """Sharp cells, and a variable beside them."""
+    folder = tmp_path_factory.mktemp("partition") / "model"
+    tf.compile("x**3 + y", on="x=-1..1, y=0..1", eps=0.3, construction="partition").save(folder)
+    return folder
+
+
+@needs_coq
+def test_coq_accepts_a_partition(partition):
+    assert prove_folder(partition).proven
+
+
+@needs_coq
+def test_a_partition_of_other_cells_is_refused(partition, tmp_path):
+    """Other weights, transcribed faithfully; a smaller error; cells whose neighbours are not heard; none nearby."""
+    folder = tmp_path / "model"
+    shutil.copytree(partition, folder)
+    files = coq_files(folder)
+    change_array(folder, "memory.values", 4, lambda v: v + 0.25)
+    verdict = prove_files(folder, files | {MODEL: expected(*coq_contents(folder))})
+    assert not verdict.proven and "coqc does not accept Proof.v" in verdict.reasons[0]
+    table = files["Table_0.v"]
+    near = re.search(r"Lemma C_0_\d+ u .* <= (\(.*?\))\.$", table, re.M)[1]
+    edits = {
+        "in C_0_": table.replace(near, f"({near} * 9 / 10)"),
+        "in S_0": re.sub(r"exp \(- Q2R \(\d+ # 1\)", "exp (- Q2R (9 # 1)", table),
+        "in P_0_": re.sub(r"tab_0 \[\(.*?\); ", "tab_0 [", table, count=1),
+    }
+    lemmas = {name: text for name, text in files.items() if name in LIBRARY}
+    workshop = Workshop(lemmas | {f"Part_{n}.v": text for n, text in enumerate(edits.values())}, frozenset(LIBRARY))
+    found = {file.name: file.why for file in workshop.compile(tmp_path, workshop.files) if file.printed is None}
+    assert len(found) == len(edits) and all(
+        place in why for place, why in zip(edits, map(found.get, sorted(found)), strict=True)
+    )
+
+
 @pytest.mark.parametrize(
     ("formula", "box", "options", "reason"),
     [

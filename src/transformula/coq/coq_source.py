@@ -45,7 +45,7 @@ __all__ = [
     "fraction",
     "precision",
 ]
-TABLES, POWERS, MEMORIES = ("lookup", "circuit"), ("polynomial", "corollary"), ("memorize", "compact")
+TABLES, POWERS, MEMORIES = ("lookup", "circuit", "partition"), ("polynomial", "corollary"), ("memorize", "compact")
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,11 @@ class Source:
         return list(zip(given["x"], given["y"], strict=True))
 
     @property
+    def is_partition(self) -> bool:
+        """Whether the tables have sharp cells."""
+        return self.description.construction == "partition"
+
+    @property
     def is_polynomial(self) -> bool:
         """Whether the weights are Fang's blocks."""
         return self.description.construction in POWERS
@@ -132,7 +137,7 @@ class Source:
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
         meanings = Meanings(self.formula, circuit, self.description.circuit, evidence)
-        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, False)
+        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, self.is_partition)
         walk.run()
         return walk
 
