@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 
 import transformula as tf
-from support.coq_folders import case_folder, case_names, change_array, coq_contents
+from support.coq_folders import case_folder, case_names, change_array, change_json, coq_contents
 from transformula.coq.coq_check import REALS, CoqVerdict, assumptions, is_accepted, prove_files, prove_folder
 from transformula.coq.coq_compiler import Coq, Workshop, find_coqc, refusal, run_coqc
 from transformula.coq.coq_files import LIBRARY, MODEL, PROOF, coq_files, library_file, without_native_floats
 from transformula.coq.coq_statement import OTHER_NAMES, SHORT
 from transformula.coq.transcription import expected
-from transformula.errors import ExportError, InputError
+from transformula.errors import ExportError, InputError, NotProvenError
 
 needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="coqc is not installed")
 
@@ -76,6 +76,137 @@ SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp
 def test_coq_accepts_formulas_of_other_kinds(formula, options, tmp_path):
     tf.compile(formula, on="x=-1..1", **options).save(tmp_path / "model")
     assert prove_folder(tmp_path / "model").proven
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    """A memorised table of two outputs."""
+    folder = tmp_path_factory.mktemp("memory") / "model"
+    tf.memorize(
+        [[0, 0], [0, 1], [1, 0], [1, 1.5]], [[0, 1], [1, 1], [1, 0.25], [0, -3]], dtype="float32", eps=1e-4
+    ).save(folder)
+    return folder
+
+
+@needs_coq
+def test_coq_accepts_every_sample_of_a_memorised_table(memory):
+    verdict = prove_folder(memory)
+    assert verdict.proven and set(verdict.axioms) <= set(REALS)
+
+
+@needs_coq
+def test_a_sample_that_is_not_remembered_is_refused(memory, tmp_path):
+    """Faithful transcriptions of another sample, and by the same computation of another model and bound."""
+    folder = tmp_path / "model"
+    shutil.copytree(memory, folder)
+    change_json(folder, "model.json", lambda m: m["samples"]["y"][2].__setitem__(1, 0.251))
+    files = coq_files(folder)
+    assert "matches" in files[MODEL] and files[MODEL] == expected(*coq_contents(folder))
+    questions = {
+        "this sample": ("model_", "ready", "bound", "rows"),
+        "a bound of nothing": ("model_", "ready", "0", "(firstn 1 rows)"),
+        "another readout": ("(but (blocks model_) (double (readout model_)))", "ready", "bound", "(firstn 2 rows)"),
+        "hardmax": ("(but (map hard (blocks model_)) (readout model_))", "ready", "bound", "(firstn 1 rows)"),
+        "no block": ("(but [] (readout model_))", "ready", "bound", "(firstn 1 rows)"),
+        "keys of nobody": (
+            "model_",
+            "(map (map (fun f => Lookup (unit_of f) (slots_of f) [])) ready)",
+            "bound",
+            "(firstn 1 rows)",
+        ),
+    }
+    head, _, _ = files["Part_0.v"].partition("Definition part_0")
+    bound = re.search(r"Q2R (\(.*?\))\) rows", files["Statement.v"])[1]
+    asked = [
+        head,
+        f"Definition bound : Q := {bound}.",
+        "Definition but b r := Model (tokens model_) (width model_) (embedding_) (memory_) b r bias_.",
+        "Definition double := map (fun e => Entry (at_row e) (at_column e) (2 * numerator e) (denominator e)).",
+        "Definition hard (b : block) := Block Hardmax (heads b) (feed_forward b).",
+        "Lemma the_first : forallb (recalls model_ ready bound) (firstn 2 rows) = true. Proof. vm_compute. reflexivity. Qed.",
+        *(
+            f"Lemma false_{n} : forallb (recalls {m} {r} {b}) {rows} = false. Proof. vm_compute. reflexivity. Qed."
+            for n, (m, r, b, rows) in enumerate(questions.values())
+        ),
+    ]
+    checked = {name: text for name, text in files.items() if name not in (PROOF, "Verdict.v", "README.md")}
+    workshop = Workshop(checked | {"Part_1.v": "\n".join(asked)}, frozenset(LIBRARY))
+    found = {file.name: file for file in workshop.compile(tmp_path, workshop.files)}
+    assert found["Part_1.v"].printed is not None, found["Part_1.v"].why
+    assert found["Part_0.v"].printed is None and "recalled_0" in found["Part_0.v"].why
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["samples"].update(x=[], y=[]), None),
+        (lambda m: m["samples"]["x"][0].append(0.0), "sample"),
+        (lambda m: m["samples"]["y"].pop(), "zip"),
+        (lambda m: m.update(box="x1..x2=0..1", formulas=["x1"]), None),
+        (lambda m: m["samples"]["x"][0].__setitem__(0, float("nan")), "NaN"),
+        (lambda m: m.pop("samples"), None),
+    ],
+)
+def test_samples_that_cannot_be_stated(change, reason, memory, tmp_path):
+    """The transcription alone refuses them."""
+    folder = tmp_path / "model"
+    shutil.copytree(memory, folder)
+    change_json(folder, "model.json", change)
+    with pytest.raises((AssertionError, ValueError), match=reason):
+        expected(*coq_contents(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("MAX_PRODUCTS", 10, "over 10 products in their scores: these have 100"),
+        ("allowed_bound", lambda _: 0, "smaller eps"),
+    ],
+)
+def test_a_memorised_table_out_of_reach_is_refused(name, value, reason, memory, monkeypatch):
+    """Before Coq is asked."""
+    from transformula.coq import sample_theorem
+
+    monkeypatch.setattr(sample_theorem, name, value)
+    with pytest.raises((ExportError, NotProvenError), match=reason):
+        coq_files(memory)
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory):
+    """Sharp cells, and a variable beside them."""
+    folder = tmp_path_factory.mktemp("partition") / "model"
+    tf.compile("x**3 + y", on="x=-1..1, y=0..1", eps=0.3, construction="partition").save(folder)
+    return folder
+
+
+@needs_coq
+def test_coq_accepts_a_partition(partition):
+    assert prove_folder(partition).proven
+
+
+@needs_coq
+def test_a_partition_of_other_cells_is_refused(partition, tmp_path):
+    """Other weights, transcribed faithfully; a smaller error; cells whose neighbours are not heard; none nearby."""
+    folder = tmp_path / "model"
+    shutil.copytree(partition, folder)
+    files = coq_files(folder)
+    change_array(folder, "memory.values", 4, lambda v: v + 0.25)
+    verdict = prove_files(folder, files | {MODEL: expected(*coq_contents(folder))})
+    assert not verdict.proven and "coqc does not accept Proof.v" in verdict.reasons[0]
+    table = files["Table_0.v"]
+    near = re.search(r"Lemma C_0_\d+ u .* <= (\(.*?\))\.$", table, re.M)[1]
+    edits = {
+        "in C_0_": table.replace(near, f"({near} * 9 / 10)"),
+        "in S_0": re.sub(r"exp \(- Q2R \(\d+ # 1\)", "exp (- Q2R (9 # 1)", table),
+        "in P_0_": re.sub(r"tab_0 \[\(.*?\); ", "tab_0 [", table, count=1),
+    }
+    lemmas = {name: text for name, text in files.items() if name in LIBRARY}
+    workshop = Workshop(lemmas | {f"Part_{n}.v": text for n, text in enumerate(edits.values())}, frozenset(LIBRARY))
+    found = {file.name: file.why for file in workshop.compile(tmp_path, workshop.files) if file.printed is None}
+    assert len(found) == len(edits) and all(
+        place in why for place, why in zip(edits, map(found.get, sorted(found)), strict=True)
+    )
 
 
 @pytest.mark.parametrize(

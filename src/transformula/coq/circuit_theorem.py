@@ -102,7 +102,7 @@ class CircuitTheorem(CircuitFolds):
         low, high, shift = self._argument(k, wire)
         ends = (below(low - shift, 12), above(high + shift, 12)) if shift else (low, high)
         lemma = self.lemma_of[k] = self.tables.read(wire, self.found[k], *ends, bool(shift))
-        n, own = lemma.number, above(lemma.error + LEAK, 3)
+        n, own = lemma.number, above(lemma.error + LEAK, 6)
         self.own[k] = own
         self.say(f"Definition M_{k} : R := f_{n} Q_{k}.")
         at_table = f"pose proof Z_{k}; pose proof S_{k}; pose proof (K_{n}_{self.gates(k)} A_{k} ltac:(lra)) as T"
@@ -250,7 +250,7 @@ class CircuitTheorem(CircuitFolds):
             f"Definition meant_{o} : R := {self.form(linear, self.meant)}.",
         )
         rounded = self.close(f"out_{o}", linear, form, f"out_{o}", f"near_{o}")
-        error = above(self.carried(linear) * Fraction(10001, 10000) + rounded, 4)
+        error = above(self.carried(linear) * Fraction(1000001, 1000000) + rounded, 6)
         rest = literal(error - rounded)
         first = f"pose proof C_out_{o} as C; " + ("apply two_sided in C; " if rounded else "rewrite C; ")
         moved = self.moved(linear, f"near_{o}", f"meant_{o}")

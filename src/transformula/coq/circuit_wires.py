@@ -8,6 +8,7 @@ from fractions import Fraction
 from transformula.coq.coq_source import ONE, LinearForm, Source, WireForm, fraction
 from transformula.coq.coq_statement import names_of
 from transformula.coq.coq_terms import above, below, exact, literal, term
+from transformula.coq.sharp_lemmas import SharpLemma
 from transformula.coq.table_lemmas import TableLemma, TableLemmas
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.syntax.expression import Expr
@@ -29,7 +30,7 @@ class CircuitWires:
         self.source, self.circuit, self.network = source, source.circuit, source.network
         self.variables = names_of(source)
         self.environment = dict(zip(source.formula.box.variables, self.variables, strict=True))
-        self.tables = TableLemmas(slack)
+        self.tables = TableLemmas(slack, SharpLemma if source.is_partition else TableLemma)
         self.lemma_of: dict[int, TableLemma] = {}
         self.index, self.place = self._matched()
         self.found = {self.index[self.inputs + i]: wire for i, wire in enumerate(self.network.wires)}

@@ -13,11 +13,12 @@ from transformula.coq.circuit_files import circuit_files
 from transformula.coq.coq_source import Source, precision
 from transformula.coq.coq_statement import allowed_bound, refuse_unknown_words, statement_file
 from transformula.coq.polynomial_theorem import polynomial_files
+from transformula.coq.sample_theorem import sample_files
 from transformula.coq.transcription import expected
 from transformula.errors import ExportError
 
 #: The library, in an order in which it can be compiled.
-LIBRARY = ("Transformer.v", "Typed.v", "Attention.v", "Analysis.v", "Reading.v", "Powers.v", "Folds.v")
+LIBRARY = ("Transformer.v", "Typed.v", "Attention.v", "Analysis.v", "Reading.v", "Powers.v", "Folds.v", "Samples.v")
 MODEL, STATEMENT, PROOF, VERDICT, PAGE = "Model.v", "Statement.v", "Proof.v", "Verdict.v", "README.md"
 #: The files of a folder that a theorem is about, and the evidence that the generator takes ranges from.
 CHECKED = ("model.safetensors", "model.json", "certificate.json", "evidence.json")
@@ -31,16 +32,17 @@ Print Assumptions accepted.
 """
 _PAGE = """# A theorem about a Transformer
 
-`claim` in Model.v says: at every point of the box the formula is defined, and the Transformer whose stored numbers are
-in Model.v, computed in real arithmetic as Transformer.v says, is within {bound:.6g} of it. Typed.v says
+`claim` in Model.v says: at every point of the box (of a memorised table: at every sample) the formula is defined, and
+the Transformer whose stored numbers are in Model.v, computed in real arithmetic as Transformer.v says, is within
+{bound:.6g} of it. Typed.v says
 when a formula is defined.
 
     formula   {formula}
     box       {box}
     bound     {bound:.6g} (eps {eps:g} less the rounding {rounding:.3g}, which is not part of the theorem)
 
-Read Transformer.v, Typed.v and Model.v: nothing else has to be believed but Coq. Attention.v, Analysis.v, Reading.v
-and Powers.v are lemmas proven once; Statement.v, Table_*.v and Proof.v are the proof of this model.
+Read Transformer.v, Typed.v and Model.v: nothing else has to be believed but Coq. Attention.v, Analysis.v, Reading.v,
+Powers.v, Folds.v and Samples.v are lemmas proven once; Statement.v, Table_*.v and Proof.v are the proof of this model.
 
     for f in {order}; do coqc -Q . Transformula $f; done
 
@@ -59,7 +61,9 @@ def coq_files(folder: Path) -> dict[str, str]:
     with precision(BITS):
         source = Source.of(folder)
         refuse_unknown_words(source)
-        proof = polynomial_files(source) if source.is_polynomial else circuit_files(source)
+        proof = (sample_files if source.samples else polynomial_files if source.is_polynomial else circuit_files)(
+            source
+        )
     try:
         model = expected(*((folder / name).read_bytes() for name in CHECKED[:3]))
     except (SyntaxError, ValueError, LookupError, AttributeError, AssertionError) as error:
@@ -70,8 +74,8 @@ def coq_files(folder: Path) -> dict[str, str]:
     files |= proof | {VERDICT: VERDICT_TEXT}
     certificate = source.certificate
     page = _PAGE.format(
-        formula="; ".join(source.typed),
-        box=source.description.box,
+        formula="; ".join(source.typed) or "none: a memorised table",
+        box=source.description.box or f"{len(source.samples)} samples, and nothing between them",
         bound=float(allowed_bound(source)),
         eps=certificate.eps,
         rounding=certificate.rounding,

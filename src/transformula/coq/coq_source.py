@@ -46,7 +46,7 @@ __all__ = [
     "fraction",
     "precision",
 ]
-TABLES, POWERS = ("lookup", "circuit"), ("polynomial", "corollary")
+TABLES, POWERS, MEMORIES = ("lookup", "circuit", "partition"), ("polynomial", "corollary"), ("memorize", "compact")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Source:
         weights, description = unpack(packed)
         certificate = Certificate.from_json(read_text(folder, CERTIFICATE_FILE))
         source = cls(packed, weights, description, certificate)
-        if description.construction not in (*TABLES, *POWERS):
+        if description.construction not in (*TABLES, *POWERS, *MEMORIES):
             raise ExportError(f"no Coq theorem can be written for the construction {description.construction} yet")
         if extended := (description.circuit or {}).get("extends"):
             raise ExportError(
@@ -89,6 +89,17 @@ class Source:
     def typed(self) -> list[str]:
         """The formulas as typed."""
         return self.description.formulas or []
+
+    @property
+    def samples(self) -> list[tuple[list[float], list[float]]]:
+        """Inputs and outputs of a memorised table; none for other models."""
+        given = self.description.samples or {"x": [], "y": []}
+        return list(zip(given["x"], given["y"], strict=True))
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether the tables have sharp cells."""
+        return self.description.construction == "partition"
 
     @property
     def is_polynomial(self) -> bool:
@@ -129,7 +140,7 @@ class Source:
         evidence = Evidence(parse_json(self.packed.evidence, EVIDENCE_FILE))
         circuit = CircuitReader(self.formula.box.variables).read(self.description.circuit)
         meanings = Meanings(self.formula, circuit, self.description.circuit, evidence)
-        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, False)
+        walk = Walk(FORMATS[self.weights.dtype], self.network, circuit, meanings, evidence, self.is_partition)
         walk.run()
         return walk
 

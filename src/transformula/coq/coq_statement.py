@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from transformula.coq.coq_source import Source
-from transformula.coq.coq_terms import FUNCTIONS, literal, term
+from transformula.coq.coq_terms import FUNCTIONS, literal, quotient, term
 from transformula.errors import ExportError
 
 HEADER = """Require Import Reals Lra List NArith ZArith Transformula.Transformer Transformula.Analysis.
@@ -52,6 +53,8 @@ def refuse_unknown_words(source: Source) -> None:
 
 def statement_file(source: Source) -> str:
     """The text of Statement.v."""
+    if source.samples:
+        return _samples_statement(source)
     variables, box = names_of(source), source.formula.box
     names, count = " ".join(variables), len(source.typed)
     applied = " ".join(f"(Typed.variable {name})" for name in variables)
@@ -80,3 +83,25 @@ def statement_file(source: Source) -> str:
         f"  exact {proof}. Qed.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _samples_statement(source: Source) -> str:
+    """The claim of a memorised table: one function of its rows."""
+    rows = "; ".join(f"({_numbers(x)}, {_numbers(y)})" for x, y in source.samples)
+    lines = [
+        "Require Import Reals List NArith ZArith QArith Qreals.",
+        "Require Import Transformula.Transformer Transformula.Typed Transformula.Samples.",
+        "Require Transformula.Model.",
+        "Import ListNotations.",
+        f"Definition rows : list (numbers * numbers) := [{rows}]%Z.",
+        f"Definition claim : Prop := remembered Model.model_ (Q2R {quotient(allowed_bound(source))}) rows.",
+        "Lemma restated : claim -> Model.claim.",
+        "Proof. intros proven. cbv [claim remembered outputs_match rows typed_numbers map fst snd N.succ Pos.succ]",
+        "  in proven. exact proven. Qed.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    parts = (f"({n}, {d}%positive)" for n, d in (Fraction(value).as_integer_ratio() for value in values))
+    return f"[{'; '.join(parts)}]"

@@ -63,10 +63,16 @@ class TableLemma:
         sampled = Fraction(max(abs(sample.error) for sample in self.samples))
         self.error = max(self.error, above(sampled * MARGIN * slack + Fraction(1, 10**16), 2))
         if moved:
-            step = (self.high - self.low) / 10**12
-            inner = [min(max(u, self.low + step), self.high - step) for u in points]
-            steepest = max(abs(self.meant(u + step) - self.meant(u - step)) for u in inner) / (2 * step)
-            self.slope = max(self.slope, above(steepest * Fraction(102, 100), 2))
+            self.widen_slope()
+
+    def widen_slope(self) -> None:
+        """Cover the function's steepest place."""
+        width, step = self.high - self.low, (self.high - self.low) / 10**12
+        inner = [
+            min(max(self.low + width * k / SAMPLES, self.low + step), self.high - step) for k in range(SAMPLES + 1)
+        ]
+        steepest = max(abs(self.meant(u + step) - self.meant(u - step)) for u in inner) / (2 * step)
+        self.slope = max(self.slope, above(steepest * Fraction(102, 100), 2))
 
     def meant(self, u: Fraction) -> Fraction:
         """The function's value, nearly."""
@@ -98,7 +104,7 @@ class TableLemma:
             f"Definition f_{n} (u : R) : R := {term(self.function, {'u': 'u'})}.",
             f"Definition tab_{n} : list token := [{tokens}].",
         ]
-        lines += self._whole() if len(self.tokens[0]) <= FEW_TOKENS else self._in_pieces()
+        lines += self.proof()
         if self.slope:
             inside = f"{literal(self.low)} <= {{}} <= {literal(self.high)}"
             lines += [
@@ -110,8 +116,13 @@ class TableLemma:
         return "\n".join(lines) + "\n"
 
     @property
-    def _bounded(self) -> str:
+    def bounded(self) -> str:
+        """The claim of lemma T."""
         return f"Rabs (attend tab_{self.number} u - f_{self.number} u) <= {literal(self.error)}"
+
+    def proof(self) -> list[str]:
+        """The lines of lemma T."""
+        return self._whole() if len(self.tokens[0]) <= FEW_TOKENS else self._in_pieces()
 
     def _whole(self) -> list[str]:
         """Lemma T by one bisection."""
@@ -125,7 +136,7 @@ class TableLemma:
                 f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]"
             )
         opened = f"intros H. unfold attend, num. sums tab_{n} f_{n}; kinks"
-        return [f"Lemma T_{n} u : {self.where} -> {self._bounded}.", f"Proof. {opened}. {taylor}. Qed."]
+        return [f"Lemma T_{n} u : {self.where} -> {self.bounded}.", f"Proof. {opened}. {taylor}. Qed."]
 
     def _in_pieces(self) -> list[str]:
         """Lemma T from one lemma a piece."""
@@ -133,7 +144,7 @@ class TableLemma:
         cases = [f"destruct (Rle_lt_dec u {literal(p.high)}); [apply P_{n}_{j}; lra|]." for j, p in enumerate(parts)]
         return [
             *(line for j, piece in enumerate(parts) for line in self._piece_lemma(j, piece)),
-            f"Lemma T_{n} u : {self.where} -> {self._bounded}.",
+            f"Lemma T_{n} u : {self.where} -> {self.bounded}.",
             f"Proof. intros H. {' '.join(cases[:-1])} apply P_{n}_{len(parts) - 1}; lra. Qed.",
         ]
 
@@ -144,7 +155,7 @@ class TableLemma:
         numbers = f"{literal(self.error)} {literal(piece.mass)}"
         return [
             f"Definition tab_{n}_{j} : list token := Eval vm_compute in shifted {line}.",
-            f"Lemma P_{n}_{j} u : {literal(piece.low)} <= u <= {literal(piece.high)} -> {self._bounded}.",
+            f"Lemma P_{n}_{j} u : {literal(piece.low)} <= u <= {literal(piece.high)} -> {self.bounded}.",
             f"Proof. intros H. apply (centred {line} (f_{n} u) u {numbers}); change (shifted {line}) with tab_{n}_{j};",
             f"  [lra | sums tab_{n}_{j} f_{n}; kinks; {first} | sums tab_{n}_{j} f_{n}; kinks; {second}]. Qed.",
         ]
@@ -157,8 +168,8 @@ def _bisected(degree: int, bits: int) -> str:
 class TableLemmas:
     """The lemmas of a model's tables, by tokens and function."""
 
-    def __init__(self, slack: Fraction) -> None:
-        self.slack = slack
+    def __init__(self, slack: Fraction, kind: type[TableLemma] = TableLemma) -> None:
+        self.slack, self.kind = slack, kind
         self.known: dict[tuple[Key, Expr], TableLemma] = {}
 
     def __iter__(self) -> Iterator[TableLemma]:
@@ -170,6 +181,6 @@ class TableLemmas:
         assert table is not None and function is not None
         slopes, offsets = table.slopes[:, 0].tolist(), table.offsets[:, 0].tolist()
         key: Key = tuple(slopes), tuple(offsets), tuple(table.values.tolist())
-        lemma = self.known.setdefault((key, function), TableLemma(len(self.known), key, function, low, high))
+        lemma = self.known.setdefault((key, function), self.kind(len(self.known), key, function, low, high))
         lemma.widen(low, high, self.slack, moved)
         return lemma

@@ -1,8 +1,4 @@
-"""Model.v, written from a folder's files: every stored number and index, the formula node by node, the box, the bound.
-
-Trusted beside Coq, Transformer.v and Typed.v; standard library alone. The Model.v that Coq reads must equal it byte for
-byte: no comment, notation or option fits in. Whatever is unexpected raises.
-"""
+"""Model.v, written from a folder's files: trusted beside Coq, Transformer.v and Typed.v. The unexpected raises."""
 
 import ast
 import json
@@ -18,7 +14,6 @@ NAMES = re.compile(r"\A\s*([A-Za-z_]\w*?)(\d*)\s*(?:\.\.\s*\1(\d+)\s*)?\Z", re.A
 WORD = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)", re.ASCII)
 SIGNS: dict[Any, str] = {ast.Add: "+", ast.Sub: "-", ast.USub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^",
                          ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Load: ","}  # fmt: skip
-LISTED = ("v_max", "v_min", "v_Max", "v_Min", "v_sum", "v_prod", "v_Piecewise")  # called with a list
 
 
 def transcribed(text: str) -> str:
@@ -31,9 +26,8 @@ def transcribed(text: str) -> str:
         signs = [SIGNS[type(n)] for n in ast.iter_child_nodes(node) if type(n) in SIGNS]
         parts = [written(n) for n in ast.iter_child_nodes(node) if type(n) not in SIGNS]
         assert isinstance(node, ast.Call | ast.UnaryOp) or (len(parts), len(signs)) == (2, 1), "this is no formula"
-        if isinstance(node, ast.Call) and parts[0] in LISTED:
-            return f"({parts[0]} [{'; '.join(parts[1:])}])"
-        return f"({' '.join(parts[:-1] + signs + parts[-1:])})"
+        listed = isinstance(node, ast.Call) and re.fullmatch("v_([mM]ax|[mM]in|sum|prod|Piecewise)", parts[0])
+        return f"({parts[0]} [{'; '.join(parts[1:])}])" if listed else f"({' '.join(parts[:-1] + signs + parts[-1:])})"
 
     places = iter(range(len(said)))
     marked = WORD.sub(lambda _: f"_{next(places)}", text.replace("^", "**")).strip()
@@ -84,16 +78,22 @@ def expected(weights: bytes, *texts: bytes) -> str:
         lines.append(f"Definition block_{b} : block := Block {KINDS[block['kind'], block['scale']]} {parts}.")
     parts = f"embedding_ memory_ [{'; '.join(f'block_{b}' for b in range(len(model['blocks'])))}] readout_ bias_"
     lines.append(f"Definition model_ : model := Model {model['tokens']:d} {len(model['slots'])} {parts}.")
-    for part in re.split(r",(?![^()]*\))", model["box"]):
+    for part in re.split(r",(?![^()]*\))", model["box"]) if "box" in model else []:
         said, ends = part.split("=")
         [(stem, first, last)], (low, high) = NAMES.findall(said), map(transcribed, ends.split(".."))
         for k in range(int(first or 0), int(last or first or 0) + 1):
             names.append(f"v_{stem}{f'{k:0{len(first)}d}' if first else ''}")
             claimed += f"\n  inside {low} {names[-1]} {high} ->"
-    assert [n[2:] for n in names] == model["inputs"] and len(set(names)) == len(names) and "shape" not in model
     joined, applied = " ".join(names), " ".join(f"(variable {name})" for name in names)
-    for o, text in enumerate(model["formulas"]):
+    for o, text in enumerate(model.get("formulas", [])):
         lines.append(f"Definition formula_{o} ({joined} : typed) : typed :=\n  {transcribed(text)}%typed.")
         claimed += f"\n  matches (output model_ (inputs [{'; '.join(names)}]) {o}) (formula_{o} {applied}) bound /\\"
+    for x, y in zip(*(model.get("samples", {"x": [], "y": []})[key] for key in "xy"), strict=True):
+        assert len(x) == len(model["inputs"]), "a sample has not as many numbers as there are inputs"
+        x, y = (["(literal ({}) {})".format(*Fraction(v).as_integer_ratio()) for v in row] for row in (x, y))
+        for o, v in enumerate(y):
+            claimed += f"\n  matches (output model_ (inputs (map result [{'; '.join(x)}])) {o}) {v} bound /\\"
+    named = [n[2:] for n in names] == [*dict.fromkeys(model["inputs"])]
+    assert named == ("box" in model) != ("samples" in model) and "shape" not in model and "matches" in claimed
     lines.append(f"Definition bound : R := {Fraction(claim['eps']) - abs(Fraction(claim['rounding']))}.")
-    return "\n".join([*lines, f"Definition claim : Prop := forall {joined} : R,{claimed}\n  True.\n"])
+    return "\n".join([*lines, f"Definition claim : Prop :={joined and f' forall {joined} : R,'}{claimed}\n  True.\n"])

@@ -155,4 +155,64 @@ Proof.
   unfold Rdiv. rewrite Rabs_mult, Rabs_inv, (Rabs_pos_eq m) by lra. apply (Rmult_le_reg_r m); [lra|].
   rewrite Rmult_assoc, Rinv_l by lra. pose proof (Rabs_pos (excess (shifted s r l) f u)). nra.
 Qed.
+
+(* Sharp cells: tokens whose scores stay G below another one's on an interval count for at most e^-G each. *)
+Definition behind (best t : token) (u : Q) : Q := ((slope t - slope best) * u + (offset t - offset best))%Q.
+Definition loud (lo hi G : Q) (best t : token) : bool :=
+  negb (Qle_bool (behind best t lo) (- G) && Qle_bool (behind best t hi) (- G)).
+Lemma behind_real best t q : Q2R (behind best t q) = score_at t (Q2R q) - score_at best (Q2R q).
+Proof. unfold behind, score_at. rewrite Q2R_plus, Q2R_mult, !Q2R_minus. ring. Qed.
+Lemma quiet_below lo hi G best t u : loud lo hi G best t = false -> Q2R lo <= u <= Q2R hi ->
+  score_at t u - score_at best u <= - Q2R G.
+Proof.
+  unfold loud. intros H U. apply negb_false_iff, andb_true_iff in H as [A B].
+  apply Qle_bool_iff, Qle_Rle in A. apply Qle_bool_iff, Qle_Rle in B. rewrite Q2R_opp, behind_real in A, B. unfold score_at in *.
+  destruct (Rle_or_lt (Q2R (slope best)) (Q2R (slope t))); nra.
+Qed.
+Lemma sharp lo hi G best l near V f e u : filter (loud lo hi G best) l = near -> existsb (fun t => Qeq_bool (slope t) (slope best) && Qeq_bool (offset t) (offset best)) l
+    && forallb (small V) l && (length l <=? 1000)%nat = true ->
+  Q2R lo <= u <= Q2R hi -> near <> [] -> (forall t, In t near -> Rabs (Q2R (held t) - f) <= e) ->
+  Rabs (attend l u - f) <= e + 1000 * (2 * Q2R V + e) * exp (- Q2R G).
+Proof.
+  intros N C U Ne H. rewrite !andb_true_iff in C. destruct C as [[C1 C2] C3].
+  apply existsb_exists in C1 as [b [Ib C1]]. apply andb_true_iff in C1 as [S1 S2].
+  apply Qeq_bool_iff, Qeq_eqR in S1. apply Qeq_bool_iff, Qeq_eqR in S2.
+  assert (Sb : score_at b u = score_at best u) by (unfold score_at; now rewrite S1, S2). clear S1 S2.
+  assert (P : exp (score_at best u) <= den l u).
+  { rewrite <- Sb. clear - Ib. unfold den. induction l as [|a l IH]; [destruct Ib|]. simpl. pose proof (exp_pos (score_at a u)).
+    pose proof (den_nonneg l u) as D. unfold den in D. destruct Ib as [->|I]; [lra|]. specialize (IH I). lra. }
+  pose proof (exp_pos (score_at best u)) as Pb.
+  assert (Vt : forall t, In t l -> Rabs (Q2R (held t)) <= Q2R V).
+  { intros t I. rewrite forallb_forall in C2. specialize (C2 t I). apply Qle_bool_iff, Qle_Rle in C2. now rewrite Qabs'_real in C2. }
+  assert (E : 0 <= e /\ Rabs f <= Q2R V + e).
+  { destruct near as [|t near]; [congruence|]. pose proof (H t (or_introl eq_refl)) as A.
+    assert (I : In t l) by (apply (filter_In (loud lo hi G best)); rewrite N; now left). pose proof (Vt t I) as B.
+    pose proof (Rabs_pos (Q2R (held t) - f)). split; [lra|]. replace f with (Q2R (held t) - (Q2R (held t) - f)) at 1 by ring.
+    eapply Rle_trans; [apply Rabs_triang|]. rewrite Rabs_Ropp. lra. }
+  destruct E as [E0 Ef].
+  assert (T : forall t, In t l -> Rabs (exp (score_at t u) * (Q2R (held t) - f)) <= exp (score_at t u) * e + exp (score_at best u) * ((2 * Q2R V + e) * exp (- Q2R G))).
+  { intros t I. rewrite Rabs_mult, (Rabs_pos_eq (exp _)) by (left; apply exp_pos).
+    pose proof (Rabs_pos (Q2R (held t))). pose proof (Vt t I). pose proof (exp_pos (- Q2R G)). pose proof (exp_pos (score_at t u)).
+    destruct (loud lo hi G best t) eqn:L.
+    - assert (A := H t ltac:(rewrite <- N; apply filter_In; auto)). assert (0 <= exp (score_at best u) * ((2 * Q2R V + e) * exp (- Q2R G))) by (repeat apply Rmult_le_pos; lra). nra.
+    - pose proof (quiet_below _ _ _ _ _ _ L U) as Q. assert (exp (score_at t u) <= exp (score_at best u) * exp (- Q2R G)).
+      { rewrite <- exp_plus. apply exp_le. lra. }
+      assert (Rabs (Q2R (held t) - f) <= 2 * Q2R V + e). { eapply Rle_trans; [apply Rabs_triang|]. rewrite Rabs_Ropp. lra. }
+      pose proof (Rabs_pos (Q2R (held t) - f)). apply Rle_trans with (exp (score_at best u) * exp (- Q2R G) * (2 * Q2R V + e)); [apply Rmult_le_compat; lra|nra]. }
+  set (r := exp (score_at best u) * ((2 * Q2R V + e) * exp (- Q2R G))) in *.
+  assert (R0 : 0 <= r). { unfold r. pose proof (exp_pos (- Q2R G)). pose proof (Vt b Ib). pose proof (Rabs_pos (Q2R (held b))). repeat apply Rmult_le_pos; lra. }
+  assert (S : Rabs (num l u - f * den l u) <= e * den l u + INR (length l) * r).
+  { clear - T R0 E0. unfold num, den. induction l as [|a l IH]; [simpl; replace (0 - f * 0) with 0 by ring; rewrite Rabs_R0; lra|].
+    specialize (IH (fun t I => T t (or_intror I))). specialize (T a (or_introl eq_refl)). change (length (a :: l)) with (S (length l)). rewrite S_INR.
+    cbn [map sum]. match goal with |- Rabs (?x * ?v + ?n - f * (?x + ?d)) <= _ => replace (x * v + n - f * (x + d)) with (x * (v - f) + (n - f * d)) by ring end.
+    eapply Rle_trans; [apply Rabs_triang|]. lra. }
+  unfold attend. replace (num l u / den l u - f) with ((num l u - f * den l u) / den l u) by (field; lra).
+  unfold Rdiv. rewrite Rabs_mult, Rabs_inv, (Rabs_pos_eq (den l u)) by lra. apply (Rmult_le_reg_r (den l u)); [lra|]. rewrite Rmult_assoc, Rinv_l, Rmult_1_r by lra.
+  eapply Rle_trans; [exact S|]. rewrite Rmult_plus_distr_r. apply Rplus_le_compat_l.
+  assert (INR (length l) <= 1000). { apply Nat.leb_le in C3. replace 1000 with (INR 1000) by (rewrite INR_IZR_INZ; reflexivity). now apply le_INR. }
+  apply Rle_trans with (1000 * r); [now apply Rmult_le_compat_r|]. unfold r.
+  assert (Q0 : 0 <= (2 * Q2R V + e) * exp (- Q2R G)).
+  { pose proof (exp_pos (- Q2R G)). pose proof (Vt b Ib). pose proof (Rabs_pos (Q2R (held b))). apply Rmult_le_pos; lra. }
+  rewrite (Rmult_assoc 1000 (2 * Q2R V + e)). set (q := (2 * Q2R V + e) * exp (- Q2R G)) in *. nra.
+Qed.
 Ltac sums tab f := cbv [den excess tab map sum score_at slope offset held fst snd f Q2R Qnum Qden].

@@ -1,0 +1,127 @@
+"""Lemmas of tables with sharp cells: in its own cell, and a little beyond, a token's value is near the function.
+
+On a piece of the range only the tokens count whose scores are not everywhere at least G below a leading one (`sharp` in
+Attention.v). G is the least for which all others add a small part of the error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from transformula.coq.coq_terms import above, literal, quotient
+from transformula.coq.table_lemmas import TableLemma
+from transformula.errors import NotProvenError
+
+#: Points of a cell at which the function is compared with the token's value; margin over the largest difference.
+POINTS, MARGIN = 16, Fraction(10005, 10000)
+#: Part of the error that is left to tokens elsewhere, and the most tokens, as in Attention.v.
+ELSEWHERE, MAX_TOKENS = Fraction(1, 10_000), 1000
+#: Part by which cells are widened beyond what G asks for, so that cuts may be rounded.
+SPARE = 1.001
+
+
+class SharpCell(NamedTuple):
+    """A token's place among the stored ones, and where it may count."""
+
+    token: int
+    low: Fraction
+    high: Fraction
+
+
+class SharpLemma(TableLemma):
+    """A table whose lemma is proven cell by cell."""
+
+    gap: int = 0
+    near: Fraction = Fraction(0)
+    largest: Fraction = Fraction(0)
+
+    def widen(self, low: Fraction, high: Fraction, slack: Fraction, moved: bool) -> None:
+        """Cover one more reader's range."""
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.largest = above(max(abs(Fraction(v)) for v in self.tokens[2]), 6)
+        self.gap, self.near = 30, Fraction(0)
+        for _ in range(2):  # G depends on the error, and that a little on G
+            found = max(self._distance(cell) for cell in self._cells())
+            self.near = above(found * MARGIN * max(slack, Fraction(1)) + Fraction(1, 10**12), 6)
+            worst = MAX_TOKENS * float(2 * self.largest + self.near) / float(self.near * ELSEWHERE)
+            self.gap = math.ceil(math.log(worst))
+        self.error = max(self.error, above(self.near * (1 + ELSEWHERE), 6))
+        if moved:
+            self.widen_slope()
+
+    def _sorted(self) -> list[int]:
+        """The tokens by slope, which are those that lead from left to right."""
+        order = sorted(range(len(self.tokens[0])), key=lambda k: self.tokens[0][k])
+        if len(order) > MAX_TOKENS or any(self.tokens[0][a] == self.tokens[0][b] for a, b in pairwise(order)):
+            raise NotProvenError(
+                f"a partition of over {MAX_TOKENS} cells or of equal slopes: no Coq theorem is written"
+            )
+        return order
+
+    def _seams(self) -> Iterator[tuple[Fraction, Fraction]]:
+        """Where each token and the next are less than G apart."""
+        slopes, offsets, _ = self.tokens
+        for a, b in pairwise(self._sorted()):
+            steep = slopes[b] - slopes[a]
+            middle, half = (offsets[a] - offsets[b]) / steep, SPARE * self.gap / steep
+            yield Fraction(middle - half).limit_denominator(10**9), Fraction(middle + half).limit_denominator(10**9)
+
+    def _cells(self) -> list[SharpCell]:
+        """The cells inside the range."""
+        seams = [(self.low, self.low), *self._seams(), (self.high, self.high)]
+        ends = zip(self._sorted(), seams[:-1], seams[1:], strict=True)
+        cells = [SharpCell(k, max(start, self.low), min(end, self.high)) for k, (start, _), (_, end) in ends]
+        return [cell for cell in cells if cell.low < cell.high]
+
+    def _distance(self, cell: SharpCell) -> Fraction:
+        points = (cell.low + (cell.high - cell.low) * k / POINTS for k in range(POINTS + 1))
+        value = Fraction(self.tokens[2][cell.token])
+        return max(abs(value - self.meant(u)) for u in points)
+
+    def _token(self, k: int) -> str:
+        return f"({', '.join(quotient(Fraction(side[k])) for side in self.tokens)})"
+
+    def proof(self) -> list[str]:
+        """Lemma C of each cell, P of each piece between two ends of cells, and T of the whole range."""
+        n, cells = self.number, self._cells()
+        tail = f"{literal(self.near)} + 1000 * (2 * Q2R {quotient(self.largest)} + {literal(self.near)})"
+        lines = [
+            f"Lemma S_{n} : {tail} * exp (- Q2R {quotient(Fraction(self.gap))}) <= {literal(self.error)}.",
+            "Proof. cbv [Q2R Qnum Qden]; interval. Qed.",
+        ]
+        for cell in cells:
+            lines += [
+                f"Lemma C_{n}_{cell.token} u : {literal(cell.low)} <= u <= {literal(cell.high)} -> "
+                f"Rabs (Q2R {quotient(Fraction(self.tokens[2][cell.token]))} - f_{n} u) <= {literal(self.near)}.",
+                f"Proof. intros H. cbv [f_{n} Q2R Qnum Qden]. first [interval with (i_bisect u, i_taylor u, "
+                "i_degree 3, i_depth 30) | interval with (i_bisect u, i_depth 40)]. Qed.",
+            ]
+        cuts = sorted({end for cell in cells for end in cell[1:]})
+        pieces = list(pairwise(cuts))
+        for j, (low, high) in enumerate(pieces):
+            lines += self._piece(j, low, high, [c.token for c in cells if c.low <= low and high <= c.high])
+        cases = [
+            f"destruct (Rle_lt_dec u {literal(high)}); [apply P_{n}_{j}; lra|]." for j, (_, high) in enumerate(pieces)
+        ]
+        return [
+            *lines,
+            f"Lemma T_{n} u : {self.where} -> {self.bounded}.",
+            f"Proof. intros H. {' '.join(cases[:-1])} apply P_{n}_{len(pieces) - 1}; lra. Qed.",
+        ]
+
+    def _piece(self, j: int, low: Fraction, high: Fraction, loud: list[int]) -> list[str]:
+        n, near = self.number, "; ".join(self._token(k) for k in sorted(loud))
+        numbers = f"{quotient(low)} {quotient(high)} {quotient(Fraction(self.gap))} {self._token(loud[0])}"
+        each = "|".join(f"exact (C_{n}_{k} u H)" for k in sorted(loud))
+        return [
+            f"Lemma P_{n}_{j} u : {literal(low)} <= u <= {literal(high)} -> {self.bounded}.",
+            f"Proof. intros H. eapply Rle_trans; [apply (sharp {numbers} tab_{n} [{near}] {quotient(self.largest)} _ "
+            f"{literal(self.near)});",
+            "  [vm_compute; reflexivity | vm_compute; reflexivity | cbv [Q2R Qnum Qden]; lra | discriminate |]",
+            f"  | exact S_{n}]. intros t [<-{'|[<-' * (len(loud) - 1)}|[]{']' * (len(loud) - 1)}];",
+            f"  [{each.replace('u H)', 'u ltac:(lra))')}]. Qed.",
+        ]
