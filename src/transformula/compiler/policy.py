@@ -43,10 +43,9 @@ STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a 
 # --- prepare
 LOOK_PARTS = 400  # most parts of the box in the search for one sign, or for a smaller box that a refusal suggests
 
-#: Bits by which the floors of bases that touch zero are below the largest base, tried in turn, and the fraction of the
-#: tolerance that they may take.
+#: Bits by which the floors of bases that touch zero are below the largest base, tried in turn.
 FLOOR_BITS = (8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64, 80, 100, 140)
-APART = 1 / 8
+APART = 1 / 8  # fraction of the tolerance that such floors may take
 
 # --- one layer
 MAX_COEFFICIENT = 10**30  # largest whole number in a linear form: beyond it the form would leave float32's range

@@ -168,7 +168,9 @@ def _expanded(expr: Expr, variables: tuple[str, ...]) -> Polynomial | None:
 
 
 #: Functions that have a rational value at a rational point.
-POINTS = dict.fromkeys([(f, 0) for f in ("sin", "tan", "atan", "sinh", "tanh", "sqrt")] + [("log", 1)], 0)
+POINTS: dict[tuple[str, Any], int] = dict.fromkeys(
+    [(f, 0) for f in ("sin", "tan", "atan", "sinh", "tanh", "sqrt")] + [("log", 1)], 0
+)
 POINTS |= dict.fromkeys([(f, 0) for f in ("exp", "cos", "cosh")], 1)
 LARGEST: dict[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformula.errors import brief
 from transformula.export.onnx_files import onnx_bytes
@@ -56,7 +57,7 @@ def raw_onnx_bytes(fitted: TableModel) -> bytes:
         first.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     whole = _merged(onnx, first, inner)
     if fitted.classes:
-        _add_classes(onnx, whole, fitted.classes)
+        _add_classes(onnx, whole, np.array(fitted.classes, dtype=object))
     whole.graph.name = f"raw rows to {brief(fitted.target)}"
     data: bytes = whole.SerializeToString(deterministic=True)
     return data
@@ -74,7 +75,7 @@ def _merged(onnx: Any, first: Any, inner: Any) -> Any:
     return whole
 
 
-def _add_classes(onnx: Any, whole: Any, classes: tuple[str, ...]) -> None:
+def _add_classes(onnx: Any, whole: Any, classes: NDArray[Any]) -> None:
     """Two more outputs: probabilities (batch, classes), and the label of the largest (batch,)."""
     if len(classes) == 2:
         whole.graph.node.extend(
@@ -87,14 +88,13 @@ def _add_classes(onnx: Any, whole: Any, classes: tuple[str, ...]) -> None:
     else:
         whole.graph.node.append(onnx.helper.make_node("Softmax", [_OUTPUT], ["probabilities"], axis=1))
     kind = whole.graph.output[0].type.tensor_type.elem_type
-    whole.graph.initializer.append(
-        onnx.helper.make_tensor("classes", onnx.TensorProto.STRING, [len(classes)], [c.encode() for c in classes])
-    )
+    labels = onnx.numpy_helper.from_array(classes, "classes")
+    whole.graph.initializer.append(labels)
     whole.graph.node.append(onnx.helper.make_node("ArgMax", ["probabilities"], ["most"], axis=1, keepdims=0))
     whole.graph.node.append(onnx.helper.make_node("Gather", ["classes", "most"], ["label"]))
     shape = onnx.helper.make_tensor_value_info
     whole.graph.output.append(shape("probabilities", kind, ["batch", len(classes)]))
-    whole.graph.output.append(shape("label", onnx.TensorProto.STRING, ["batch"]))
+    whole.graph.output.append(shape("label", labels.data_type, ["batch"]))
 
 
 def _filled(onnx: Any, column: Column, out: str) -> tuple[list[Any], dict[str, Any]]:
@@ -204,10 +204,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     graph.node.insert(0, node("Gather", ["rows", "columns"], [graph.input[0].name], axis=1))
     graph.initializer.append(stored(columns, "columns"))
     if (classes := getattr(estimator, "classes_", None)) is not None:
-        _add_probabilities(onnx, whole, len(classes))
-        graph.node.append(node("ArgMax", ["probabilities"], ["class"], axis=1, keepdims=0))
-        graph.node.append(node("Gather", ["labels", "class"], ["label"]))
-        graph.initializer.append(stored(classes.astype(object if classes.dtype.kind in "OU" else np.int64), "labels"))
+        _add_classes(onnx, whole, classes.astype(object if classes.dtype.kind in "OU" else np.int64))
         results = ["label", "probabilities"]
     prefix = scope.get_unique_variable_name("transformula") + "_"
     for one in graph.node:
