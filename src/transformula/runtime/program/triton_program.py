@@ -21,8 +21,8 @@ from triton.language.extra import libdevice
 
 #: Registers of a thread that keeps sums: as many as there are, or the compiler would keep them elsewhere.
 MOST_REGISTERS = 255
-#: Compiled kernels by text, name, device, and whether 32 bits hold the number of samples.
-COMPILED: dict[tuple[str, str, int | None, int], Any] = {}
+#: Compiled kernels by text, name, device, dtype, and whether 32 bits hold the number of samples.
+COMPILED: dict[tuple[str, str, int | None, torch.dtype, int], Any] = {}
 #: Floats in which the gradients of stored numbers are added up.
 SUMS = 1 << 22
 
@@ -64,18 +64,20 @@ def _programs(source: str, name: str, samples: int) -> int:
     return min(most, triton.cdiv(samples, block))
 
 
-def _launch(source: str, name: str, device: int | None, samples: int, *arguments: torch.Tensor | int) -> None:
+def _launch(
+    source: str, name: str, device: int | None, samples: int, x: torch.Tensor, *others: torch.Tensor | int
+) -> None:
     """Compiled kernels are kept: to find one by its arguments takes Triton longer than a launch."""
     if not samples:
         return
     grid = (_programs(source, name, samples), 1, 1)
-    kind = source, name, device, samples >> 31
+    kind = source, name, device, x.dtype, samples >> 31
     if kind in COMPILED:
-        COMPILED[kind][grid](*arguments, samples)
+        COMPILED[kind][grid](x, *others, samples)
         return
     found = kernels(source)
     options = {} if torch.version.hip or name != "backward_weights" else {"maxnreg": MOST_REGISTERS}
-    compiled = found[name][grid](*arguments, samples, num_warps=found["launches"][name][1], **options)
+    compiled = found[name][grid](x, *others, samples, num_warps=found["launches"][name][1], **options)
     if compiled is not None:  # Triton's interpreter compiles nothing
         COMPILED[kind] = compiled
 
