@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from transformula import __version__
@@ -74,23 +74,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 _ClickError: Any = _UsageError.__bases__[0]
 
 
-class PlainFlags:
-    """Flags without a type in --help: they take no value."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The options, --help among them."""
-        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for option in found:
-            if getattr(option, "is_flag", False):
-                option.metavar = ""
-        return found
-
-
-class PlainCommand(PlainFlags, TyperCommand):
-    """A verb."""
-
-
-class LazyVerbs(PlainFlags, TyperGroup):
+class LazyVerbs(TyperGroup):
     """Verbs whose modules are imported when they are run, so that --help answers at once.
 
     The commands of the group have a name and a line of help only.
@@ -99,16 +83,27 @@ class LazyVerbs(PlainFlags, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb itself, with its options."""
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and _verb(str(name)), rest
+        verb = listed and _verb(str(name))
+        _untyped_flags(verb.get_params(ctx) if verb else [])
+        return name, verb, rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, --help among them."""
+        return _untyped_flags(super().get_params(ctx))
+
+
+def _untyped_flags(options: list[Any]) -> list[Any]:
+    """Flags take no value: --help gives them no type."""
+    for option in options:
+        option.metavar = "" if getattr(option, "is_flag", False) else option.metavar
+    return options
 
 
 def _verb(name: str) -> Any:
     module = import_module(f"transformula.cli.{_VERBS[name][0]}")
     settings = {"ignore_unknown_options": True} if name in _TAKE_FORMULAS else None
     alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=PlainCommand, context_settings=settings)(
-        getattr(module, f"{name.replace('-', '_')}_command")
-    )
+    alone.command(name, context_settings=settings)(getattr(module, f"{name.replace('-', '_')}_command"))
     return get_command(alone)
 
 
