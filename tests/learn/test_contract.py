@@ -1,13 +1,14 @@
 """scikit-learn's own contract, for every estimator and every solver."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from transformula.learn import (
@@ -52,6 +53,22 @@ def test_the_tools_people_use(data):
     pipe = make_pipeline(StandardScaler(), clone(model)).fit(X, y)
     again = pickle.loads(pickle.dumps(pipe))
     assert np.array_equal(pipe.predict(X), again.predict(X))
+
+
+@pytest.mark.parametrize("estimator", [PolynomialTransformerRegressor(2), PolynomialTransformerClassifier(2)])
+def test_sparse_indicators_are_those_of_dense_ones(estimator):
+    """OneHotEncoder's default; and nothing warns under cross-validation."""
+    chance = np.random.default_rng(0)
+    table = np.column_stack([chance.choice(["Rom", "Ulm", "Wien"], 300), chance.integers(0, 6, 300).astype(str)])
+    y = (table[:, 0] == "Ulm") + 0.1 * chance.normal(size=300)
+    if isinstance(estimator, PolynomialTransformerClassifier):
+        y = y > 0.5
+    sparse = OneHotEncoder().fit_transform(table)
+    found = [clone(estimator).fit(X, y).predict(X) for X in (sparse, sparse.toarray())]
+    assert np.array_equal(*found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cross_val_score(make_pipeline(OneHotEncoder(), estimator), table, y, cv=3).min() > 0.9
 
 
 @pytest.mark.parametrize("solver", ["exact", "sparse", "lowrank", "adam"])

@@ -111,7 +111,7 @@ def test_a_classifier_is_linear_where_nothing_else_is_clearly_better(seed):
     losses = [log_loss(y[400:], one.predict_proba(X[400:])) for one in (model, line)]
     assert losses[0] < losses[1] + 0.02
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    assert PolynomialTransformerClassifier(2).fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.95
+    assert PolynomialTransformerClassifier(2).fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.9
 
 
 @pytest.mark.parametrize("solver", ["exact", "sparse"])

@@ -147,3 +147,11 @@ def test_two_rows_prove_nothing():
     with pytest.warns(UserWarning, match="2 rows are too few to judge"):
         fitted = fit_table({"x": [1.0, 2.0, 4.0], "y": [3.0, 1.0, 2.0]}, "y", degree=3)
     assert fitted.notes["r2_training"] is None and fitted.notes["r2_held_out"] is None and fitted.notes["degree"] == 1
+
+
+def test_a_column_that_decides_everything():
+    """Three distinct rows, each seen often: to leave one out is to leave out all like it, which says nothing."""
+    city = rng.choice(["Rom", "Ulm", "Wien"], 90)
+    fee = np.select([city == "Rom", city == "Ulm"], [12.5, 20.0], 31.0)
+    fitted = fit_table({"city": city, "fee": fee}, "fee")
+    assert fitted.predict({"city": ["Wien", "Rom", "Ulm"]}) == pytest.approx([31, 12.5, 20], rel=1e-6)

@@ -29,6 +29,8 @@ LINEAR = "linear model"
 MEAN = "mean"
 #: Deviation of equal targets from their computed mean, as a share of it.
 _ROUNDING = 1e-14
+#: Mean squared error of a fit that is exact up to rounding, as a share of the targets' mean square.
+_EXACT = 1e-18
 Scores = dict[str, dict[str, float | None]]
 
 
@@ -128,7 +130,8 @@ def scores_from(moments: Moments) -> Scores:
 
 def linear_is_better(moments: Moments) -> bool:
     """Whether the fit misses by more than the linear model, beyond twice the standard error of the difference."""
-    if moments.weight < 2:
+    size = moments.squares[0] / moments.weight + moments.mean[0] ** 2 if moments.weight else 0.0
+    if moments.weight < 2 or moments.mean[1] <= _EXACT * size:
         return False
     error = (float(moments.squares[-1]) / (moments.weight - 1) / moments.weight) ** 0.5
     return bool(moments.mean[-1] > 2 * error)

@@ -28,6 +28,8 @@ MOST_SPARSE_TERMS = 60_000
 _AUTO_EXACT_TERMS = 1_000
 #: Fewest rows for which folds are large enough to judge by.
 _FEWEST_JUDGED = 8
+#: The ridge that takes the smallest coefficients of those that fit equally well.
+_ALMOST_NOTHING = 1e-12
 #: Most rows that say nothing about a curve.
 _FEWEST_CURVED = 3
 #: Rows for each term from which directions save nothing.
@@ -235,6 +237,8 @@ def _candidates(rows: Rows, settings: Settings) -> list[Candidate]:
         return [("lowrank", settings)]
     found = [("sparse", settings)]
     if len(rows) < _FEWEST_JUDGED:
+        if rows.weight.min() >= 2:  # no noise in what was seen several times: nothing is shrunk
+            return [("exact", replace(settings, ridge=_ALMOST_NOTHING))]
         return found if len(rows) > _FEWEST_CURVED else [_linear(settings)]
     found.append(_linear(settings))
     if len(rows) < 20:
