@@ -60,7 +60,7 @@ def test_short_functions_are_the_kernels():
     assert list(same) == OTHER_NAMES and same.items() <= ALIASES.items()
 
 
-SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp(x), 1 + x)", "Max(x, -x, 1/4)",
+SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp(x), 1 + x)", "Max(x, -x, 1/4)", "asin(x/2)", "acos(x/2)",
             "Piecewise((0, x < 1/2), (x - 1/2, True))")  # fmt: skip
 
 
