@@ -60,7 +60,7 @@ def test_short_functions_are_the_kernels():
     assert list(same) == OTHER_NAMES and same.items() <= ALIASES.items()
 
 
-SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp(x), 1 + x)", "Max(x, -x, 1/4)",
+SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp(x), 1 + x)", "Max(x, -x, 1/4)", "asin(x/2)", "acos(x/2)",
             "Piecewise((0, x < 1/2), (x - 1/2, True))")  # fmt: skip
 
 
@@ -216,6 +216,8 @@ def test_a_partition_of_other_cells_is_refused(partition, tmp_path):
         ("gamma(x)", "x=1..2", {}, "Interval library cannot bound gamma"),
         ("floor(x) - floor(x)", "x=0..2", {}, "cannot bound floor"),
         ("exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", {"construction": "lookup"}, "tables of several axes"),
+        ("sin(x*y)", "x=0..1, y=0..1", {"construction": "partition"}, "tables of several axes"),
+        ("sin(50*x)", "x=0..9", {"construction": "partition"}, "over 300 cells"),
         ("sin(x)", "x=0..6", {"construction": "yun"}, "the construction yun"),
         ("exp(x*y)", "x=0..1, y=0..1", {"construction": "corollary"}, "a formula of several variables"),
     ],

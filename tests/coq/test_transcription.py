@@ -102,6 +102,30 @@ def test_a_changed_statement_is_noticed(folder, text, edit):
     assert objection(folder, _files(text.replace(before, after, 1))) != ""
 
 
+SAMPLE_EDITS = {
+    "an input": ("map result [(literal (0) 1); (literal (1) 2)]", "map result [(literal (0) 1); (literal (1) 3)]"),
+    "an input's sign": ("(literal (1) 2)", "(literal (-1) 2)"),
+    "an output": (") 0) (literal (3) 1)", ") 0) (literal (2) 1)"),
+    "an output's index": (") 1) (literal (-1) 4)", ") 0) (literal (-1) 4)"),
+    "inputs exchanged": ("[(literal (0) 1); (literal (1) 2)]", "[(literal (1) 2); (literal (0) 1)]"),
+    "a sample lost": ("claim : Prop :=\n  matches", "claim : Prop :=\n  True \\/ matches"),
+    "a looser goal": (" bound /\\", " (bound + 1) /\\"),
+    "the bound": ("bound : R := ", "bound : R := 9"),
+}
+
+
+@pytest.mark.parametrize("edit", SAMPLE_EDITS)
+def test_a_changed_sample_is_noticed(tmp_path, edit):
+    """A memorised table: every sample and output is a line of the claim."""
+    import transformula as tf
+
+    tf.memorize([[0, 0.5], [1, 1]], [[3, -0.25], [1, 2]]).save(tmp_path / "model")
+    text, (before, after) = expected(*coq_contents(tmp_path / "model")), SAMPLE_EDITS[edit]
+    assert text.count("\n  matches (output model_ (inputs (map result [") == 4 and "forall" not in text
+    assert before in text and objection(tmp_path / "model", _files(text)) == ""
+    assert objection(tmp_path / "model", _files(text.replace(before, after, 1))) != ""
+
+
 FOLDER_EDITS = {
     "a memory value by one ulp": lambda f: change_array(f, "memory.values", 4, lambda v: math.nextafter(v, math.inf)),
     "a readout sign": lambda f: change_array(f, "readout.values", 0, lambda v: -v),

@@ -60,8 +60,8 @@ def test_the_theorem_is_offered_or_the_reason_why_there_is_none(server, model):
     assert answer.headers["content-disposition"] == 'attachment; filename="theorem.zip"'
     names = zipfile.ZipFile(io.BytesIO(answer.content)).namelist()
     assert {"coq/Transformer.v", "coq/Model.v", "coq/Proof.v", "coq/README.md"} <= set(names)
-    cells, _ = server.compile(formula="sin(3*x)", box="x=0..2", eps=0.1, construction="partition")
-    refused = server.client.get(f"/api/models/{cells}/theorem.zip")
+    extended, _ = server.compile(formula="sin(x)/x", box="x=-1..1", eps=0.1)
+    refused = server.client.get(f"/api/models/{extended}/theorem.zip")
     assert refused.status_code == 422 and "no Coq theorem" in refused.json()["message"]
 
 

@@ -336,4 +336,5 @@ def test_the_theorem_is_in_the_page_or_the_reason_why_there_is_none(shelf):
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(encoded))) as archive:
         found = {name.removeprefix("coq/"): archive.read(name).decode() for name in archive.namelist()}
     assert found == coq_files(folder)
-    assert "No Coq theorem can be written for sequences yet" in shelf("sequence")[1].page.read_text()
+    said = "No Coq theorem can be written for the construction local-polynomials"
+    assert said in shelf("layers")[1].page.read_text()

@@ -17,8 +17,8 @@ Open Scope R_scope.
 """
 #: Operations that stay as they are when a typed formula is written in plain terms; everything else is computed.
 KEPT = (
-    "Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI "
-    "Rle Rlt not Rlt_dec Rle_dec"
+    "Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan asin acos sinh cosh tanh Rabs Rmin "
+    "Rmax PI Rle Rlt not Rlt_dec Rle_dec"
 )
 #: Words that Typed.v knows beside functions of one argument.
 _WORDS = {"ln", "min", "max", "sum", "prod", "where", "Piecewise", "True", "pi", "e", "E"}

@@ -16,7 +16,7 @@ from transformula.kernel.syntax.expression import Expr
 #: Functions of one argument that Coq's reals have and Interval can bound, some of them through exp.
 FUNCTIONS = {
     "sin": "sin", "cos": "cos", "tan": "tan", "atan": "atan", "exp": "exp", "log": "ln", "sqrt": "sqrt",
-    "abs": "Rabs", "tanh": "tanh", "sinh": "sinh", "cosh": "cosh",
+    "abs": "Rabs", "tanh": "tanh", "sinh": "sinh", "cosh": "cosh", "asin": "asin", "acos": "acos",
 }  # fmt: skip
 HALF = Fraction(1, 2)
 
@@ -54,7 +54,7 @@ def below(value: Fraction, digits: int = 4) -> Fraction:
 
 
 def term(expr: Expr, names: Mapping[str, str]) -> str:
-    """An expression of the kernel; hyperbolic functions are written with exp, which Interval knows."""
+    """An expression of the kernel; hyperbolic functions are written with exp, asin and acos with atan."""
     if expr.number is not None:
         return literal(expr.number)
     if expr.op == "constant":
@@ -94,4 +94,6 @@ def _applied(name: str, inside: str) -> str:
         return f"(1 - 2 / (exp (2 * {inside}) + 1))"
     if name in ("sinh", "cosh"):
         return f"((exp ({inside}) {'-' if name == 'sinh' else '+'} exp (- ({inside}))) / 2)"
+    if name in ("asin", "acos"):
+        return f"({'PI / 2 - ' if name == 'acos' else ''}atan ({inside} / sqrt (1 - {inside} * {inside})))"
     return f"({FUNCTIONS[name]} ({inside}))"

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from transformula.coq.coq_terms import above, literal, quotient
 from transformula.coq.table_lemmas import TableLemma
-from transformula.errors import NotProvenError
+from transformula.errors import ExportError
 
 #: Points of a cell at which the function is compared with the token's value; margin over the largest difference.
 POINTS, MARGIN = 16, Fraction(10005, 10000)
-#: Part of the error that is left to tokens elsewhere, and the most tokens, as in Attention.v.
-ELSEWHERE, MAX_TOKENS = Fraction(1, 10_000), 1000
+#: Part of the error that is left to tokens elsewhere, the most tokens in Attention.v, and here: 0.6 s of `coqc` each.
+ELSEWHERE, TOKENS, MAX_CELLS = Fraction(1, 10_000), 1000, 300
 #: Part by which cells are widened beyond what G asks for, so that cuts may be rounded.
 SPARE = 1.001
 
@@ -47,7 +47,7 @@ class SharpLemma(TableLemma):
         for _ in range(2):  # G depends on the error, and that a little on G
             found = max(self._distance(cell) for cell in self._cells())
             self.near = above(found * MARGIN * max(slack, Fraction(1)) + Fraction(1, 10**12), 6)
-            worst = MAX_TOKENS * float(2 * self.largest + self.near) / float(self.near * ELSEWHERE)
+            worst = TOKENS * float(2 * self.largest + self.near) / float(self.near * ELSEWHERE)
             self.gap = math.ceil(math.log(worst))
         self.error = max(self.error, above(self.near * (1 + ELSEWHERE), 6))
         if moved:
@@ -56,9 +56,10 @@ class SharpLemma(TableLemma):
     def _sorted(self) -> list[int]:
         """The tokens by slope, which are those that lead from left to right."""
         order = sorted(range(len(self.tokens[0])), key=lambda k: self.tokens[0][k])
-        if len(order) > MAX_TOKENS or any(self.tokens[0][a] == self.tokens[0][b] for a, b in pairwise(order)):
-            raise NotProvenError(
-                f"a partition of over {MAX_TOKENS} cells or of equal slopes: no Coq theorem is written"
+        if len(order) > MAX_CELLS or any(self.tokens[0][a] == self.tokens[0][b] for a, b in pairwise(order)):
+            raise ExportError(
+                f"no Coq theorem can be written for over {MAX_CELLS} cells along an axis, or cells of equal slopes: "
+                f"this partition has {len(order)}"
             )
         return order
 

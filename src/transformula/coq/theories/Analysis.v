@@ -68,6 +68,10 @@ Proof.
   unfold tanh, sinh, cosh. replace (2 * v) with (v + v) by ring. rewrite exp_plus, exp_Ropp.
   pose proof (exp_pos v). field. split; nra.
 Qed.
+Lemma asin_atan_of v : -1 < v < 1 -> asin v = atan (v / sqrt (1 - v * v)).
+Proof. intros H. rewrite asin_atan by exact H. unfold Rsqr. reflexivity. Qed.
+Lemma acos_atan_of v : -1 < v < 1 -> acos v = PI / 2 - atan (v / sqrt (1 - v * v)).
+Proof. intros H. rewrite acos_asin by lra. now rewrite asin_atan_of. Qed.
 Lemma ln_quotient a b : 0 < a -> 0 < b -> ln (a / b) = ln a - ln b.
 Proof. intros. unfold Rdiv. rewrite ln_mult, ln_Rinv; auto using Rinv_0_lt_compat. Qed.
 Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with context [ln ?v] =>
@@ -89,17 +93,17 @@ Ltac at_seams := repeat match goal with
 Ltac arguments := same_arguments exp; same_arguments sin; same_arguments cos; same_angles; same_arguments ln; same_arguments sqrt;
   same_arguments atan.
 Ltac same_terms := first [lra | nra | solve [field; nonzero]].
-Ltac meaning := unfold Rpower; rewrite ?tanh_exp; unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials; arguments;
+Ltac meaning := unfold Rpower; rewrite ?tanh_exp; rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials; arguments;
   first [ lra | equal_terms | cases_of_relu; first [same_terms | arguments; same_terms | at_seams; arguments; same_terms] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := kinks; first [ exact I | lra | interval | apply Rgt_not_eq, Rlt_gt; interval | apply Rlt_not_eq; interval | nra ].
-Ltac conditions := repeat match goal with
+Ltac conditions := rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); repeat match goal with
   | |- _ /\ _ => split
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) as [?|?%Rnot_lt_le]
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b) as [?|?%Rnot_le_lt] end.
 (* A hypothesis of Model.v on a variable, in plain terms: both ends of its interval are defined. *)
 Ltac open_box J := unfold Typed.inside in J;
-  cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not Rlt_dec Rle_dec] in J;
+  cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan asin acos sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not Rlt_dec Rle_dec] in J;
   let ends := fresh in lazymatch type of J with ?a -> ?b -> _ =>
     assert (ends : a /\ b) by (conditions; condition); specialize (J (proj1 ends) (proj2 ends)) end.

@@ -44,7 +44,8 @@ Definition v_tan (a : typed) := call tan (if_ (fun x => cos x <> 0) a).
 Definition v_sqrt (a : typed) := call sqrt (if_ (Rle 0) a).
 Definition v_ln (a : typed) := call ln (if_ (Rlt 0) a).
 Definition v_log := v_ln.
-
+Definition v_asin (a : typed) := call asin (if_ (fun x => -1 <= x <= 1) a).
+Definition v_acos (a : typed) := call acos (if_ (fun x => -1 <= x <= 1) a).
 (* x^2; x^-2 = 1 / x^2; x^(3/2) = x^1 sqrt x; any other power is exp (b ln a), for positive a. *)
 Definition inverse_if (yes : bool) (a : typed) : typed := if yes then over (literal 1 1) a else a.
 Definition power (a b : typed) : typed :=
