@@ -69,6 +69,7 @@ SUMMANDS = ("sigmoid(x)", "log2(x + 3)", "clip(x, -1/2, 1/2)", "where(x > 0, exp
     ("formula", "options"),
     [
         (" + ".join(SUMMANDS), {"eps": 1e-3}),
+        ("sqrt(max(x, 0) + 1) + abs(x)**3", {"construction": "lookup", "eps": 0.05}),
         ("pi*x**3 - sqrt(2)*x/3", {"construction": "polynomial"}),
         ("sin(x) + exp(x)/2", {"construction": "corollary", "eps": 1e-3}),
     ],
