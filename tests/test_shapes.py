@@ -10,6 +10,13 @@ SHAPES = [
     ("sqrt(x*(1 - x))*y", "x=0..1, y=-1..1", 1e-3, "circuit", 22),
     ("sqrt(1 - x**2)*y", "x=-1..1, y=-1..1", 1e-3, "circuit", 25),
     ("acosh(x)", "x=1..3", 1e-4, "lookup", 20),
+    (
+        "asin(sqrt(min(max(sin((b-a)/2)^2 + cos(a)*cos(b)*sin((d-c)/2)^2, 0), 1)))",
+        "a=-pi/2..pi/2, b=-pi/2..pi/2, c=-pi..pi, d=-pi..pi",
+        1.6e-3,
+        "circuit",
+        40,
+    ),
 ]
 
 

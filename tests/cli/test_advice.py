@@ -25,6 +25,7 @@ REFUSED = [
     ("1/(x - y)", "x=0..1, y=0..1", {}, None),
     ("sqrt(x)", "x=-1..1", {}, "box"),
     ("tan(x)", "x=0..2", {}, "box"),
+    ("asin(sin(x)*cos(1) + cos(x)*sin(1))", "x=0..1", {"eps": 1e-3}, "formula"),
 ]
 
 
@@ -38,6 +39,8 @@ def advised(said: str) -> dict[str, dict[str, object]]:
             found[name] = {name: value[1]}
     if box := re.search(r"; (\S.*) would work", said):
         found["box"] = {"on": box[1]}
+    if kept := re.search(r"or write (.*), the same", said):
+        found["formula"] = {"formula": kept[1]}
     return found
 
 

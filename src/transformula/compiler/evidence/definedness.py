@@ -198,7 +198,9 @@ def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> str | 
     if domain.low is not None and (low is None or low < to_fmpq(domain.low)):
         kept = ex.call("max", kept, ex.number(domain.low))
     if domain.high is not None and (high is None or high > to_fmpq(domain.high)):
-        kept = ex.call("min", kept, ex.number(domain.high))
+        root = kept.op == "sqrt"  # one table is enough for a function of a root
+        kept = ex.call("min", kept.args[0] if root else kept, ex.number(domain.high**2 if root else domain.high))
+        kept = ex.call("sqrt", kept) if root else kept
     return short_text(substitute(part, {inner: kept}))
 
 
