@@ -21,6 +21,8 @@ def test_export_and_verify(cli, wave):
     assert facts["decimals"] == 4 and 5e-5 < facts["bound"] < 5.1e-5
     done = cli("verify", wave, "--hf", f"{wave}/hf", "--json")
     assert done.code == 0 and json.loads(done.out)["hf_bound"] == facts["bound"]
+    shown = cli("verify", wave, "--hf", f"{wave}/hf").out.split("hf bound")[1].split()[0]
+    assert float(shown) >= facts["bound"]  # six digits of it, rounded up
     assert cli("export", wave, "--to", "hf", "--text").code == 0  # in place of the other
 
 
