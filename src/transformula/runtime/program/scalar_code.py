@@ -31,9 +31,9 @@ KEPT_BYTES = 400
 #: what one of its steps reads; and where each thread keeps sums it goes through several blocks.
 LAUNCHES = {"forward": (256, 4, 1 << 30), "backward": (128, 4, 1 << 30), "backward_weights": (64, 1, 1 << 30)}
 LOOP_LAUNCHES = {"forward": (512, 2, 1 << 30), "backward": (256, 2, 1 << 30), "backward_weights": (128, 1, 1 << 30)}
-SUMS_LAUNCH = (32, 1, 2048)
+SUMS_LAUNCH = (32, 1, 1056)
 #: Bytes of stored numbers up to which every thread keeps a sum for each of them: about as many as registers hold.
-SUMMED_BYTES = 1200
+SUMMED_BYTES = 950
 #: A token's place: a number, or the variable of a loop.
 Token = int | str
 
