@@ -57,7 +57,8 @@ def test_work_that_is_counted_inside_counts_outside_too() -> None:
 
 def test_the_search_for_one_proof_may_take_a_part_of_the_work(monkeypatch) -> None:
     """More is a refusal of this attempt, not the end of the search."""
-    monkeypatch.setattr(policy, "EVIDENCE_WORK", 10.0)
+    monkeypatch.setattr(policy, "USUAL_SEARCH", 10.0)
+    monkeypatch.setattr(policy, "SEARCH_PART", 0.0)
     monkeypatch.setattr(policy, "FINISHING", 0.0)
     with pytest.raises(NotProvenError, match="no model is proven so far"):
         tf.compile("sin(x)", "x=0..1", 1e-3, construction="lookup")
@@ -220,7 +221,7 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
     with counting() as spent:
         with pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
             tf.compile(formula, box, **options)
-        assert spent() < 1.1 * (seconds + policy.KEPT) * limits.SECOND
+        assert spent() < 1.1 * (seconds + policy.ADVICE) * limits.SECOND
     assert caught.value.best_bound <= most
     asked = float(re.search(r"ask for eps >= (\S+)", str(caught.value))[1])
     assert tf.compile(formula, box, **{**options, "rel": None, "eps": asked}).certificate.bound <= asked

@@ -19,7 +19,8 @@ from transformula.kernel.enclosures.taylor_models import layout, variable_model
 from transformula.kernel.exceptions import SingularError, TransformulaError
 from transformula.kernel.functions.elementary_functions import of_series
 from transformula.kernel.functions.function_table import FUNCTIONS, find
-from transformula.kernel.functions.smooth_functions import Function, rest_named
+from transformula.kernel.functions.smooth_functions import Function
+from transformula.kernel.functions.taylor_rests import rest_named
 from truth import DIGITS, PRECISE, Undefined
 
 #: Taylor coefficients and orders of models that are looked at.

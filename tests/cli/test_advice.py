@@ -50,7 +50,7 @@ def test_advice_that_is_followed_succeeds(formula, box, options, kind):
         with pytest.raises(NotProvenError) as refused:
             tf.compile(formula, box, **options)
         finishing = policy.FINISHING if "allow more time" in str(refused.value) else 0.0
-        assert spent() < 1.1 * SECOND * (policy.REFUSED + finishing + policy.LEAST_KEPT + policy.KEPT)
+        assert spent() < 1.1 * SECOND * (policy.REFUSED + finishing + policy.LEAST_KEPT + policy.ADVICE)
     advice = advised(str(refused.value))
     assert kind is None or kind in advice, refused.value
     for changed in advice.values():
@@ -66,7 +66,8 @@ def test_a_wave_of_many_periods_is_proven_by_default():
 
 
 def test_a_proof_that_is_cut_short_gets_the_rest_of_the_work(monkeypatch):
-    monkeypatch.setattr(policy, "EVIDENCE_WORK", 1e3)
+    monkeypatch.setattr(policy, "USUAL_SEARCH", 1e3)
+    monkeypatch.setattr(policy, "SEARCH_PART", 1e-4)
     assert tf.compile("exp(x)", "x=0..1", 1e-4, construction="lookup").certificate.bound <= 1e-4
     monkeypatch.setattr(policy, "FINISHING", 1e-4)
     with pytest.raises(NotProvenError, match="allow more time, such as time_limit="):

@@ -98,6 +98,7 @@ def few(monkeypatch):
     monkeypatch.setattr(circuit, "_MODES", (Mode(Measure(9)),))
     monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
     monkeypatch.setattr(policy, "FINER_CELLS", policy.FINER_CELLS[:2])
+    monkeypatch.setattr(policy, "FINER_LOCAL_CELLS", policy.FINER_LOCAL_CELLS[:1])
     monkeypatch.setattr(policy, "LOOKUP_SHARES", policy.LOOKUP_SHARES[:1])
 
 

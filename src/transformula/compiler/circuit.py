@@ -75,7 +75,7 @@ class PlanningGuide(Guide):
         """The middle of the values, where they vary less than that."""
         low, high = function_range(function, *self.ranges.of(argument))
         middle = Fraction(0)
-        if min(abs(low), abs(high)) > high - low and low * high > 0:
+        if min(abs(low), abs(high)) > policy.FAR_FROM_ZERO * (high - low) and low * high > 0:
             middle, _ = _centre((low, high))
         return middle
 

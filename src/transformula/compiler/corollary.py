@@ -59,7 +59,7 @@ def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head
         raise InputError(f"approximation by a polynomial takes at most {most} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
     searches = [_Degrees(expr, box) for expr in formula.outputs]
-    for share in policy.SHARES:
+    for share in policy.DEGREE_SHARES:
         with one_thread():
             fits = [search.lowest(share * eps) for search in searches]
         degrees = tuple(fit.degree for fit in fits)

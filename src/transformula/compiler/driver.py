@@ -164,7 +164,7 @@ class Search:
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
-        with suppress(OutOfTime, OutOfWork), limited(self.seconds(policy.KEPT)):
+        with suppress(OutOfTime, OutOfWork), limited(self.seconds(policy.ADVICE)):
             self.look_for_advice(task)
         if self.ending is not None:
             raise self.stopped(self.ending)

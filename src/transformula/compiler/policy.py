@@ -14,7 +14,7 @@ PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is a
 ALL = 22.0  # seconds for a search in all, as long as no attempt has failed with a known error
 AFTER_FAILURE = 6.0  # seconds for a search in all, once an attempt has failed
 REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
-KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound; most for checking the advice beside it
+KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound
 SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
 IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
@@ -24,6 +24,7 @@ EACH = 0.9  # fraction of the remaining work that one construction may use, so t
 LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 
 # --- search: coarser models for a refusal
+ADVICE = 4.0  # seconds for searches that check the advice of a refusal
 ADVICE_ROOM = (1.2, 3.0, 10.0)  # tolerances that are checked, as multiples of the best bound
 EACH_ADVICE = 0.6  # fraction of the remaining work for one of them
 CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
@@ -40,9 +41,7 @@ ONE_LAYER = 1.5  # factor by which a single layer may have more parameters than 
 STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a proof is not tried
 
 # --- prepare
-#: Parts in a short search: of the box for one sign, or for a smaller box that a refusal suggests, and of the range of a
-#: table or function for its slopes.
-LOOK_PARTS = 400
+LOOK_PARTS = 400  # most parts of the box in the search for one sign, or for a smaller box that a refusal suggests
 
 #: Bits by which the floors of bases that touch zero are below the largest base, tried in turn.
 FLOOR_BITS = (8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64, 80, 100, 140)
@@ -62,7 +61,7 @@ WIDENING = {"float64": 1e-3, "float32": 1e-1}
 BLUNTER_BEYOND = 1_000  # number of cells on an axis from which they are made proportionally blunter
 #: Mesh points on an axis where the variation is measured, by number of axes; of more axes, yun has no model.
 MESH = {1: 20_001, 2: 801, 3: 101, 4: 33, 5: 13, 6: 9}
-MAX_MESH = 1_500_000  # most mesh points, or sample points of cells, in all
+MAX_MESH = 1_500_000  # most mesh points in all
 #: Factors by which cells are made finer, tried in turn: the first aims at the covering number.
 FINER_CELLS = (1.004, 1.02, 1.05, 1.12, 1.3, 1.7, 2.5)
 
@@ -73,17 +72,14 @@ MAX_SYSTEM = 40_000  # largest rational linear system (rows × columns) that is 
 # --- corollary
 #: Highest degree tried, by number of variables (of more, none is tried): beyond it there are too many tokens or terms.
 MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
-#: Shares of the tolerance for the measured error, or for the cells of yun, tried in turn; the rest is for proof,
-#: rounding and seams.
-SHARES = (0.97, 0.8, 0.5, 0.2)
+#: Shares of the tolerance for the measured error, tried in turn; the rest is for proof and rounding.
+DEGREE_SHARES = (0.97, 0.8, 0.5, 0.2)
 CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}  # Chebyshev points on an axis, by number of variables
 LAWSON_GAIN = 4.0  # factor between error and goal above which reweighting is not continued
 EACH_DEGREE, ALL_DEGREES = 2.0, 4.0  # seconds for one degree, and for all degrees
 
 # --- tables: samples
-#: Leaves of an interval (a function that needs more oscillates too often for any table), and parts of the box on which
-#: errors are followed.
-MAX_LEAVES = 1500
+MAX_LEAVES = 1500  # leaves of an interval; a function that needs more oscillates too often for any table
 FIRST_CUTS = (0.37, 0.71)  # first cuts of an interval, as fractions; unequal, so that no periodic function aliases
 FINE_LEAF = 1e-3  # width of a leaf over that of its interval below which samples are centred on it
 SINGULAR_LEAF = 1e-6  # width of a leaf over that of its interval below which the function counts as singular there
@@ -113,7 +109,7 @@ TURNS = (0.5, 0.1, 0.02)  # slopes by which a split token's halves differ, over 
 POLE_DEGREES = (6, 10, 14, 20, 28)  # degrees of the polynomials that look for a pair of poles
 
 # --- tables: sizes
-WARM_STARTS = 3  # starts made from the table of another size, and stored scores tried for a size
+WARM_STARTS = 3  # starts made from the table of another size
 QUICK_STEPS = 8  # descent steps from every start
 FINALISTS = 4  # starts that are refined
 LONG_STEPS = 80  # descent steps of a refinement
@@ -121,9 +117,9 @@ LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table or polynom
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
 SIZE_WORK = 600_000.0  # microseconds on one size
-STAGE_WORK = (
-    3.5e6  # microseconds on growing a table until it is accepted, on removing its tokens, on its last refinement
-)
+GROWING_WORK = 3.5e6  # microseconds on growing sizes until one is accepted
+SHRINKING_WORK = 4.2e6  # microseconds on removing tokens from an accepted table
+LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again
 MAX_ALL_STARTS = 34  # size above which a shrinking table is only pruned
@@ -140,6 +136,7 @@ WAVE_STEPS = 4  # descent steps, and rounds of reweighting, of an oscillatory ta
 
 # --- tables: stored scores
 SIMILAR = 60.0  # error of stored scores over that of their own function up to which two functions count as similar
+NEIGHBOURS = 6  # stored scores tried for a size
 
 # --- tables: exponentials
 FIRST_EXPONENTIALS = 3  # terms of the first sum
@@ -165,16 +162,15 @@ MOST_FOLDS = {"float64": 26, "float32": 14}
 #: Fraction of its largest square below which a length is measured by folds, not by a table of the root.
 SHORT_LENGTH = 1e-4
 LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
+FAR_FROM_ZERO = 1.0  # distance of values from zero, in spreads, beyond which a table holds them around zero
 CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
 CLEARLY_SMALLER = 0.5  # ratio of two sizes up to which the smaller form of a product or of p/(p + r) is taken
 PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
 CAREFUL_LOGS = 2  # fewest positive factors that a careful circuit multiplies by adding logarithms
-MOST_ROUNDS = (
-    80  # most rounds of loops that usually end after a few: halvings, cuts, finer meshes, limits, nested claims
-)
+NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
+MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of finer meshes, of limits
 OUT_OF_REACH = 10.0  # ratio of rounding to tolerance above which the tolerance is out of reach
 ABOVE_ROUNDING = 2.0  # ratio of the tolerance planned for instead to the rounding
-NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
 SINGULAR_SHARE = 2.5  # share of a table whose function has an unbounded slope, in shares of other tables
 MOST_WIRE_TOKENS = 120  # most tokens of a table of a wire
 #: Least error of a table relative to its size, by format: rounding hides anything smaller.
@@ -202,9 +198,11 @@ SUGGESTION_VARIABLES = 3  # most variables at fault for which a refusal suggests
 
 # --- evidence: finder
 ERROR_ROOM = 0.1  # fraction by which an argument may be further off than was found
-EVIDENCE_WORK = 3e6  # microseconds on the evidence of one proof
+USUAL_SEARCH = 3e6  # microseconds of work for the evidence of one proof
+SEARCH_PART = 0.2  # fraction of the remaining work for the evidence of one proof, if that is more
 
 # --- evidence: parts for the flow of errors
+FLOW_PARTS = 1500  # most parts of the box
 FLOW_WORST = 0.85  # fraction of the worst bound above which a part is cut
 FLOW_LOOKS = 4000  # most rounds times the square of the number of inputs
 
@@ -222,15 +220,21 @@ RANGE_CORNERS = 8
 
 # --- evidence: pieces of tables
 PIECE_TIGHTNESS = 1.08  # ratio of the bound of an error to an error that occurs
+PIECE_NOISE = 2.0**-60  # fraction of |f| below which an error is not refined
+PIECE_PATIENCE = 100  # halvings without a gain before giving up
+SLOPE_PIECES = 600  # most pieces of a table, or cells of a function, that bound a slope
 PIECE_OVERHANG = 1e-3  # fraction of an interval by which its pieces may reach beyond it
 
 # --- evidence: claims about wires
 CLAIM_PARTS = 4  # most independent parts of an expression that are varied together
 CLAIM_GAIN = 1e-4  # least part of its width by which a stored claim tightens a range
+CLAIM_DEPTH = 40  # most quantities that are nested
 CLAIM_NODES = 150  # most nodes of an expression that is searched for repeated parts, or whose sign is a candidate
 
 # --- gallery: yun
 MAX_CONTEXTS = 1024  # most contexts (cells of the box)
+#: Shares of eps for the cells, tried in turn; the rest is for seams, rounding and enclosures that are not tight.
+YUN_SHARES = (0.93, 0.85, 0.7, 0.5)
 YUN_SEAMS = 1 / 32  # share of eps for the seams
 #: Pieces of a cell along an axis, and of all cells together: the mean on a cell is proven piece by piece.
 YUN_PIECES, MAX_YUN_PIECES = 8, 40_000
@@ -240,11 +244,15 @@ DEGREES = (2, 3, 1)  # degrees in the order they are tried; a degree that takes 
 #: Share of the tolerance for the cells, and for the circuit, whose error counts three times.
 CELL_SHARE, CIRCUIT_SHARE = 0.9, 0.025
 NOISE = 0.05  # noise of the format, in tolerances, that is no reason to look for another degree
+#: Factors by which cells are made finer, tried in turn, and circuits tried for each.
+FINER_LOCAL_CELLS, CIRCUITS_EACH = (1.0, 1.5, 3.0), 3
+MAX_CELL_POINTS = 5_000_000  # most sample points of all cells together
 MORE_CELLS = 1.25  # factor by which an axis is cut finer
 EXTRA_POINTS = 2  # Chebyshev points of a cell beyond those that determine a polynomial
 
 # --- gallery: attention only
-LINE_ERROR = 1e-3  # error of the first layer, as a fraction of the narrowest cell
+#: Error of the first layer, as a fraction of the narrowest cell, and the least error that is asked for.
+LINE_ERROR, LEAST_LINE_ERROR = 1e-3, {"float64": 1e-12, "float32": 1e-6}
 
 # --- gallery: memories
 MAX_SAMPLES = 100_000  # most samples of one memory

@@ -73,7 +73,7 @@ class Finder(Evidence):
     ) -> None:
         super().__init__({})
         self.terms, self.check_work = terms, 0.0
-        self.most_work = min(left(), policy.EVIDENCE_WORK)
+        self.most_work = min(left(), max(policy.USUAL_SEARCH, policy.SEARCH_PART * left()))
         self.trees, self.far_bits, self.target = trees or {}, far_bits, target
         self.written: dict[str, Any] = {"defined": [], "signs": [], "ranges": {}, "tables": [], "uses": {}}
         self.written |= {"parts": {}}

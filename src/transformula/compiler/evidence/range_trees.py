@@ -294,7 +294,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     history = [float(bounds.max())]
     for _ in range(min(policy.MOST_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
         worst = bounds >= policy.FLOW_WORST * bounds.max()
-        if low.shape[1] + worst.sum() > policy.MAX_LEAVES or not worst.any():
+        if low.shape[1] + worst.sum() > policy.FLOW_PARTS or not worst.any():
             break
         axis, cuttable = _cut_axis(bound, low[:, worst], high[:, worst])
         worst[np.flatnonzero(worst)[~cuttable]] = False

@@ -72,19 +72,22 @@ class PieceSearch:
         self.edges = with_ends(self.edges, low, high)
         met = [(a, b) for a, b in pairwise(self.edges) if b >= low and a <= high]
         heap: list[tuple[float, float, float]] = []
-        reached = 0.0
+        reached = size = 0.0
 
         def add(a: float, b: float) -> None:
-            nonlocal reached
+            nonlocal reached, size
             piece = self._on(a, b)
-            reached = max(reached, piece.reached)
+            reached, size = max(reached, piece.reached), max(size, piece.size)
             heapq.heappush(heap, (-piece.error, a, b))
 
         for a, b in met:
             add(a, b)
         new: list[float] = []
         before, since = math.inf, 0
-        while -heap[0][0] > policy.PIECE_TIGHTNESS * reached and len(self._known) < self.most:
+        while (
+            -heap[0][0] > max(policy.PIECE_TIGHTNESS * reached, size * policy.PIECE_NOISE)
+            and len(self._known) < self.most
+        ):
             _, a, b = heap[0]
             middle = halfway(a, b)
             if not a < middle < b:
@@ -93,7 +96,7 @@ class PieceSearch:
             since += 1
             if -heap[0][0] < policy.STALLED * before:
                 before, since = -heap[0][0], 0
-            if since > max(policy.MOST_ROUNDS, 2 * len(heap)):
+            if since > max(policy.PIECE_PATIENCE, 2 * len(heap)):
                 break  # all were halved, and none is better: nor will they be
             heapq.heappop(heap)
             new.append(middle)
@@ -166,7 +169,7 @@ def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: fl
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(policy.LOOK_PARTS):
+    for _ in range(policy.SLOPE_PIECES):
         checkpoint()
         worst, a, b = heap[0]
         middle = halfway(a, b)
@@ -209,7 +212,7 @@ def _worst(known: list[_Cell]) -> list[_Cell]:
     rough = [c for c in rough if c[0] < halfway(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= policy.LOOK_PARTS else []
+    return cut if len(known) + len(cut) <= policy.SLOPE_PIECES else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:

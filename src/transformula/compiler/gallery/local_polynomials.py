@@ -65,13 +65,13 @@ def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attem
     if task.ground.steps:
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
     plan = _planned(formula, names, eps, dtype, policy.DEGREES if degree is None else (degree,))
-    for group, finer in enumerate(policy.FINER_CELLS):
+    for group, finer in enumerate(policy.FINER_LOCAL_CELLS):
         cut = plan if group == 0 else CellPlan.fine(formula, names, plan.degree, policy.CELL_SHARE * eps / finer, dtype)
         assert cut is not None, "nobody has said how many numbers it may take"
         both = Prepared(cut.formula())
         inputs = both.formula.box.variables
         circuits = circuits_of(both, policy.CIRCUIT_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
-        for attempt in islice(circuits, 1):  # another circuit rounds as much
+        for attempt in islice(circuits, policy.CIRCUITS_EACH):
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 
 
@@ -245,7 +245,7 @@ class CellPlan:
     def most_tokens(self) -> int:
         """Largest number of cells: of them, and of sample points that fit into memory."""
         points: int = (self.degree + 1 + policy.EXTRA_POINTS) ** len(self.names)
-        return min(policy.MOST_TOKENS, policy.MAX_MESH // points)
+        return min(policy.MOST_TOKENS, policy.MAX_CELL_POINTS // points)
 
     @property
     def numbers(self) -> int:

@@ -71,7 +71,7 @@ def yun_attempts(task: BuildTask, narrow: bool = False) -> Iterator[Attempt]:
     if formula.box.dimension not in policy.MESH:
         most = max(policy.MESH)
         raise InputError(f"the construction yun takes at most {most} variables, not {formula.box.dimension}")
-    for share in policy.SHARES:
+    for share in policy.YUN_SHARES:
 
         def build(share: float = share) -> Built:
             plan = replace(_plan(ground.extended, task.eps, share, task.options.dtype), narrow=narrow)

@@ -1,7 +1,7 @@
 """Removable singularities: sin(u)/u where u may vanish is sinc(u), erf(u)/u is erf_rest1(u), and so on.
 
 A factor g of a quotient that vanishes with w = c·Πb^e is w^m times something that does not: sin(u) = u·sinc(u), a
-function of the registry with a zero is (u − a)^m times its rest (`rest_of`), and so is a sum such as exp(u) − 1 or
+function of the registry with a zero is (u − a)^m times its rest (`taylor_rests`), and so is a sum such as exp(u) − 1 or
 cos(u) − 1 + u²/2. If the quotient divides often enough by every b that may vanish in w (or multiplies by it, if g is in
 the denominator), the second form is also defined where the first is not, and extends it continuously. Each replacement
 of one quotient in the formula is a `Step`; the steps are applied one after the other, and the kernel checks each of
@@ -30,7 +30,7 @@ from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.functions.function_table import find
-from transformula.kernel.functions.smooth_functions import first_terms, rest_named
+from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, substitute, to_text, variables_of, walk

@@ -291,7 +291,7 @@ def closest(values: Array, size: int) -> Neighbours:
     stored = spans(size)
     parts = np.einsum("knm,n->km", stored.basis, values)
     distances = np.abs(values - np.einsum("knm,km->kn", stored.basis, parts)).max(axis=1)
-    order = np.argsort(distances, kind="stable")[: policy.WARM_STARTS]
+    order = np.argsort(distances, kind="stable")[: policy.NEIGHBOURS]
     likely = stored.errors[order[0]] * np.ptp(values)
     scores = [(stored.slopes[k], stored.offsets[k]) for k in order]
     return Neighbours(scores, float(distances[order[0]]), max(float(likely), math.ulp(0.0)))
@@ -299,7 +299,7 @@ def closest(values: Array, size: int) -> Neighbours:
 
 def grow_stored(task: FitTask, limit: int) -> StoredGrowth:
     """A table from stored scores, from the smallest promising size upwards; the smallest sizes come first."""
-    budget = task.work + min(policy.STAGE_WORK, task.most.growing)
+    budget = task.work + min(policy.GROWING_WORK, task.most.growing)
     failures: list[tuple[int, FitState]] = []
     promising = promising_sizes(task, limit)
     for size in [*SMALLEST_SIZES, *promising] if promising else []:
@@ -316,7 +316,7 @@ def grow_stored(task: FitTask, limit: int) -> StoredGrowth:
 
 def shrink_stored(task: FitTask, table: FittedTable, state: FitState) -> tuple[FittedTable, FitState]:
     """Remove tokens from a table found from stored scores, down to a size that similar scores have ruled out."""
-    budget = task.work + min(2 * policy.STAGE_WORK, task.most.shrinking)
+    budget = task.work + min(policy.GROWING_WORK + policy.SHRINKING_WORK, task.most.shrinking)
     while table.size > sizes()[0] and task.work < budget:
         size = table.size - 1
         if closest(task.profile, size).similar:

@@ -102,8 +102,8 @@ def allowance(doubtful: bool) -> Allowance:
     growing = part_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
     shrinking = policy.GROWING_PART * left()
     return Allowance(
-        growing if growing < policy.STAGE_WORK else math.inf,
-        shrinking if shrinking < policy.STAGE_WORK else math.inf,
+        growing if growing < policy.GROWING_WORK else math.inf,
+        shrinking if shrinking < policy.SHRINKING_WORK else math.inf,
     )
 
 
@@ -223,7 +223,7 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 
 def _growing_work(task: FitTask) -> float:
     """Work after which sizes stop growing."""
-    wanted = policy.STAGE_WORK * (1.0 if task.leaves.resolved else UNRESOLVED)
+    wanted = policy.GROWING_WORK * (1.0 if task.leaves.resolved else UNRESOLVED)
     return min(wanted * (GRADED if task.leaves.graded else 1.0), task.most.growing)
 
 
@@ -260,7 +260,7 @@ def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> 
     Sizes never tried are bisected; a size that failed before is tried again from the table now
     known, less a token, and from all starts if it has not seen them yet.
     """
-    budget = max(policy.STAGE_WORK, task.work) + policy.STAGE_WORK
+    budget = max(policy.GROWING_WORK, task.work) + policy.SHRINKING_WORK
     budget = min(budget, task.work + task.most.shrinking)
     while 1 < table.size <= policy.MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
@@ -286,7 +286,7 @@ def _sharpened(task: FitTask, table: FittedTable, states: Sequence[FitState]) ->
     quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
-    steps = int(min(policy.STAGE_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
+    steps = int(min(policy.LAST_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
     closer = equalise(problem, improve(problem, tried, steps), 0.0, min(policy.LAWSON_ROUNDS, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)

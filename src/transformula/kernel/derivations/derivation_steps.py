@@ -8,7 +8,7 @@
   dense in the box, whose intervals are no single points;
 * A is defined on the whole box (`Facts`), so that S is defined wherever B is not zero: what is closed is no larger
   hole, such as x < 0 in (sin(x) + 0*log(x))/x;
-* E*B and A have the same normal form, with f(u) written by the rests that are in E (`rest_of`), so E = S wherever
+* E*B and A have the same normal form, with f(u) written by the rests that are in E (`taylor_rests`), so E = S wherever
   E is defined and B is not zero;
 * no exponent becomes a number: x**(y/y) is defined for x > 0 only, x**1 everywhere.
 
@@ -59,7 +59,7 @@ from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.functions.function_table import domain_of, find, function_of
-from transformula.kernel.functions.smooth_functions import first_terms, rest_named
+from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, short_text, substitute, variables_of, walk

@@ -31,8 +31,9 @@ from transformula.kernel.functions.elementary_functions import (
     sinc_ends,
     wave_ends,
 )
-from transformula.kernel.functions.smooth_functions import Function, finite, on_ends, on_models, rest_named, rest_of
+from transformula.kernel.functions.smooth_functions import Function, finite, on_ends, on_models
 from transformula.kernel.functions.special_functions import FAMILIES, SPECIAL, member, sinc_series
+from transformula.kernel.functions.taylor_rests import rest_named, rest_of
 
 if TYPE_CHECKING:
     from transformula.kernel.syntax.expression import Expr

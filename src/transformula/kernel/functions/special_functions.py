@@ -42,8 +42,8 @@ from transformula.kernel.functions.smooth_functions import (
     on_models,
     on_series,
     primitive,
-    rest_taylor,
 )
+from transformula.kernel.functions.taylor_rests import rest_taylor
 
 MAX_ORDER = 50
 _THIN = 2.0**-30

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.functions.function_table import find
-from transformula.kernel.functions.smooth_functions import rest_named
 from transformula.kernel.functions.special_functions import FAMILIES, MAX_ORDER
+from transformula.kernel.functions.taylor_rests import rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr
 
@@ -100,7 +100,7 @@ def by_order(name: str, order: Expr, u: Expr) -> Expr:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name may stand before a bracket; that of a rest (`smooth_functions`) is not listed."""
+    """Whether a name may stand before a bracket; that of a rest (`taylor_rests`) is not listed."""
     rest = rest_named(name)
     return name in (*known(), *JUMPS, *JUMPING) or (rest is not None and rest.base in (*ex.FUNCTIONS, *FAMILIES))
 

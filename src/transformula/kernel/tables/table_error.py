@@ -219,10 +219,11 @@ def table_error(
 
 
 class Piece(NamedTuple):
-    """A proven bound of abs(T - f); for the search only: an error that occurs."""
+    """A proven bound of abs(T - f); for the search only: an error that occurs, and abs(f) in the middle."""
 
     error: float
     reached: float
+    size: float
 
 
 class TablePieces:
@@ -254,7 +255,7 @@ class TablePieces:
             if not rest < 1e-3 * (1 + abs(goal[0])):
                 goal, rest = self._singular(low, high, centre, radius, goal, rest)
             error, reached = self._expand(centre, radius).error(goal, rest)
-        return Piece(error, reached)
+        return Piece(error, reached, abs(float(goal[0])))
 
     def _smooth(self, centre: arb, radius: arb) -> tuple[list[arb], arb]:
         """Taylor coefficients of f and their remainder, infinite where f may not be smooth."""
