@@ -61,7 +61,7 @@ FAULTS = [
     ("circuits", "the weights hold", _CIRCUIT + "carried_errors:Carrier.argument", "error += abs(c) * value.error", ""),
     ("circuits", "the weights hold", _CIRCUIT + "error_flow:Paths.carry", "+ self.argument[k] * own.argument", ""),
     ("networks", "the kernel reads", _READER + "_products", "if bias != 0:", "if False:"),
-    ("networks", "the kernel reads", _READER + "_attended", "total([stream[slot], *", "wires.total([*"),
+    ("networks", "the kernel reads", _READER + "_attended", "total([stream[slot], *", "total([*"),
     ("networks", "the program reads", "runtime.program.weights_program:_feed_forward",
      "nodes.relu(_terms(row, stream), bias,", "nodes.relu(_terms(row, stream), 0.0,"),
     ("runtimes", "numpy is within", "runtime.program.numpy_backend:_reader",

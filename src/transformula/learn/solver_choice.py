@@ -238,7 +238,8 @@ def _candidates(rows: Rows, settings: Settings) -> list[Candidate]:
     found = [("sparse", settings)]
     if len(rows) < _FEWEST_JUDGED:
         if rows.weight.min() >= 2:  # no noise in what was seen several times: nothing is shrunk
-            return [("exact", replace(settings, ridge=_ALMOST_NOTHING))]
+            degrees = [replace(settings, degree=k, ridge=_ALMOST_NOTHING) for k in range(1, settings.degree + 1)]
+            return [("exact", next((one for one in degrees if _reproduces(rows, one)), degrees[-1]))]
         return found if len(rows) > _FEWEST_CURVED else [_linear(settings)]
     found.append(_linear(settings))
     if len(rows) < 20:
@@ -248,6 +249,12 @@ def _candidates(rows: Rows, settings: Settings) -> list[Candidate]:
     if settings.degree > 1 and terms <= _AUTO_EXACT_TERMS and (len(rows) <= 2000 or terms <= len(rows) // 3):
         found.append(("exact", settings))
     return found
+
+
+def _reproduces(rows: Rows, settings: Settings) -> bool:
+    """Whether least squares gives the targets of the rows themselves, up to rounding."""
+    missed = solve("exact", rows, settings).predict(rows.X) - rows.Y
+    return bool((np.abs(missed).max(axis=0) <= 1e-9 * np.abs(rows.Y).max(axis=0)).all())
 
 
 def _held_out(rows: Rows, candidate: Candidate, held: NDArray[np.intp]) -> Floats:
