@@ -1,4 +1,4 @@
-"""README's picture: a formula, the attention of its Transformer, and the answer with its bound.
+"""README's picture: a formula, the attention of its Transformer, the answer with its bound, and a conversation.
 
 Side by side in docs/figures/readme.svg, one below the other for phones in readme-phone.svg. Written as SVG by hand: text
 stays text, and a curve is one path.
@@ -9,10 +9,12 @@ python benchmarks/readme_picture.py
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import transformula as tf
+from transformula.export.hf_files import hf_bound
 from transformula.kernel.arithmetic import at_most
 from transformula.show.figure_style import PRINT
 from transformula.show.slices import attention_along, slice_through
@@ -20,11 +22,16 @@ from transformula.show.slices import attention_along, slice_through
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 FORMULA, BOX, EPS = "exp(-x**2)", "x=-2..2", 0.01
 COLOURS = ("#2f6db5", "#8a5aa8", "#1a7a48", "#b07d12")
-#: The picture's size, the left end and baseline of the words, and left, top, width and height of the three plots.
+#: What the model is asked in text.
+PROMPT = "x=0.5 F="
+#: The picture's size, the left end and baseline of the words and of the conversation, and left, top, width and height of
+#: the three plots.
 LAYOUTS = {
-    "readme": ((760, 232), (4, 20), ((232, 36, 222, 162), (532, 36, 222, 92), (532, 146, 222, 52))),
-    "readme-phone": ((360, 690), (8, 22), ((36, 256, 316, 150), (58, 470, 294, 96), (58, 590, 294, 60))),
-}
+    "readme": ((760, 268), (4, 20), (4, 256), ((232, 36, 222, 162), (532, 36, 222, 92), (532, 146, 222, 52))),
+    "readme-phone": (
+        (360, 742), (8, 22), (8, 706), ((36, 256, 316, 150), (58, 470, 294, 96), (58, 590, 294, 60))
+    ),
+}  # fmt: skip
 
 
 def main() -> None:
@@ -34,13 +41,15 @@ def main() -> None:
     bound = model.certificate.bound
     line = np.abs(np.ravel(model(x[:, None])) - head.contributions.sum(axis=1)).max()
     print(f"{model.memory_tokens} memory tokens, |error| <= {at_most(bound)}, line <= {at_most(line, 1)}")
-    for name, ((width, height), words, plots) in LAYOUTS.items():
+    answered, proven = _asked(model)
+    for name, ((width, height), words, below, plots) in LAYOUTS.items():
         attention, answer, error = (Plot(*place) for place in plots)
         parts = [
             *_say(*words, model, bound),
             *_attention(attention, x, head),
             *_answer(answer, cut),
             *_error(error, cut, bound),
+            *_conversation(*below, width, answered, proven),
         ]
         style = f"text{{font:11px system-ui,sans-serif;fill:{PRINT.ink}}}path{{fill:none;stroke-linejoin:round}}"
         whole = [
@@ -146,6 +155,27 @@ def _error(plot, cut, bound):
     for y in (low, high):
         yield f'<path d="M{plot.left:.1f},{y:.1f}h{plot.width:.1f}" stroke="{PRINT.bound}" stroke-dasharray="5 3"/>'
     yield plot.curve(x, cut.error, ends, f"stroke:{PRINT.model};stroke-width:1.5")
+
+
+def _asked(model):
+    """What a stock GPT-2 made from the model answers to the prompt, and how far that is from the formula at most."""
+    from transformers import pipeline
+
+    with TemporaryDirectory() as where:
+        folder = model.to_hf(f"{where}/bell", text=True)
+        said = pipeline("text-generation", model=str(folder))(PROMPT)[0]["generated_text"]
+        return said.removeprefix(PROMPT), hf_bound(Path(folder))
+
+
+def _conversation(left, top, width, answered, proven):
+    lead, mono = "4 · or in text, with a stock GPT-2:", "font:700 13px ui-monospace,monospace"
+    wide = width > 500
+    yield text(left, top, lead, colour=PRINT.soft)
+    x, y = (left + 188, top) if wide else (left, top + 20)
+    given, shown = escape(PROMPT), escape(answered)
+    yield f'<text x="{x}" y="{y}" style="{mono}">{given}<tspan style="fill:{PRINT.model}">{shown}</tspan></text>'
+    said = f"proven within {at_most(proven)} of the formula" + ", for every prompt in the box" * wide
+    yield text(x + 118, y, said, 12, PRINT.bound)
 
 
 if __name__ == "__main__":
