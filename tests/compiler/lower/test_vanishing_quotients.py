@@ -10,6 +10,7 @@ from transformula.errors import NotProvenError
 # formula, box, tolerance, and its continuous extension in mpmath
 LIMITS = [
     ("x*log(x)", "x=0..1", 1e-6, lambda x: x * mpmath.log(x) if x else 0),
+    ("-x*log2(x)", "x=0..1", 1e-6, lambda x: -x * mpmath.log(x, 2) if x else 0),
     ("-p*log(p) - (1 - p)*log(1 - p)", "p=0..1", 1e-4,
      lambda p: -sum(q * mpmath.log(q) for q in (p, 1 - p) if q)),
     ("x*log(x/y)", "x=0..1, y=1..2", 1e-3, lambda x, y: x * mpmath.log(x / y) if x else 0),
