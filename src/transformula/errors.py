@@ -46,7 +46,7 @@ __all__ = [
 
 
 #: A parameter of `compile` and its value, as advice names them.
-_PARAMETER = re.compile(r"\b(dtype|time_limit|construction|layers|rel)=('[^']*'|[\d.e+-]*\d)")
+_PARAMETER = re.compile(r"\b(dtype|time_limit|construction|layers|rel|pointwise)=('[^']*'|[\d.e+-]*\d)")
 
 
 @dataclass(frozen=True)

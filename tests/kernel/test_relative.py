@@ -1,5 +1,7 @@
 """Claims relative to |f| at every point: they hold, and nothing else passes for one."""
 
+import json
+import re
 from dataclasses import replace
 
 import mpmath
@@ -9,6 +11,7 @@ import pytest
 import transformula as tf
 from support.faults import active, fault
 from transformula.errors import InputError, NotProvenError
+from transformula.export.hf_files import hf_contents
 from transformula.kernel.check import verify_files
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.model_files import Packed
@@ -76,6 +79,21 @@ def test_what_cannot_be_asked_for():
         tf.compile("exp(x)", "x=0..4", 1e-3, pointwise=1e-3)
     with pytest.raises(InputError, match="pointwise must be a number above 0"):
         tf.compile("exp(x)", "x=0..4", pointwise=0)
+
+
+def test_a_refusal_speaks_of_what_was_asked():
+    with pytest.raises(NotProvenError, match=r"pointwise = 1e-06 of the smallest \|formula\|") as refused:
+        tf.compile("exp(-x)", "x=0..20", pointwise=1e-6)
+    advised = float(re.search(r"ask for pointwise=(\S+)", str(refused.value))[1])
+    assert tf.compile("exp(-x)", "x=0..20", pointwise=advised).certificate.relative <= advised
+    with pytest.raises(NotProvenError, match=r"narrow the box to where \|formula\| is larger"):
+        tf.compile("exp(-x)", "x=0..200", pointwise=1e-6)
+
+
+def test_a_folder_that_rounds_more_claims_nothing_relative():
+    model = tf.compile("exp(-x)", "x=0..3", dtype="float32", pointwise=1e-2)
+    claim = json.loads(hf_contents(model, "gpt2", 2 * model.certificate.rounding, proven=True)["config.json"])
+    assert "relative" not in str(claim) and model.certificate.relative is not None
 
 
 @pytest.mark.parametrize(

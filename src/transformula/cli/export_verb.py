@@ -256,6 +256,8 @@ def _export_torch(model: Model, folder: Path, out: Path | None, layer_norm: bool
         proven.named(model.certificate, "rounding"): repr(rounding),
         proven.named(model.certificate, "bound"): repr(bound),
     }
+    if bound != model.certificate.bound:
+        claim.pop("relative", None)  # it was proven for the model's own rounding
     contents = stock_files(model.weights, model.sequence, gain, claim)
     model_folder.write_folder(path, contents, force)
     return {

@@ -65,6 +65,7 @@ class Options:
     layers: int | None = None
     shape: tuple[int, int] | None = None
     inverse: tuple[list[int], ...] = ()  # trees that bound 1/f, for a claim relative to |f|
+    pointwise: float | None = None  # the tolerance relative to |f| that eps was derived from
     usual: float = policy.DEFAULT_EPS  # tolerance of an approximation where none was asked for
 
     def tolerance(self, exact: bool) -> float | None:
@@ -99,7 +100,8 @@ def checked_options(
     if shape is not None:
         _check_shape(shape, ground.formula)
     usual = policy.DEFAULT_EPS if tolerance or ground.is_polynomial else _fitting(ground)
-    return Options(tolerance, wanted, form, multi_head, layers, shape, inverse, usual)
+    relative = positive(pointwise, "pointwise")
+    return Options(tolerance, wanted, form, multi_head, layers, shape, inverse, relative, usual)
 
 
 def _fitting(ground: Prepared) -> float:

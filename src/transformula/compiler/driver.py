@@ -51,6 +51,7 @@ from transformula.compiler.refusal import (
     spread,
     when_all_is_tried,
     when_ended,
+    when_pointwise,
     when_refuted,
 )
 from transformula.errors import (
@@ -88,7 +89,10 @@ def compile_formula(
         if options.construction in (None, CIRCUIT):
             ground = ground.floored(options.eps or options.usual)
         plan = rounds(ground, options)
-        return search.run(plan, BuildTask(ground, options))  # attempts in turn: build → prove → store
+        try:
+            return search.run(plan, BuildTask(ground, options))  # attempts in turn: build → prove → store
+        except NotProvenError as error:
+            raise when_pointwise(error, options.pointwise, options.eps) from None
 
 
 def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
@@ -281,6 +285,7 @@ class Search:
             self.checked = replace(self.checked, others=("dtype='float64'",))
         elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
             self.checked = replace(self.checked, others=("construction='auto'",))
+        self.checked = replace(self.checked, share=(task.options.pointwise or 0.0) / self.eps)
 
     def tolerance_met(self, task: BuildTask) -> float | None:
         """A larger tolerance that is seen to be met, from the best bound."""

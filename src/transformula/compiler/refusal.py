@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from transformula.compiler import policy
-from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer
+from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer, closest_bound
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
@@ -61,11 +61,18 @@ class Checked:
 
     eps: float | None = None
     others: tuple[str, ...] = ()
+    share: float = 0.0  # of the smallest |formula|, for one unit of eps; 0 unless pointwise was asked for
 
     @property
     def text(self) -> str:
         """The advice; empty if nothing was found that holds."""
         found = [] if self.eps is None else [f"ask for eps >= {at_most(self.eps, 2)}"]
+        if self.eps is not None and self.share:
+            pointwise = self.eps * self.share
+            if pointwise < 1:
+                found = [f"ask for pointwise={at_most(pointwise, 2)}"]
+            else:  # an error larger than the formula itself
+                found = ["narrow the box to where |formula| is larger", *found]
         return " or ".join([*found, *(f"use {one}" for one in self.others)])
 
 
@@ -219,6 +226,15 @@ def when_ended(
         f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more
     )
     return NotProvenError(said, known, found.place, found.measured, found.rounding)
+
+
+def when_pointwise(error: NotProvenError, pointwise: float | None, eps: float | None) -> NotProvenError:
+    """The refusal in terms of the relative tolerance that was asked for; others are returned as they came."""
+    if pointwise is None or eps is None or closest_bound(error) == math.inf:
+        return error
+    known = str(error).removeprefix(f"eps = {eps:g} is not proven: ")
+    said = f"pointwise = {pointwise:g} of the smallest |formula|, an eps of {eps:g}, is not proven: {known}"
+    return NotProvenError(said, error.best_bound, error.place, error.measured, error.rounding, error.reason)
 
 
 def spread(formula: Formula) -> float:

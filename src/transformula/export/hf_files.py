@@ -122,6 +122,7 @@ def _claim(model: Model, rounding: float, is_proven: bool) -> dict[str, str]:
     bound = add_up(certificate.approximation, rounding)
     entries = claim_entries(model.packed, certificate, proven=is_proven)
     entries.pop("transformula_version")  # the one entry that nothing could check
+    entries.pop("relative", None)  # it was proven for the model's own rounding
     return entries | {
         proven.named(certificate, "rounding"): repr(rounding),
         proven.named(certificate, "bound"): repr(bound),

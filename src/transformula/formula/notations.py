@@ -129,6 +129,14 @@ def _chosen(m: re.Match[str]) -> str:
     return f"write where({m[1].strip()}, {m[2].strip()}, {m[3].strip()})"
 
 
+#: A character, or a bracket without others inside.
+_FLAT = r"(?:[^()]|\([^()]*\))"
+
+
+def _inline_choice(m: re.Match[str]) -> str:
+    return f"write where({m[2].strip()}, {m[1].strip()}, {m[3].strip()})"
+
+
 #: Names in front of a dot that are no variables.
 _MODULES = ("np", "numpy", "math", "torch", "tf", "jnp", "jax", "scipy", "sp", "stats", "norm", "F", "sympy", "special",
             "Math", "cmath", "nn", "st", "tensorflow", "mpmath", "mp", "cp", "cupy", "numexpr")  # fmt: skip
@@ -165,7 +173,8 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"^\s*{_WORD}\s*(?:->|=>)\s*(.+)", lambda m: f"write {m[1].strip()} alone"),
     (r"\bif\b([^:]+):(.+?)\belse\b\s*:?(.+)", _chosen),
     (r"\bif\b(.+?)\bthen\b(.+?)\belse\b(.+)", _chosen),
-    (r"(.+?)\bif\b(.+?)\belse\b(.+)", lambda m: f"write where({m[2].strip()}, {m[1].strip()}, {m[3].strip()})"),
+    (rf"\(({_FLAT}+?)\bif\b({_FLAT}+?)\belse\b({_FLAT}+)\)", _inline_choice),
+    (r"(.+?)\bif\b(.+?)\belse\b(.+)", _inline_choice),
     (r"(.+?)\?(.+?):(.+)", _chosen),
     (rf"\b((?:{_WORD}\.)+)(cdf|ncdf|{_WORD})\s*(?:\(([^()]*)\))?", _degree_or_cdf),
     (rf"\b({_ANY_FUNCTION})\s*(?:\^|\*\*)\s*(-?\d+|\(-?\d+\))\s*\(([^()]*)\)", _power_of_call),

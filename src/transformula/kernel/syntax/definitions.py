@@ -18,8 +18,8 @@ from transformula.kernel.syntax.expression import Expr
 
 #: Each in the argument u, in u and v, or in u, v and w.
 DEFINITIONS = {
-    "log2": "log(u)*(1/log(2))", "log10": "log(u)*(1/log(10))", "log1p": "log(1 + u)", "exp2": "2**u", "expm1": "exp(u) - 1",
-    "pow": "u**v", "hypot": "sqrt(u**2 + v**2)",
+    "log2": "log(u)*(1/log(2))", "log10": "log(u)*(1/log(10))", "log1p": "log(1 + u)", "exp2": "2**u",
+    "expm1": "exp(u) - 1", "pow": "u**v", "hypot": "sqrt(u**2 + v**2)",
     "atan2": "2*atan(u/(sqrt(u**2 + v**2) + v))",
     "sec": "1/cos(u)", "csc": "1/sin(u)", "cot": "cos(u)/sin(u)",
     "sech": "1/cosh(u)", "csch": "1/sinh(u)", "coth": "cosh(u)/sinh(u)",
