@@ -126,6 +126,17 @@ def test_a_changed_sample_is_noticed(tmp_path, edit):
     assert objection(tmp_path / "model", _files(text.replace(before, after, 1))) != ""
 
 
+def test_a_sample_without_outputs_is_no_claim(tmp_path):
+    """Each row of outputs is whole: an empty one would claim nothing about its sample."""
+    import transformula as tf
+
+    tf.memorize([[0, 0.5], [1, 1]], [[3, -0.25], [1, 2]]).save(tmp_path / "model")
+    for row in ([], [3], [3, -0.25, 0]):
+        change_json(tmp_path / "model", "model.json", lambda m, row=row: m["samples"]["y"].__setitem__(0, row))
+        with pytest.raises(AssertionError, match="too few numbers, or too many"):
+            expected(*coq_contents(tmp_path / "model"))
+
+
 FOLDER_EDITS = {
     "a memory value by one ulp": lambda f: change_array(f, "memory.values", 4, lambda v: math.nextafter(v, math.inf)),
     "a readout sign": lambda f: change_array(f, "readout.values", 0, lambda v: -v),
@@ -141,6 +152,8 @@ FOLDER_EDITS = {
     "eps": lambda f: change_json(f, "certificate.json", lambda c: c.update(eps=1e-7)),
     "an infinite eps": lambda f: change_json(f, "certificate.json", lambda c: c.update(eps=math.inf)),
     "no number": lambda f: change_json(f, "certificate.json", lambda c: c.update(eps=math.nan)),
+    "an input twice": lambda f: change_json(f, "model.json", lambda m: m["inputs"].append(m["inputs"][0])),
+    "an output without a formula": lambda f: change_json(f, "model.json", lambda m: m["shapes"]["readout"].reverse()),
     "the rounding": lambda f: change_json(f, "certificate.json", lambda c: c.update(rounding=1e-6)),
 }
 
@@ -287,7 +300,7 @@ def test_formulas_are_read_node_by_node(formula, term):
     ["0 < x < 1", "x <= y <= z", "x <> y", "x << y", "x >> y", "x == y", "x != y", "sin((x, y, z))", "+x", "f(x, **y)",
      "Piecewise((x, y, z), (y, True))", "x = 1", "Piecewise(*x)", "x,",
      "x # y", "x if y else z", "x and y", "f(*x)", "f(x, y=1)", "x // y", "x % y", "[x]", "x.y",
-     "x; y", "ｓin(x)", "λ0", "x := y", "", "x\ny", "\"x\"", "x @ y", "~x", "not x", "lambda: x"],
+     "2x", "1.2.3", ".5.5", "1e", "x３ + y + z + w", "1_0", "x; y", "ｓin(x)", "λ0", "x := y", "", "x\ny", "\"x\"", "x @ y", "~x", "not x", "lambda: x"],
 )  # fmt: skip
 def test_other_syntax_is_refused(formula):
     with pytest.raises((AssertionError, AttributeError, KeyError, SyntaxError, ValueError, IndexError)):

@@ -30,8 +30,8 @@ def transcribed(text: str) -> str:
         return f"({parts[0]} [{'; '.join(parts[1:])}])" if listed else f"({' '.join(parts[:-1] + signs + parts[-1:])})"
 
     places = iter(range(len(said)))
-    marked = WORD.sub(lambda _: f"_{next(places)}", text.replace("^", "**")).strip()
-    assert re.fullmatch(r"([\d_\s+\-*/(),]|[<>]=?)*", marked), "a formula has characters that cannot be transcribed"
+    marked = WORD.sub(lambda _: f" _{next(places)} ", text.replace("^", "**")).strip()  # 2x stays two words: refused
+    assert re.fullmatch(r"([\d_\s+\-*/(),]|[<>]=?)*", marked, re.ASCII), "a formula has foreign characters"
     return written(ast.parse(marked, mode="eval").body)
 
 
@@ -65,7 +65,7 @@ def matrices(data: bytes, model: dict[str, Any]) -> list[str]:
 def expected(weights: bytes, *texts: bytes) -> str:
     """The whole of Model.v, from the contents of model.safetensors, model.json and certificate.json."""
     model, claim = (json.loads(text, object_pairs_hook=unique) for text in texts)
-    lines, claimed, names = HEADER + matrices(weights, model), "", list[str]()
+    lines, claimed, names, outputs = HEADER + matrices(weights, model), "", list[str](), model["shapes"]["readout"][0]
     for b, block in enumerate(model["blocks"]):
         k = block if type(block) is int else b  # an earlier block once more
         block, heads, at = model["blocks"][k], list[str](), f"blocks_{k}_feed_forward_"
@@ -85,15 +85,15 @@ def expected(weights: bytes, *texts: bytes) -> str:
             names.append(f"v_{stem}{f'{k:0{len(first)}d}' if first else ''}")
             claimed += f"\n  inside {low} {names[-1]} {high} ->"
     joined, applied = " ".join(names), " ".join(f"(variable {name})" for name in names)
-    for o, text in enumerate(model.get("formulas", [])):
+    for o, text in zip(range("box" in model and outputs), model.get("formulas", []), strict=True):
         lines.append(f"Definition formula_{o} ({joined} : typed) : typed :=\n  {transcribed(text)}%typed.")
         claimed += f"\n  matches (output model_ (inputs [{'; '.join(names)}]) {o}) (formula_{o} {applied}) bound /\\"
     for x, y in zip(*(model.get("samples", {"x": [], "y": []})[key] for key in "xy"), strict=True):
-        assert len(x) == len(model["inputs"]), "a sample has not as many numbers as there are inputs"
+        assert (len(x), len(y)) == (len(model["inputs"]), outputs), "a sample has too few numbers, or too many"
         x, y = (["(literal ({}) {})".format(*Fraction(v).as_integer_ratio()) for v in row] for row in (x, y))
         for o, v in enumerate(y):
             claimed += f"\n  matches (output model_ (inputs (map result [{'; '.join(x)}])) {o}) {v} bound /\\"
-    named = [n[2:] for n in names] == [*dict.fromkeys(model["inputs"])]
-    assert named == ("box" in model) != ("samples" in model) and "shape" not in model and "matches" in claimed
+    named = [n[2:] for n in names] == model["inputs"] and len({*names}) == len(names)
+    assert named == ("box" in model) != ("samples" in model) and "shape" not in model and "\n  matches" in claimed
     lines.append(f"Definition bound : R := {Fraction(claim['eps']) - abs(Fraction(claim['rounding']))}.")
     return "\n".join([*lines, f"Definition claim : Prop :={joined and f' forall {joined} : R,'}{claimed}\n  True.\n"])
