@@ -21,7 +21,7 @@ from transformula.coq.coq_files import coq_files
 from transformula.errors import ExportError
 from transformula.export.hf_files import SOFTMAX
 from transformula.export.norm_rounding import norm_gain, prove_normed
-from transformula.export.onnx_files import BLOCKS, PROGRAM, claim_entries, onnx_bytes, status_entry
+from transformula.export.onnx_files import BLOCKS, PROGRAM, onnx_bytes, rounded_entries, status_entry
 from transformula.export.onnx_interface import Interface
 from transformula.export.parity import largest_difference, measured_parity, sample_points
 from transformula.export.runtime_checks import runtime_run
@@ -252,12 +252,7 @@ def _export_torch(model: Model, folder: Path, out: Path | None, layer_norm: bool
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = measured_parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
-    claim = claim_entries(model.packed, model.certificate, proven=model.proven) | {
-        proven.named(model.certificate, "rounding"): repr(rounding),
-        proven.named(model.certificate, "bound"): repr(bound),
-    }
-    if bound != model.certificate.bound:
-        claim.pop("relative", None)  # it was proven for the model's own rounding
+    claim = rounded_entries(model.packed, model.certificate, rounding, proven=model.proven)
     contents = stock_files(model.weights, model.sequence, gain, claim)
     model_folder.write_folder(path, contents, force)
     return {

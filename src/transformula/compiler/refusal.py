@@ -232,8 +232,7 @@ def when_pointwise(error: NotProvenError, pointwise: float | None, eps: float | 
     """The refusal in terms of the relative tolerance that was asked for; others are returned as they came."""
     if pointwise is None or eps is None or closest_bound(error) == math.inf:
         return error
-    known = str(error).removeprefix(f"eps = {eps:g} is not proven: ")
-    said = f"pointwise = {pointwise:g} of the smallest |formula|, an eps of {eps:g}, is not proven: {known}"
+    said = f"pointwise = {pointwise:g} of the smallest |formula| is an eps of {eps:g}: {error}"
     return NotProvenError(said, error.best_bound, error.place, error.measured, error.rounding, error.reason)
 
 

@@ -19,7 +19,7 @@ from transformula import proven
 from transformula.errors import ExportError, InputError, ModelFileError, NotProvenError, brief
 from transformula.export.hf_layout import ARCHITECTURES, REMOTE, HfLayout, hf_layout, remote_code
 from transformula.export.norm_rounding import prove_normed
-from transformula.export.onnx_files import UNVERIFIED, claim_entries
+from transformula.export.onnx_files import UNVERIFIED, rounded_entries
 from transformula.export.text_export import stated_decimals, text_contents, text_model
 from transformula.export.text_layout import TextLayout
 from transformula.formula.sample_target import Samples
@@ -118,15 +118,9 @@ def hf_contents(model: Model, arch: str, rounding: float, *, proven: bool) -> di
 
 
 def _claim(model: Model, rounding: float, is_proven: bool) -> dict[str, str]:
-    certificate = model.certificate
-    bound = add_up(certificate.approximation, rounding)
-    entries = claim_entries(model.packed, certificate, proven=is_proven)
+    entries = rounded_entries(model.packed, model.certificate, rounding, proven=is_proven)
     entries.pop("transformula_version")  # the one entry that nothing could check
-    entries.pop("relative", None)  # it was proven for the model's own rounding
-    return entries | {
-        proven.named(certificate, "rounding"): repr(rounding),
-        proven.named(certificate, "bound"): repr(bound),
-    }
+    return entries
 
 
 def _circuit(model: Model, layout: HfLayout) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from transformula.compiler.constructions import CONSTRUCTIONS
 from transformula.errors import ExportError, ModelFileError
 from transformula.export.onnx_interface import INTERFACE, Interface
 from transformula.formula.sample_target import stored_target
-from transformula.kernel.folder.description import CERTIFICATE_FILE, Certificate
+from transformula.kernel.folder.description import CERTIFICATE_FILE, Certificate, add_up
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
 from transformula.kernel.rules.rule_table import check_shape
-from transformula.proven import stated
+from transformula.proven import named, stated
 from transformula.runtime.onnx_blocks import graph_bytes
 from transformula.runtime.onnx_graph import MAX_BYTES, import_onnx
 from transformula.runtime.program.onnx_backend import program_bytes
@@ -90,6 +90,15 @@ def claim_entries(packed: Packed, certificate: Certificate, version: str = "", *
         **packed.hashes,
         "certificate_sha256": hashlib.sha256(certificate.to_json().encode()).hexdigest(),
     }
+
+
+def rounded_entries(packed: Packed, certificate: Certificate, rounding: float, *, proven: bool) -> dict[str, str]:
+    """Metadata of a file whose arithmetic rounds by another amount than the model's: the claim that holds for it."""
+    found = {"rounding": rounding, "bound": add_up(certificate.approximation, rounding)}
+    entries = claim_entries(packed, certificate, proven=proven)
+    if found["bound"] != certificate.bound:
+        entries.pop("relative", None)  # it was proven for the model's own rounding
+    return entries | {named(certificate, name): repr(value) for name, value in found.items()}
 
 
 def status_entry(proven: bool) -> str:
