@@ -213,3 +213,11 @@ def test_a_search_that_runs_out_of_time(cli):
     assert result.code == 1 and 0.4 < json.loads(result.out)["best_bound"] < 1  # that of a constant
     assert "the search was ended after" in result.err and "allow more time than --time-limit 1e-09" in result.err
     _one_sentence(cli("compile", "x", "--on", "x=0..1", "--time-limit", "0"))
+
+
+def test_a_file_that_would_be_cut_short_is_refused(cli, tmp_path):
+    path = tmp_path / "long.formula"
+    path.write_text("on: x=0..1\n" + "# a comment\n" * 200_000 + "x + 12345\n")
+    result = cli("compile", "--file", str(path))
+    _one_sentence(result)
+    assert "too long" in result.err

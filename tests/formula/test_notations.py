@@ -49,6 +49,8 @@ def test_sympy_is_read_by_its_structure(expr, text):
         (sympy.nan, "NaN"),
         (sympy.Tuple(X, Y), "Tuple"),
         (sympy.Sum(X, (Y, 1, 3)), "Sum"),
+        (sympy.jn(1, X) + Y, "sympy's jn cannot be compiled"),  # spherical: not besselj
+        (sympy.yn(1, X) + Y, "sympy's yn cannot be compiled"),
         (sympy.Function("f")(X), "unknown function 'f'"),
         (sympy.Symbol("__import__('os')"), "not a valid variable name"),
         (sympy.Symbol("z"), "no interval for z"),
