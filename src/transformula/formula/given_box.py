@@ -50,6 +50,7 @@ _NAME = re.compile(r"(?<![\w.#])[A-Za-z_]\w*(?![\w.])(?!\s*\()", re.ASCII)
 _ATOM = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
 _BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)", re.DOTALL)
 _BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈)\s*\[(.+)\]\s*", re.DOTALL)
+CONTINUED = "could go on with the line before it: write both on one line, or begin another formula with 0 + or 0 -"
 _DOTTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\bin\b|∈|:)\s*([^\[\]:]+\.\.[^\[\]:]+)", re.DOTALL)
 
 
@@ -108,9 +109,6 @@ def _statements(texts: Iterable[str]) -> Iterator[str]:
                 if k and goes_on(line):
                     raise FormulaError(f"the line {brief(line)} {CONTINUED}")
                 yield line
-
-
-CONTINUED = "could go on with the line before it: write both on one line, or begin another formula with 0 + or 0 -"
 
 
 def goes_on(line: str) -> bool:
