@@ -137,6 +137,27 @@ def _branches(x):
     return x if x > 0 else -x
 
 
+def _guarded(x):
+    try:
+        return math.sqrt(x)
+    except ValueError:  # of a negative number
+        return 0.0
+
+
+def _guarded_branches(x):
+    try:
+        return x if x > 1 else 2 - x
+    except:  # noqa: E722
+        return x
+
+
+def test_a_refusal_that_the_function_swallows_is_one():
+    for function, said in ((_guarded, "use np.sin, not math.sin"), (_guarded_branches, "compares its arguments")):
+        with pytest.raises(FormulaError, match=said):
+            as_texts(function, ["x"])
+    assert as_texts(lambda x: x**2, ["x"]) == ["x**2"]
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
