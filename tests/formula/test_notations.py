@@ -202,6 +202,7 @@ def test_a_refusal_that_the_function_swallows_is_one():
         (lambda x: "x", "returned str"),
         (lambda x: [x, [x]], "returned list"),
         (lambda x: None, "returned NoneType"),
+        (lambda x: np.array([[x, 1], [2, None]], dtype=object), "returned NoneType"),  # three outputs were left
         (lambda x: x * float("nan"), "not finite"),
         (lambda pi: pi, "name of a constant"),
         (np.sin, "wrap it in a lambda"),

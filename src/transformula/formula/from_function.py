@@ -63,8 +63,9 @@ def traced(function: Callable[..., Any], variables: Sequence[str]) -> list[str]:
     """
     returned = _called(function, _arguments(function, variables))
     several = isinstance(returned, (list, tuple)) or (isinstance(returned, np.ndarray) and returned.ndim > 0)
-    texts = [_written(value) for value in (np.ravel(_objects(returned)) if several else [returned])]
-    for text, value in zip(texts, returned if several else [returned], strict=False):
+    values = np.ravel(_objects(returned)) if several else [returned]
+    texts = [_written(value) for value in values]
+    for text, value in zip(texts, values, strict=True):
         if text is None:
             raise FormulaError(f"the function returned {type(value).__name__}, not a number made of its arguments")
     return [text.text for text in texts if text is not None]
