@@ -58,10 +58,12 @@ def given_formulas(words: list[str], file: Path | None = None) -> FormulaFile:
 def _read_text(file: Path | None, source: str) -> str:
     try:
         if file is None or str(file) == _STDIN:
-            data = sys.stdin.buffer.read(2 * MAX_LENGTH)
+            data = sys.stdin.buffer.read(2 * MAX_LENGTH + 1)
         else:
             with open(file, "rb") as handle:
-                data = handle.read(2 * MAX_LENGTH)
+                data = handle.read(2 * MAX_LENGTH + 1)
+        if len(data) > 2 * MAX_LENGTH:  # what is left of a text that was cut short may be another formula
+            raise InputError(f"{source} is too long: at most {2 * MAX_LENGTH} bytes are read")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{source} is not a text in UTF-8") from None

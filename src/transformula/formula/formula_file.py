@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 
 from transformula.errors import InputError
+from transformula.formula.given_box import CONTINUED, goes_on
 
 _SETTING = re.compile(r"\s*(\w+)\s*:(?!=)(.*)")
 _KEYS = ("on", "eps", "rel", "pointwise", "dtype", "construction")
@@ -37,11 +38,13 @@ class FormulaFile:
         FormulaFile(formulas=['2*x'], settings={'on': 'x=0..1'})
         """
         settings: dict[str, str] = {}
-        formulas = []
+        formulas: list[str] = []
         for number, line in enumerate(text.splitlines(), 1):
             line = line.partition("#")[0].strip()
             found = _SETTING.fullmatch(line)
             if found is None:
+                if formulas and goes_on(line):
+                    raise InputError(f"{source}, line {number}: {line!r} {CONTINUED}")
                 formulas += [line] * bool(line)
                 continue
             key, value = found[1], found[2].strip()
