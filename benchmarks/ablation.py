@@ -39,15 +39,15 @@ PAGE = HERE.parent / "docs" / "ablation.md"
 COMPILER = Path(policy.__file__).parent
 FORMULA_SECONDS = 60  # processor time of one formula
 #: Cases of formulas.csv by format, and seeds of the campaign.
-CASES = {"float64": ("I.43.16", "I.29.16", "sqrt"), "float32": ("I.18.4", "sin20pi")}
+CASES = {"float64": ("I.43.16", "I.27.6", "sqrt", "tanh50"), "float32": ("I.18.4",)}
 SEEDS = (3, 7, 11)
 #: Formula, box and options.
 OTHERS: list[tuple[str, str, dict[str, Any]]] = [
     ("log(x)", "x=0.01..1", {"eps": 1e-9}),
-    ("1/x", "x=0.3..10", {"eps": 1e-9}),
     ("asin(x)", "x=-0.99..0.99", {"eps": 1e-8}),
     ("acos(x)", "x=0..0.9", {"eps": 1e-9}),
     ("1/(1+25*x**2)", "x=-1..1", {"eps": 1e-9}),
+    ("sin(60*x)", "x=0..1", {"eps": 1e-5}),
     ("log(x)", "x=0.1..10", {"eps": 1e-6, "dtype": "float32"}),
     ("sin(x*y)", "x=0..1, y=0..1", {"eps": 0.05, "construction": "partition"}),
     ("exp(x)", "x=0..1", {"eps": 1e-6, "construction": "corollary"}),

@@ -38,7 +38,16 @@ from flint import fmpq
 from numpy.typing import NDArray
 
 from transformula.compiler import policy
-from transformula.compiler.layout import Entries, HeadSpec, OneLayerSpec, TableTokens, Unit, assemble, feed_forward
+from transformula.compiler.layout import (
+    GATE_MARGIN,
+    Entries,
+    HeadSpec,
+    OneLayerSpec,
+    TableTokens,
+    Unit,
+    assemble,
+    feed_forward,
+)
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
@@ -223,10 +232,6 @@ def _middle(offsets: int) -> float:
     return float(starts[longest] + ends[longest] - 1) / 2 / policy.OFFSETS
 
 
-#: The lead of a token over all others: e^-760 is less than the smallest number of float64.
-LEAD = 900.0
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Runs of samples along a direction: the edges between them, their offsets (in widths) and their words.
@@ -344,16 +349,18 @@ class _CompactBuilder:
 def _lines(edges: Floats, samples: Floats) -> Floats:
     """Lines (slope, offset) whose upper envelope changes at the edges, with a lead over all others at the samples.
 
-    Others are lines that are zero: tokens of the other head, and the data token.
+    Others are lines that are zero: tokens of the other head, and the data token. e^-760 is less than the smallest
+    number of float64; a tenth more is for rounding.
     """
+    lead = 1.1 * GATE_MARGIN
     if not len(edges):
-        return np.array([[0.0, 1.1 * LEAD]])
-    steep = LEAD / _nearest(edges, samples)
+        return np.array([[0.0, 1.1 * lead]])
+    steep = lead / _nearest(edges, samples)
     slopes = steep * (np.arange(len(edges) + 1) - len(edges) // 2)
     offsets = -steep * np.concatenate([[0.0], np.cumsum(edges)])
     run = np.searchsorted(edges, samples)
     least = float((slopes[run] * samples + offsets[run]).min())
-    return np.column_stack([slopes, offsets + (1.1 * LEAD - least)])
+    return np.column_stack([slopes, offsets + (1.1 * lead - least)])
 
 
 def _nearest(edges: Floats, samples: Floats) -> float:
