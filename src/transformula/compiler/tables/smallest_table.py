@@ -47,8 +47,6 @@ __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 OVERTIME = 1.6  # factor on the budget while the goal is close
 GRADED = 2.0  # factor on the budget next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-QUIET = 1e-3  # rounding that does not matter, as a fraction of the tolerance
-LOUDER = 2.5  # factor on rounding that a closer table may cost
 
 
 def fit_table(
@@ -282,13 +280,12 @@ def _sharpened(task: FitTask, table: FittedTable, states: Sequence[FitState]) ->
     if table.size > policy.MAX_SHRINK or not task.most.shrinking:
         return table
     finely = not task.leaves.graded  # next to a singularity there are many points in any case
-    quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
     steps = int(min(policy.LAST_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
     closer = equalise(problem, improve(problem, tried, steps), 0.0, min(policy.LAWSON_ROUNDS, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)
-        if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:
+        if rival.total_error < table.total_error:
             table = rival
     return table
