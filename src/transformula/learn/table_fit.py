@@ -28,7 +28,7 @@ from transformula.learn.distinct_rows import Floats, Range
 from transformula.learn.effects import fit_report
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import IMPUTES, Preparation, PrepareOptions, prepare
-from transformula.learn.raw_cells import MOSTLY, Cells, as_numbers, as_text, cells_of, number_form
+from transformula.learn.raw_cells import Cells, as_numbers, as_text, cells_of, mostly, number_form
 from transformula.learn.regressor import PolynomialTransformerRegressor
 from transformula.learn.scoring import (
     FEWEST_JUDGED,
@@ -112,9 +112,12 @@ class TargetColumn:
             if not numeric:
                 raise InputError(f"{brief(name)} has texts such as {brief(odd[0])}, so it needs --task classification")
             return cls(name, numbers, form=form)
-        if 0 < len(odd) <= (1 - MOSTLY) * np.count_nonzero(filled) and len(set(texts)) > _MOST_CLASSES:
+        filled_cells = int(np.count_nonzero(filled))
+        if task == "auto" and len(odd) and mostly(filled_cells - len(odd), filled_cells):
+            row = int(np.argmax(texts == odd[0])) + 1
             raise InputError(
-                f"{brief(name)} has the text {brief(odd[0])} among its numbers: correct or empty that cell"
+                f"{brief(name)} has the text {brief(odd[0])} among its numbers (row {row}): correct or empty that "
+                "cell, or give --task classification"
             )
         if numeric:
             texts = as_text(numbers)  # 1 and 1.0 are one class
@@ -208,7 +211,7 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
     some, rest = _split(order, held, y if goal.classes else None)
     with in_sentences():
         chosen = {name: column[some] for name, column in inputs.items()}
-        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes))
+        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes), cells)
         everything = preparation.rows(inputs).X
         one = np.ones(len(y))
         rows = TrainedTable(X, y[some], one[some], everything[rest], y[rest], one[rest])
