@@ -26,7 +26,7 @@ from transformula.cli.table_files import find_table
 from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
 from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.states import HeldOut, Moments, Range, RowSample, row_hashes, sample_size
+from transformula.learn.states import HeldOut, Range, RowSample, row_hashes, sample_size
 from transformula.learn.streaming import fit_parts, survey_of
 from transformula.learn.table_parts import _MOST_GROUPS, ArrayReader, ReadParts
 
@@ -73,7 +73,7 @@ def constants() -> dict[str, float]:
         read = seconds(lambda: [len(cells["y"]) for part in parts for cells in part.cells(True)])
     both = np.hstack([X, Y])
     hashed = seconds(lambda: row_hashes(both, 1))
-    survey = seconds(lambda: (Range.of(X), Moments.of(Y), RowSample.of(X, Y, None, sample_size(d + 1), 0)))
+    survey = seconds(lambda: (Range.of(X), RowSample.of(X, Y, None, sample_size(d + 1), 0)))
     part = X[:50_000]
     features = seconds(lambda: [evaluate_terms(terms, basis, part[b]).shape for b in blocks(len(part), len(terms))])
     whole = seconds(lambda: Gram(terms, basis, np.zeros(1)).add(part, Y[:50_000]))

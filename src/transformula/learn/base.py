@@ -73,6 +73,7 @@ class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
 
     _parameter_constraints: ClassVar[dict[str, Any]]
     range_: Range
+    feature_names_in_: Any
     _single: bool
 
     def _check_parameters(self) -> None:
@@ -209,15 +210,13 @@ class PolynomialEstimator(TransformerEstimator):
         check_is_fitted(self)
         return int(self.fitted_.n_terms)
 
-    def _set_spread(self, mean: Floats, deviation: Floats) -> None:
-        """Note the scale of the targets: standard deviations, with something positive in place of zero."""
-        self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
-
     def _measure_targets(self, rows: Rows) -> None:
+        """Note the scale of the targets: standard deviations, with something positive in place of zero."""
         mean = np.average(rows.Y, axis=0, weights=rows.weight)
         size = np.abs(rows.Y).max(axis=0, initial=0.0)
         unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
-        self._set_spread(mean, unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight)))
+        deviation = unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight))
+        self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
 
     def _writer(self, tolerance: float, box: Box, style: str = "text") -> Writer:
         if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):

@@ -10,12 +10,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from transformula.learn.base import GRADIENT_SOLVERS, SolverEstimator
-from transformula.learn.distinct_rows import Floats, Rows
+from transformula.learn.distinct_rows import Floats, Rows, is_dask
 from transformula.learn.solver_choice import Fitted, choose, solve
 from transformula.learn.solvers.polynomial_fit import PolynomialFit
 from transformula.learn.states import HeldOut, Survey
 from transformula.learn.streaming import Parts, StreamState, fit_parts, solve_exact, survey_of
-from transformula.learn.table_parts import given_table
+from transformula.learn.table_parts import DaskParts
 
 _NOTHING_HELD = HeldOut()
 
@@ -129,16 +129,19 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
 
         Parameters
         ----------
-        X : (rows, features) numbers, also of Dask or Arrow: a closed form then reads them in parts, where they are.
+        X : (rows, features) numbers; a closed form reads Dask collections in parts, where they are.
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
         self._check_parameters()
-        given = None if self.solver in GRADIENT_SOLVERS else given_table(X, y, sample_weight)
-        if given is not None:
-            given.name(self)
-            self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
-            self._single = given.single
+        if is_dask(X) and self.solver not in GRADIENT_SOLVERS:
+            parts = DaskParts.of(X, y, sample_weight)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            if parts.names is not None:
+                self.feature_names_in_ = parts.names
+            self.fit_parts(parts, survey_of(parts, _NOTHING_HELD))
+            self._single = parts.single
             return self
         rows = self._training_rows(X, y, sample_weight)
         self._forget_stream()
@@ -204,7 +207,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
     def _note_survey(self, survey: Survey) -> None:
         self.history_ = None
         self.range_ = survey.range
-        self._set_spread(survey.targets.mean, survey.targets.deviation)
+        self._measure_targets(survey.sample.rows())
 
     def _forget_stream(self) -> None:
         if hasattr(self, "_state"):

@@ -1,6 +1,6 @@
 """Fits of tables that are never in one place: a fixed number of passes, each of which adds up states of parts.
 
-1. `Survey`: ranges, moments of the targets, and a sample of the rows (`states`). The sample is fitted as any table in
+1. `Survey`: ranges and a sample of the rows (`states`). The sample is fitted as any table in
    memory: it chooses the solver, the penalty, the terms and the directions. A table that fits into it is done.
 2. `Gram`: the normal equations of the terms found, with the residuals of all rows as targets. They correct the
    coefficients to those of all rows, with the absolute penalty of the sample.
@@ -128,10 +128,11 @@ def survey_of(parts: Parts, split: HeldOut) -> Survey:
 def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, split: HeldOut) -> Fitted:
     """A fit to the sample, and the pass that corrects its coefficients to those of all rows."""
     columns = survey.range.varying
+    training = replace(_training(survey, split), indicators=settings.indicators)
     if not columns.any():
-        constant = PolynomialFit.constant(survey.targets.mean, settings.degree)
+        constant = PolynomialFit.constant(training.mean, settings.degree)
         return Fitted("exact" if solver == "auto" else solver, constant, columns)
-    sample = replace(_training(survey, split), indicators=settings.indicators).of_columns(columns)
+    sample = training.of_columns(columns)
     if solver == "auto":
         solver, settings = choose(sample, settings)
     found = solve(solver, sample, settings)

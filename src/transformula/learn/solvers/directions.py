@@ -33,10 +33,12 @@ follows Levenberg and Marquardt. Only the row space matters, so directions retur
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, cg
 
 from transformula.learn.solvers.features import Basis, Floats, Terms, evaluate_terms
 
@@ -246,23 +248,14 @@ def _step(problem: WhitenedRows, state: DirectionFit, derivative: Derivative, da
         u -= phi.T @ (inverse @ (phi @ u))
         return transposed(u) + extra * V
 
-    residual = transposed(state.E)
-    preconditioner = 1.0 / (size + extra)
-    V = np.zeros_like(residual)
-    search = preconditioner * residual
-    power = first = float(np.sum(residual * search))
-    for _ in range(30):
-        image = normal(search)
-        curvature = float(np.sum(search * image))
-        if power <= 1e-3 * first or curvature <= 0.0:
-            break
-        V += (power / curvature) * search
-        residual -= (power / curvature) * image
-        scaled = preconditioner * residual
-        new_power = float(np.sum(residual * scaled))
-        search = scaled + (new_power / power) * search
-        power = new_power
-    return V
+    def as_operator(apply: Callable[[Floats], Floats]) -> LinearOperator:
+        shape = state.W.size, state.W.size
+        return LinearOperator(shape, lambda v: apply(v.reshape(state.W.shape)).ravel(), dtype=np.float64)
+
+    right = transposed(state.E).ravel()
+    inexact = {"rtol": 0.03, "maxiter": 30}
+    move = cg(as_operator(normal), right, M=as_operator(lambda V: V / (size + extra)), **inexact)[0]
+    return np.asarray(move.reshape(state.W.shape))
 
 
 def orthonormalize(W: Floats) -> Floats:
