@@ -218,7 +218,8 @@ class _Traced:
             return _clipped(*args, **options)
         if name == "select" and not options:
             return _selected(*args)
-        if options or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
+        along = name in ("sum", "prod", "max", "min") and len(args) > 1  # not terms, but an axis
+        if options or along or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
             raise UntraceableError(
                 f"np.{name} cannot be compiled in this form: only plain calls with single numbers can"
             )
