@@ -127,6 +127,7 @@ def _norm(x, y):
         (lambda x, y: np.var([x, y]), ["((x - (x + y)/2)*(x - (x + y)/2) + (y - (x + y)/2)*(y - (x + y)/2))/2"]),
         (lambda x, y: np.logaddexp(x, y) + np.real(x), ["log(exp(x) + exp(y)) + x"]),
         (lambda x: f"{x}" == "x" and x, ["x"]),
+        (lambda x: x**2 if np.isscalar(x) else 0, ["x**2"]),
     ],
 )  # fmt: skip
 def test_functions_are_traced(function, texts):

@@ -11,6 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from numbers import Number
 from typing import Any, NoReturn
 
 import numpy as np
@@ -282,6 +283,9 @@ class Symbol(_Traced):
         if not isinstance(getattr(np, name, None), np.ufunc):
             raise AttributeError(f"an argument is one number and has no attribute {name}")
         return lambda *more: _applied(name, (self, *more))
+
+
+Number.register(Symbol)  # as np.isscalar asks, which is true of the numbers that it stands for
 
 
 class Condition(_Traced):
