@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from transformula.cli.arguments import FormulaFile
 from transformula.errors import FormulaError, InputError
 from transformula.formula.constants import as_box
-from transformula.formula.formula_file import FormulaFile
 from transformula.formula.notations import given_formula
 
 BOX = "x=0..1, x1=0..1, x2=0..1, y=0..1, Re=1000..4000"
