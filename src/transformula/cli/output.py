@@ -149,7 +149,8 @@ def _text(value: Any, name: str) -> str:
         return at_most(value, 6) if name.removeprefix("mean_") in _BOUNDS else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return "\n".join(_text(v, name) for v in value)
-    return str(value)
+    # a terminal obeys other characters, and may show another formula: a folder may hold any
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in str(value))
 
 
 @contextmanager
