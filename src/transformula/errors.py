@@ -93,7 +93,7 @@ class SearchInterrupted(KeyboardInterrupt):
 
 
 def advice_of(error: TransformulaError) -> list[dict[str, object]]:
-    """What a refusal advises: by entry, the arguments of `compile` to change; a tolerance replaces the one given.
+    """The advice of a refusal: by entry, the arguments of `compile` to change; a tolerance replaces the one given.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def where_calls(text: str) -> Iterator[WhereCall]:
 def advice_on_jump(
     place: str, texts: Sequence[str], box: Box, constants: Mapping[str, str]
 ) -> tuple[str, tuple[dict[str, object], ...]]:
-    """What to compile instead of a formula that jumps at a place such as ``x = 1/2``, and the same as arguments."""
+    """Advice on a formula that jumps at a place such as ``x = 1/2``, in words and as arguments of `compile`."""
     held = "".join(f", {name}={value}" for name, value in constants.items())
     name, _, at = place.partition(" = ")
     found: list[dict[str, object]] = []
