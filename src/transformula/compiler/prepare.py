@@ -222,7 +222,9 @@ def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError
             find_defined(without_removable(whole, box), region)
         except NotProvenError:
             continue
-        return NotProvenError(f"{error}; or write {short_text(whole)} if its limit is meant", place=error.place)
+        return NotProvenError(
+            f"{error}; or write {short_text(whole)} if its limit is meant", place=error.place, reason=error.reason
+        )
     return error
 
 
