@@ -40,7 +40,7 @@ DRIVER = re.compile(r"WebGL|GL Driver|willReadFrequently")
 @pytest.fixture(scope="session")
 def server():
     """One explorer for all tests that ask for no special one."""
-    from support.explorer import running  # not at the top: every test loads this file, also where there is no web server
+    from support.explorer import running  # every test loads this file, also where there is no web server
 
     with running() as at:
         yield at
