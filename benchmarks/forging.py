@@ -12,7 +12,7 @@ with `prompt_truth`. What is counted:
 * *tracebacks*: the check ended in an exception that is no sentence; *slow* (over 10 s) and *big* (over 1 GB).
 
 ``--threads 8`` has so many threads of one process verify the forged folders beside honest ones at the same time
-(`transformula.checker`), and compares every verdict with the verdict that the folder gets alone.
+(`transformula.proven`), and compares every verdict with the verdict that the folder gets alone.
 """
 
 from __future__ import annotations
@@ -1142,7 +1142,7 @@ def forging(
 
 def threaded(bases: dict[str, Folder], count: int, threads: int) -> dict[str, Any]:
     """Verify honest and forged folders by several threads at once; which verdicts differ from those alone."""
-    from transformula.checker import verify_files
+    from transformula.proven import verify_files
 
     folders = list(bases.items())
     for seed in range(count):

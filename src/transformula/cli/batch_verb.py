@@ -12,7 +12,7 @@ import typer
 from transformula.cli.arguments import Force, Json, Scheduler
 from transformula.cli.csv_files import open_csv
 from transformula.cli.output import Output, sweep_progress
-from transformula.cluster.batch_requests import check_columns
+from transformula.cluster.batch_jobs import check_columns
 from transformula.cluster.batch_run import batch
 from transformula.cluster.batch_summary import Row, Summary
 from transformula.kernel.arithmetic import at_most

@@ -75,7 +75,7 @@ class PlanningGuide(Guide):
         """The middle of the values, where they vary less than that."""
         low, high = function_range(function, *self.ranges.of(argument))
         middle = Fraction(0)
-        if min(abs(low), abs(high)) > policy.FAR_FROM_ZERO * (high - low) and low * high > 0:
+        if min(abs(low), abs(high)) > high - low and low * high > 0:
             middle, _ = _centre((low, high))
         return middle
 
@@ -100,13 +100,13 @@ class PlanningGuide(Guide):
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Whether all are positive and there are enough of them: a logarithm takes no table more for them."""
-        wanted = alone or len(bases) >= (policy.CAREFUL_LOGS if self.mode.careful else policy.PLAIN_LOGS)
+        wanted = alone or len(bases) >= (2 if self.mode.careful else policy.PLAIN_LOGS)
         return wanted and all(self.ranges.of(base)[0] > 0 for base in bases)
 
     def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
         """The bases with positive ranges, in a careful circuit and if there are enough of them."""
         positive = [base for base in bases if self.ranges.of(base)[0] > 0] if self.mode.careful else []
-        return positive if len(positive) >= policy.CAREFUL_LOGS else []
+        return positive if len(positive) > 1 else []
 
     def divides(self, base: Expr) -> bool:
         """Whether the range excludes zero, in a careful circuit."""
@@ -140,8 +140,8 @@ SPLITS = (
     ToleranceSplit(0.8, 0.05, 0.5, 1.0),
     ToleranceSplit(0.85, 0.3, 0.8, 0.7),
 )
-#: Folds with which the effect of a length on the outputs is found.
-_ROUGH = Measure(policy.ROUGH_FOLDS)
+#: Few folds, with which the effect of a length on the outputs is found.
+_ROUGH = Measure(MIN_UNITS)
 #: In the order tried: the careful one is for what rounds too much, or has products that are too long to be compared.
 _MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 

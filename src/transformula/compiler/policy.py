@@ -98,7 +98,7 @@ OPERATIONS_PER_MICROSECOND = 4e3  # floating-point operations of one core in a m
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 LEAST_WEIGHT = 1e-6  # least weight for which a token's value is priced, which bounds the values
 STALL = 10  # steps over which the cost must fall
-STALLED = 0.98  # fraction that a cost, or a bound that is refined, must fall to for the work on it to go on
+STALLED = 0.98  # fraction that a cost or a bound must fall to, or the unevenness of errors, for work on it to go on
 HIGH_PRICE = 1e-2  # rounding that values as large as the function's range may cost, as a fraction of the tolerance
 
 # --- tables: starts
@@ -116,7 +116,7 @@ LONG_STEPS = 80  # descent steps of a refinement
 LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table or polynomial
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
-SIZE_WORK = 600_000.0  # microseconds on one size
+SIZE_WORK = 600_000.0  # microseconds on one size, and on a table with fewer tokens than oscillations
 GROWING_WORK = 3.5e6  # microseconds on growing sizes until one is accepted
 SHRINKING_WORK = 4.2e6  # microseconds on removing tokens from an accepted table
 LAST_WORK = 2e6  # microseconds on the last refinement of a table
@@ -155,18 +155,15 @@ GRID_POINTS = {2: 160, 3: 44, 4: 20}
 GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)
 
 # --- circuit
-ROUGH_FOLDS = 8  # folds of a length with which its effect on the outputs is found
 FOLDS_SHARE = 1 / 6  # fraction of the tolerance that the lengths made of folds may use
 #: Most folds of a length by format: a relative error of 8.7e-15 and of 1.5e-7.
 MOST_FOLDS = {"float64": 26, "float32": 14}
 #: Fraction of its largest square below which a length is measured by folds, not by a table of the root.
 SHORT_LENGTH = 1e-4
 LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
-FAR_FROM_ZERO = 1.0  # distance of values from zero, in spreads, beyond which a table holds them around zero
 CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
 CLEARLY_SMALLER = 0.5  # ratio of two sizes up to which the smaller form of a product or of p/(p + r) is taken
 PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
-CAREFUL_LOGS = 2  # fewest positive factors that a careful circuit multiplies by adding logarithms
 NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
 MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of finer meshes, of limits
 OUT_OF_REACH = 10.0  # ratio of rounding to tolerance above which the tolerance is out of reach

@@ -38,7 +38,6 @@ from transformula.kernel.syntax.expression import Expr, fold
 
 VARIABLE = "TRANSFORMULA_CACHE"
 MAX_FILES = 10_000  # of the cache, about 20 MB; beyond it the older half is deleted
-MAX_BYTES = 1_000_000  # of one file
 
 Fitted = TypeVar("Fitted")
 
@@ -120,8 +119,6 @@ def _code() -> str:
 def _read(path: Path) -> _CachedFit | None:
     """A cached fit; None if there is no such file or it makes no sense."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
         data = json.loads(path.read_bytes())
         table = None if data["table"] is None else _table(data["table"])
         known = _CachedFit(float(data["work"]), data["complaint"], table)

@@ -38,17 +38,17 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import TINY, FitState, Fresh, improve
+from transformula.compiler.tables.descent import FitState, Fresh, improve
 from transformula.compiler.tables.fit_task import FitTask
 from transformula.compiler.tables.one_size import SearchSteps, refine, within_reach
 from transformula.compiler.tables.softmax_table import Array, FittedTable, Function, least_squares, to_dtype
 from transformula.compiler.tables.start_scores import Leaves, Scores, scores_at
 from transformula.kernel.arithmetic import precision
+from transformula.kernel.enclosures.taylor_models import TINY
 
 Indices = NDArray[np.int64]
 
 MAX_STEP = 0.7  # largest change of the logarithm of a rate in one step
-LEVEL = 1.02  # largest over smallest error of a sum whose errors count as level
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _exchanged(grid: Array, values: Array, logs: Array, factors: Array) -> Expon
         sizes, largest = np.abs(errors[found]), float(np.abs(errors).max())
         if best is None or largest < best.error:
             best = ExponentialSum(logs, factors, largest, grid[found])
-        if largest < LEVEL * sizes.min() or largest > 1.5 * best.error:
+        if sizes.min() > policy.STALLED * largest or largest > 1.5 * best.error:
             break
         logs, factors = _levelled(grid[found], values[found], logs, factors)
     return best
