@@ -144,7 +144,6 @@ def real():
     regressors = {
         "ours, auto, degree 2": ours(2),
         "ours, auto, degree 3": ours(3),
-        "ours, sparse bic, degree 2": ours(2, "sparse", criterion="bic"),
         "ours, lowrank, degree 2": ours(2, "lowrank"),
         "Ridge": scaled(RidgeCV(alphas)),
         "PolynomialFeatures(2) + Ridge": scaled(PolynomialFeatures(2), StandardScaler(), RidgeCV(alphas)),

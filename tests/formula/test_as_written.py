@@ -232,6 +232,31 @@ def test_a_box_that_is_not_read_has_its_hint(text, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gamma(1 + x)", "gamma(..) can be read in two ways"),  # Γ(1 + x), or γ times 1 + x
+        ("zeta(x + 2)", "zeta(..) can be read in two ways"),
+        ("zeta = 3; zeta(x + 2)", "zeta(..) can be read in two ways"),
+        ("γ(1 + x)", "gamma(..) can be read in two ways"),
+        ("d = 1,5; sum(d)*x", "d = is followed by '1,5': write what d is"),  # 6*x, not 1.5*x
+        ("x\n+ x**2", "'+ x**2' could go on with the line before it"),  # two outputs, not one
+        ("d = x\n- x**2\nd", "'- x**2' could go on with the line before it"),
+    ],
+)
+def test_what_a_person_may_mean_otherwise_is_refused(text, said):
+    box = "x=0..1, gamma=1..2" if "zeta" not in text else "x=0..1, zeta=3" if "=" not in text else "x=0..1"
+    with pytest.raises(FormulaError) as caught:
+        given_formula(text, box)
+    assert said in str(caught.value)
+
+
+def test_what_has_one_meaning_is_read():
+    assert given_formula("gamma*gamma(x)", "x=1..2, gamma=1..2").texts == ("gamma*gamma(x)",)
+    assert given_formula("x\n-x", "x=0..1").texts == given_formula("x; - x", "x=0..1").texts == ("x", "-x")
+    assert given_formula("max(\n  x\n  + 1,\n  2)", "x=0..1").texts == ("max(x + 1, 2)",)
+
+
 def test_constants_of_a_box_are_no_inputs():
     model = tf.compile("c*x + a", {"x": (0, 1), "c": 0.1, "a": "9..9"})
     assert model.formula.typed == ("0.1*x + 9",) and model.formula.box.variables == ("x",)
@@ -271,6 +296,7 @@ def test_a_formula_file_has_settings_values_and_formulas():
         ("size: 3\nx", "line 1: 'size' is no setting"),
         ("eps: 1\neps: 2\nx", "line 2: eps is given twice"),
         ("on: x=0..1", "has no formula"),
+        ("on: x=0..1\nx**2\n+ x", r"line 3: '\+ x' could go on with the line before it"),
     ],
 )
 def test_a_formula_file_is_refused_by_line(text, said):

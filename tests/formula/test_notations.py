@@ -49,6 +49,8 @@ def test_sympy_is_read_by_its_structure(expr, text):
         (sympy.nan, "NaN"),
         (sympy.Tuple(X, Y), "Tuple"),
         (sympy.Sum(X, (Y, 1, 3)), "Sum"),
+        (sympy.jn(1, X) + Y, "sympy's jn cannot be compiled"),  # spherical: not besselj
+        (sympy.yn(1, X) + Y, "sympy's yn cannot be compiled"),
         (sympy.Function("f")(X), "unknown function 'f'"),
         (sympy.Symbol("__import__('os')"), "not a valid variable name"),
         (sympy.Symbol("z"), "no interval for z"),
@@ -135,6 +137,27 @@ def _branches(x):
     return x if x > 0 else -x
 
 
+def _guarded(x):
+    try:
+        return math.sqrt(x)
+    except ValueError:  # of a negative number
+        return 0.0
+
+
+def _guarded_branches(x):
+    try:
+        return x if x > 1 else 2 - x
+    except:  # noqa: E722
+        return x
+
+
+def test_a_refusal_that_the_function_swallows_is_one():
+    for function, said in ((_guarded, "use np.sin, not math.sin"), (_guarded_branches, "compares its arguments")):
+        with pytest.raises(FormulaError, match=said):
+            as_texts(function, ["x"])
+    assert as_texts(lambda x: x**2, ["x"]) == ["x**2"]
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -179,6 +202,7 @@ def _branches(x):
         (lambda x: "x", "returned str"),
         (lambda x: [x, [x]], "returned list"),
         (lambda x: None, "returned NoneType"),
+        (lambda x: np.array([[x, 1], [2, None]], dtype=object), "returned NoneType"),  # three outputs were left
         (lambda x: x * float("nan"), "not finite"),
         (lambda pi: pi, "name of a constant"),
         (np.sin, "wrap it in a lambda"),

@@ -96,10 +96,3 @@ def test_the_same_seed_gives_the_same_model(data):
     for solver in ("lowrank", "adam"):
         fits = [PolynomialTransformerRegressor(2, solver, epochs=10, random_state=3).fit(X, y) for _ in "ab"]
         assert np.array_equal(*(f.predict(X) for f in fits))
-
-
-def test_jobs_change_nothing(data):
-    X, y = data
-    alone = PolynomialTransformerRegressor(degree=2).fit(X, y)
-    side_by_side = PolynomialTransformerRegressor(degree=2, n_jobs=2).fit(X, y)
-    assert np.array_equal(alone.predict(X), side_by_side.predict(X))

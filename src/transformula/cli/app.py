@@ -150,6 +150,7 @@ def main() -> None:
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     output = Output("--json" in arguments)
     debug = len(arguments) < len(sys.argv) - 1
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing of a stranger's working directory
     try:
         code = _run(arguments, output, debug)
         sys.stdout.flush()

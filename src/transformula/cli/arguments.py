@@ -14,6 +14,7 @@ import typer
 
 from transformula.cluster.engines import workers
 from transformula.errors import InputError, NotProvenError, TransformulaError
+from transformula.formula.given_box import CONTINUED, goes_on
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.model import Model
 from transformula.proven import verify_folder
@@ -48,11 +49,13 @@ class FormulaFile:
         FormulaFile(formulas=['2*x'], settings={'on': 'x=0..1'})
         """
         settings: dict[str, str] = {}
-        formulas = []
+        formulas: list[str] = []
         for number, line in enumerate(text.splitlines(), 1):
             line = line.partition("#")[0].strip()
             found = _SETTING.fullmatch(line)
             if found is None:
+                if formulas and goes_on(line):
+                    raise InputError(f"{source}, line {number}: {line!r} {CONTINUED}")
                 formulas += [line] * bool(line)
                 continue
             key, value = found[1], found[2].strip()
@@ -116,10 +119,12 @@ def given_formulas(words: list[str], file: Path | None = None) -> FormulaFile:
 def _read_text(file: Path | None, source: str) -> str:
     try:
         if file is None or str(file) == _STDIN:
-            data = sys.stdin.buffer.read(2 * MAX_LENGTH)
+            data = sys.stdin.buffer.read(2 * MAX_LENGTH + 1)
         else:
             with open(file, "rb") as handle:
-                data = handle.read(2 * MAX_LENGTH)
+                data = handle.read(2 * MAX_LENGTH + 1)
+        if len(data) > 2 * MAX_LENGTH:  # what is left of a text that was cut short may be another formula
+            raise InputError(f"{source} is too long: at most {2 * MAX_LENGTH} bytes are read")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{source} is not a text in UTF-8") from None

@@ -50,6 +50,7 @@ _NAME = re.compile(r"(?<![\w.#])[A-Za-z_]\w*(?![\w.])(?!\s*\()", re.ASCII)
 _ATOM = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
 _BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)", re.DOTALL)
 _BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈)\s*\[(.+)\]\s*", re.DOTALL)
+CONTINUED = "could go on with the line before it: write both on one line, or begin another formula with 0 + or 0 -"
 _DOTTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\bin\b|∈|:)\s*([^\[\]:]+\.\.[^\[\]:]+)", re.DOTALL)
 
 
@@ -102,7 +103,17 @@ def names_defined(texts: Iterable[str]) -> list[str]:
 
 def _statements(texts: Iterable[str]) -> Iterator[str]:
     """The parts of some texts between semicolons and line breaks outside of brackets, in plain notation."""
-    return (part for text in texts for part in _parts(_COMMENT.sub("", plain(text)), ";\n") if part)
+    for text in texts:
+        for lines in _parts(_COMMENT.sub("", plain(text)), ";"):
+            for k, line in enumerate(filter(None, _parts(lines, "\n"))):
+                if k and goes_on(line):
+                    raise FormulaError(f"the line {brief(line)} {CONTINUED}")
+                yield line
+
+
+def goes_on(line: str) -> bool:
+    """Whether a line begins as the rest of a sum does."""
+    return line.startswith(("+", "- "))
 
 
 def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
@@ -125,8 +136,8 @@ def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
         name, meaning = defined[1], defined[2].strip()
         if name in known or name in RESERVED or name == "pi":
             raise FormulaError(f"{name} already has a meaning: give the intermediate value another name")
-        if not meaning:
-            raise FormulaError(f"{name} = is followed by nothing: write what {name} is")
+        if len(_parts(meaning, ",")) != 1:
+            raise FormulaError(f"{name} = is followed by {brief(meaning)}: write what {name} is")
         known[name] = _inlined(meaning, known)
         last = f"{name} = {meaning}"
     if not found and len(known) == len(values):

@@ -16,7 +16,7 @@ from typing import Any
 from transformula.errors import FormulaError, Reason
 from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy
-from transformula.formula.given_box import box_and_constants, formulas_of, is_sympy, names_defined
+from transformula.formula.given_box import box_and_constants, formulas_of, is_sympy, names_defined, plain
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known
@@ -68,12 +68,21 @@ def given_formula(given: Any, on: Any) -> Formula:
         said = f"{name} is a variable of the box: give the intermediate value another name"
         raise FormulaError(f"{said}, or hold it in the box with {name}=value")
     formulas = formulas_of(texts, constants)
+    _check_calls(_texts(given), (*box.variables, *constants), names_defined(texts))
     try:
         return Formula.of(formulas, box)
     except FormulaError as error:
         if not (said := advice_on(error, formulas, box, constants)):
             raise
         raise FormulaError(f"{error}: {said}", error.reason, error.position) from None
+
+
+def _check_calls(texts: Sequence[str], given: Sequence[str], defined: Sequence[str]) -> None:
+    """Refuse a name that has a value and is never read, but called as a function: gamma(x + 1) beside gamma=1..2."""
+    whole = " ".join(map(plain, texts))
+    for name in {name for name, _ in _CALLED.findall(whole)} & {*given, *defined} & {*_FUNCTIONS}:
+        if _NAME.findall(whole).count(name) == defined.count(name):
+            raise FormulaError(f"{name}(..) can be read in two ways: write {name}*(..), or give the value another name")
 
 
 def at_every_position(formula: Formula, positions: int) -> Formula:

@@ -34,7 +34,7 @@ decomposition costs more than all else, and a few ridges are tried by Cholesky f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +44,14 @@ from transformula.learn.distinct_rows import Rows
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
-    MonomialSum,
     Terms,
     all_terms,
     blocks,
     evaluate_terms,
     orthonormal_basis,
-    to_monomials,
 )
 from transformula.learn.solvers.gram import Gram, significant
+from transformula.learn.solvers.polynomial_fit import Penalty, PolynomialFit
 
 RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
 _GROWTHS = (1.0, 4.0, 16.0, 256.0)
@@ -69,23 +68,6 @@ ROUNDING = 1e-14
 INTERPOLATED = 1e-9
 #: The least variance of targets, in place of zero.
 _TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """ridge * growth^(degree - 1) for each term, nothing for the constant; relative to the total weight."""
-
-    ridge: float = 0.0
-    growth: float = 1.0
-
-    def scales(self, terms: Terms) -> Floats:
-        """growth^((degree - 1) / 2) of every term but the constant: what S divides by."""
-        degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
-        return np.asarray(self.growth ** (0.5 * (degrees - 1.0)))
-
-    def of(self, terms: Terms) -> Floats:
-        """The penalties themselves."""
-        return np.concatenate([[0.0], self.ridge * self.scales(terms) ** 2])
 
 
 @dataclass(frozen=True)
@@ -171,48 +153,60 @@ def leave_one_out(gram: Gram, judges: TermRows) -> Choice:
     spread = np.maximum(gram.variance, _TINY)
     if len(gram.terms) > _MOST_SIDE:
         return _few(judges, gram, spread)
-    growths = _GROWTHS if gram.terms.degree > 1 else _GROWTHS[:1]
-    return _least(growths, judges, spread, lambda scales: _primal(judges, scales, gram))
+    return _least(gram.terms, spread, _primal(judges, gram))
 
 
 def leave_one_out_of_few(table: TermRows) -> Choice:
     """The same for fewer rows than terms."""
-    growths = _GROWTHS if len(table.X) <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]
-    return _least(growths, table, table.variance, lambda scales: _dual(table, scales))
+    return _least(table.terms, table.variance, _dual(table))
 
 
-def _least(
-    growths: tuple[float, ...], table: TermRows, spread: Floats, spectrum: Callable[[Floats], Spectrum]
-) -> Choice:
-    found = Choice(Penalty(1.0), np.full(len(table.X), np.inf))
-    for growth in growths:
-        one = spectrum(Penalty(1.0, growth).scales(table.terms)).least(spread, growth)
-        found = one if one.losses.sum() + ROUNDING < found.losses.sum() else found
-    return found
+def _least(terms: Terms, spread: Floats, spectrum: Callable[[Floats], Spectrum]) -> Choice:
+    """The best of all penalties; one growth for a linear model, and where there are many terms and rows."""
+    found: Choice | None = None
+    for growth in _GROWTHS:
+        one = spectrum(Penalty(1.0, growth).scales(terms))
+        choice = one.least(spread, growth)
+        if found is None or choice.losses.sum() + ROUNDING < found.losses.sum():
+            found = choice
+        if terms.degree == 1 or len(one.values) > _MOST_SIDE:
+            break
+    assert found is not None
+    return found if np.isfinite(found.losses).all() else Choice(Penalty(1.0), found.losses)
 
 
-def _primal(judges: TermRows, scales: Floats, gram: Gram) -> Spectrum:
+def _primal(judges: TermRows, gram: Gram) -> Callable[[Floats], Spectrum]:
+    """The spectrum for given scales, from the state of all rows."""
     mean, centred, along = gram.centred()
-    values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
-    rotation = vectors / scales[:, None]
-    some = _spaced(len(judges.X), JUDGES)
+    some = _spaced(len(judges), JUDGES)
     w = judges.weight[some]
-    features = judges.features(some)[1:].T - mean
     root = np.sqrt(w)[:, None]
+    features = root * (judges.features(some)[1:].T - mean)
     targets = root * (judges.Y[some] - gram.mean)
-    return Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
+
+    def spectrum(scales: Floats) -> Spectrum:
+        values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
+        rotation = vectors / scales[:, None]
+        return Spectrum(values, features @ rotation, rotation.T @ along, targets, w, gram.total)
+
+    return spectrum
 
 
-def _dual(table: TermRows, scales: Floats) -> Spectrum:
+def _dual(table: TermRows) -> Callable[[Floats], Spectrum]:
+    """The same from the few rows themselves."""
     w, total = table.weight, float(table.weight.sum())
     root = np.sqrt(w)[:, None]
-    features = table.features()[1:].T  # small: fewer rows than terms
-    features = root * (features - w @ features / total) / scales
-    values, vectors = eigh(features @ features.T, check_finite=False)
-    values = np.maximum(values, 0.0)
+    features = table.features()[1:].T
+    features = root * (features - w @ features / total)
     targets = root * (table.Y - table.mean)
-    size = np.sqrt(values)
-    return Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+
+    def spectrum(scales: Floats) -> Spectrum:
+        scaled = features / scales
+        values, vectors = eigh(scaled @ scaled.T, check_finite=False)
+        size = np.sqrt(np.maximum(values, 0.0))
+        return Spectrum(size**2, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+
+    return spectrum
 
 
 def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
@@ -243,43 +237,7 @@ def _spaced(rows: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
 
 
-@dataclass(frozen=True)
-class ExactFit:
-    """A fitted polynomial in its basis form."""
-
-    terms: Terms
-    basis: Basis
-    coefficients: Floats  # (p, outputs)
-    penalty: Penalty = field(default_factory=Penalty)
-
-    @classmethod
-    def constant(cls, values: Floats, degree: int) -> ExactFit:
-        """A polynomial of no variables with these values (outputs,)."""
-        return cls(all_terms(0, degree), orthonormal_basis(np.zeros((1, 0)), degree), values[None])
-
-    def predict(self, X: Floats) -> Floats:
-        """Evaluate the polynomial, in blocks of rows: (rows, outputs)."""
-        out = np.empty((len(X), self.coefficients.shape[1]))
-        for rows in blocks(len(X), len(self.terms)):
-            out[rows] = evaluate_terms(self.terms, self.basis, X[rows]).T @ self.coefficients
-        return out
-
-    @property
-    def n_terms(self) -> int:
-        """Number of coefficients."""
-        return self.coefficients.size
-
-    @property
-    def degree(self) -> int:
-        """The degree of the polynomial."""
-        return self.terms.degree
-
-    def exact(self) -> MonomialSum:
-        """The polynomial in rational arithmetic."""
-        return MonomialSum(tuple(to_monomials(self.terms.exponents, c, self.basis) for c in self.coefficients.T))
-
-
-def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> ExactFit:
+def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> PolynomialFit:
     """Least squares over all polynomials of degree at most `degree`; the terms may be those of a linear model alone.
 
     Parameters
@@ -318,18 +276,19 @@ def leave_one_out_losses(rows: Rows, degree: int) -> Floats | None:
     return found
 
 
-def better_line(features: Floats, rows: Rows) -> ExactFit | None:
-    """The linear model, if it is better by leave-one-out than least squares on these features (rows, k).
+def better_line(fit: PolynomialFit, rows: Rows) -> PolynomialFit | None:
+    """The linear model, if it is better by leave-one-out than least squares on the terms of each output.
 
-    Half a standard error decides. The features were selected on the same rows, which flatters them; where they are the
+    Half a standard error decides. The terms were selected on the same rows, which flatters them; where they are the
     truth, the linear model is taken once in a hundred times (one or two effects among ten variables, 200 rows).
-    ``rows`` have one target.
     """
-    root, y = np.sqrt(rows.weight), rows.Y[:, 0] - rows.mean
-    q = qr(features * root[:, None], mode="economic")[0]
-    residual = root * y - q @ (q.T @ (root * y))
-    left = np.maximum(1.0 - np.sum(q**2, axis=1), INTERPOLATED)
-    losses = (residual / left) ** 2 / max(float(rows.weight @ y**2), 1e-300)
+    features, root = fit.features(rows.X).T, np.sqrt(rows.weight)
+    losses = np.zeros(len(rows))
+    for y, terms in zip((rows.Y - rows.mean).T, fit.selected.T, strict=True):
+        q = qr(features[:, terms] * root[:, None], mode="economic")[0]
+        residual = root * y - q @ (q.T @ (root * y))
+        left = np.maximum(1.0 - np.sum(q**2, axis=1), INTERPOLATED)
+        losses += (residual / left) ** 2 / max(float(rows.weight @ y**2), _TINY) / rows.Y.shape[1]
     if losses.sum() <= ROUNDING:
         return None
     line, of_line = _judged(rows, 1)
@@ -347,33 +306,21 @@ def _choice(rows: Rows, degree: int, given: Choice | None = None) -> tuple[TermR
     return table, given or leave_one_out(gram, table), gram
 
 
-def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[ExactFit, Floats]:
+def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[PolynomialFit, Floats]:
     """A fit, and the leave-one-out losses at the rows that chose its penalty, in variances of the targets."""
     table, choice, gram = _choice(rows, degree, given)
     terms, basis = table.terms, table.basis
     if gram is None:
-        return ExactFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
+        return PolynomialFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
     penalties = choice.penalty.of(terms)
     solve = gram.solver(penalties)
     coefficients = gram.with_shift(solve(gram.right))
-    amounts = gram.total * penalties[:, None]
+    correlation = -gram.total * penalties[:, None] * coefficients
     del gram  # as large as its factor
-    coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
-    return ExactFit(terms, basis, coefficients, choice.penalty), choice.losses
-
-
-def residual_correlation(table: TermRows, coefficients: Floats) -> Floats:
-    """Phi' W (Y - Phi c), one pass over the data."""
-    out = np.zeros_like(coefficients)
-    for rows in blocks(len(table), len(table.terms)):
-        phi = table.features(rows)
-        out += phi @ ((table.Y[rows] - phi.T @ coefficients) * table.weight[rows, None])
-    return out
-
-
-def refined(solve: Callable[[Floats], Floats], amounts: Floats, coefficients: Floats, correlation: Floats) -> Floats:
-    """One step of iterative refinement: ``amounts`` are the penalties, ``correlation`` is of these coefficients."""
-    return np.asarray(coefficients + solve(correlation - amounts * coefficients))
+    for some in blocks(len(table), len(terms)):  # one step of refinement, with residuals from the data
+        phi = table.features(some)
+        correlation += phi @ ((table.Y[some] - phi.T @ coefficients) * table.weight[some, None])
+    return PolynomialFit(terms, basis, coefficients + solve(correlation), choice.penalty), choice.losses
 
 
 def _dual_solution(table: TermRows, penalty: Penalty) -> Floats:
