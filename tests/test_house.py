@@ -22,7 +22,7 @@ MAX_FILE, MAX_FUNCTION = 400, 60
 #: Numeric constants of the compiler outside its policy.
 MAX_ELSEWHERE = 58
 #: Words that say nothing about what a function or module is.
-RIDDLES = ("What", "Those", "As", "They")
+RIDDLES = ("What", "Where", "Those", "As", "They")
 
 
 def _name(path: Path) -> str:
