@@ -127,6 +127,7 @@ def _norm(x, y):
         (lambda x, y: np.var([x, y]), ["((x - (x + y)/2)*(x - (x + y)/2) + (y - (x + y)/2)*(y - (x + y)/2))/2"]),
         (lambda x, y: np.logaddexp(x, y) + np.real(x), ["log(exp(x) + exp(y)) + x"]),
         (lambda x: f"{x}" == "x" and x, ["x"]),
+        (lambda x: x**2 if np.isscalar(x) else 0, ["x**2"]),
     ],
 )  # fmt: skip
 def test_functions_are_traced(function, texts):
@@ -191,6 +192,8 @@ def test_a_refusal_that_the_function_swallows_is_one():
         (lambda x: np.linalg.det(np.array([[x, 1], [1, x]])), "Cannot cast ufunc 'det'"),
         (lambda x: np.zeros(1) + np.array([x], dtype=float), "needs the value"),
         (lambda x: np.logaddexp(x, x, x), "only plain calls"),
+        (lambda x: np.max(x, 0), "np.max cannot be compiled in this form"),  # x along axis 0 is x, not max(x, 0)
+        (lambda x: np.prod(x, 0), "np.prod cannot be compiled in this form"),
         (lambda x: 1 if x else 2, "compares its arguments"),
         (lambda x: x == 1, "compares its arguments"),
         (lambda x: math.sin(x), "use np.sin, not math.sin"),

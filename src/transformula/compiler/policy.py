@@ -11,21 +11,22 @@ from __future__ import annotations
 DEFAULT_EPS = 1e-6  # tolerance of the approximating constructions where none is given
 FAINT = 1e-30  # largest |formula| below this: the tolerance stays absolute, as for a formula that is 0
 PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is absolute; beyond, a share of it
-ALL = 22.0  # seconds for a search in all, as long as no attempt has failed with a known error
+ALL = 14.0  # seconds for a search in all, as long as no attempt has failed with a known error
 AFTER_FAILURE = 6.0  # seconds for a search in all, once an attempt has failed
 REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
-KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound
+KEPT, LEAST_KEPT = 3.0, 1.0  # most and fewest seconds for that bound
 SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
 IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
 #: Further seconds for proofs whose search ran out of its part, before the last round of constructions and after it.
-FINISHING = 8.5
+FINISHING = 3.5
 EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
 LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 
 # --- search: coarser models for a refusal
-ADVICE = 4.0  # seconds for searches that check the advice of a refusal
-ADVICE_ROOM = (1.2, 3.0, 10.0)  # tolerances that are checked, as multiples of the best bound
+WHOLE, ADVICE = 11.0, 3.0  # seconds for a refusal with its advice, and fewest seconds for searches that check advice
+#: Tolerances that are checked, as multiples of the best bound: one that is easily met, a tighter one, and another.
+ADVICE_ROOM = (3.0, 1.2, 10.0)
 EACH_ADVICE = 0.6  # fraction of the remaining work for one of them
 CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
 WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
@@ -117,6 +118,7 @@ WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
 SIZE_WORK = 600_000.0  # microseconds on one size, and on a table with fewer tokens than oscillations
 TABLE_WORK = 3.5e6  # microseconds on growing sizes until one is accepted, and again on removing tokens from it
+ONE_OF_SEVERAL = 2e6  # most of that for one of several tables: a circuit's other tables are to be found, too
 LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again

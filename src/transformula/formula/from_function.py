@@ -11,6 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from numbers import Number
 from typing import Any, NoReturn
 
 import numpy as np
@@ -218,7 +219,8 @@ class _Traced:
             return _clipped(*args, **options)
         if name == "select" and not options:
             return _selected(*args)
-        if options or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
+        along = name in ("sum", "prod", "max", "min") and len(args) > 1  # not terms, but an axis
+        if options or along or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
             raise UntraceableError(
                 f"np.{name} cannot be compiled in this form: only plain calls with single numbers can"
             )
@@ -281,6 +283,9 @@ class Symbol(_Traced):
         if not isinstance(getattr(np, name, None), np.ufunc):
             raise AttributeError(f"an argument is one number and has no attribute {name}")
         return lambda *more: _applied(name, (self, *more))
+
+
+Number.register(Symbol)  # as np.isscalar asks, which is true of the numbers that it stands for
 
 
 class Condition(_Traced):

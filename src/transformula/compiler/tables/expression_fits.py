@@ -186,12 +186,13 @@ def fit_all(
         most = allowance(doubtful())
         most = most._replace(shrinking=0.0) if loose else most
         # a fit that took only a small part of the remaining budget has met no limit, wherever it ran
-        if index in found and most == PLENTY and found[index][1] <= 0.25 * left():
+        if index in found and most == PLENTY and found[index][1] <= min(0.25 * left(), policy.ONE_OF_SEVERAL):
             spend(found[index][1])
             yield found[index][0]
         else:
             report("solving", index, len(tasks) - index)
-            yield (again or fit)(*task, most)
+            growing = min(most.growing, policy.ONE_OF_SEVERAL if len(tasks) > 1 else math.inf)
+            yield (again or fit)(*task, most._replace(growing=growing))
 
 
 def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
