@@ -12,7 +12,7 @@ import typer
 
 from transformula.cli.arguments import FORMULAS, DType, Folder, Force, Json, On, Relative, Scheduler, given_formulas
 from transformula.cli.csv_files import open_csv
-from transformula.cli.output import Output, check_stdout, progress_bar, sweep_progress
+from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.cluster.batch_jobs import check_columns
 from transformula.cluster.batch_run import batch
 from transformula.cluster.batch_summary import Row, Summary
@@ -67,7 +67,7 @@ def batch_command(
     Exit code 0 if all are proven, 1 if some are not (the summary lists them), 2 if the table cannot be used.
     """
     rows, places = _read(table)
-    with sweep_progress(quiet=json):
+    with progress_bar(quiet=json):
         summary = batch(rows, out, jobs, scheduler, resume, verb.value, places, force)
     if json:
         Output(True).facts({**summary.facts, "rows": [asdict(row) for row in summary.rows]}, title="")
