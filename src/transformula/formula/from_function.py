@@ -11,7 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from numbers import Number
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -67,7 +67,7 @@ def traced(function: Callable[..., Any], variables: Sequence[str]) -> list[str]:
     values = np.ravel(_objects(returned)) if several else [returned]
     texts = [_written(value) for value in values]
     for text, value in zip(texts, values, strict=True):
-        if text is None:
+        if text is None or isinstance(value, bool):
             raise FormulaError(f"the function returned {type(value).__name__}, not a number made of its arguments")
     return [text.text for text in texts if text is not None]
 
@@ -250,7 +250,7 @@ class Symbol(_Traced):
     __eq__ = __ne__ = __bool__ = _compared
     __hash__ = None  # type: ignore[assignment]
     __float__ = __int__ = __index__ = __complex__ = _as_number
-    __iter__ = __contains__ = __matmul__ = __rmatmul__ = _as_many
+    __matmul__ = __rmatmul__ = _as_many
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _as_bits
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _as_bits
 
@@ -285,7 +285,7 @@ class Symbol(_Traced):
         return lambda *more: _applied(name, (self, *more))
 
 
-Number.register(Symbol)  # as np.isscalar asks, which is true of the numbers that it stands for
+Real.register(Symbol)  # as np.isscalar asks: a function takes the way that it takes with numbers
 
 
 class Condition(_Traced):
