@@ -112,7 +112,8 @@ def test_hints_fit_the_mistake(cli, text, said):
     [
         ("where(x > 1/2, 1, 0)", "jumps by 1 at x = 1/2, .*: end the box there, or join the pieces by a ramp"),
         ("x*floor(2*x)", "jumps by .*: end the box there, or join the pieces by a ramp"),
-        ("where(abs(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write where"),
+        ("where(sin(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write it as several conditions"),
+        ("where(abs(x) < 1/2, x, 1/2)", "jumps by 1 at x = -1/2"),
     ],
 )
 def test_a_formula_that_jumps_is_refused_with_what_to_do(text, said):

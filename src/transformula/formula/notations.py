@@ -238,7 +238,7 @@ def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[
     if error.reason is Reason.JUMP:
         return f"end the box there, or join the pieces by a ramp such as {_ramp(error.place, box)}"
     if error.reason is Reason.CONDITION:
-        return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
+        return "write it as several conditions such as x > 2*y, one where(..) in another, or use min and max"
     return hint(given, (*box.variables, *constants))
 
 
