@@ -132,7 +132,7 @@ def test_circuit_json_names_places_in_the_architecture(exported):
     for node in known["nodes"]:
         if node["kind"] in ("table", "relu") and node["layer"] + 2 < len(states):  # the last state is a norm's
             held = states[node["layer"] + 1][:, known["tokens"].index("data"), node["slot"]].numpy()
-            exact = model.trace(x).residual(node["name"], token="data")
+            exact = model.trace(x).residual(node["name"], token="data") * known["scales"].get(node["name"], 1)
             assert np.abs(held - exact).max() <= 1e-9 and truth[node["name"]].expression == node["expression"]
             seen += 1
     assert seen > 0
@@ -471,4 +471,4 @@ def test_transformer_lens_sees_the_same_circuit(exported):
             assert np.abs(held - seen.residual(node.name, token="data")).max() <= 1e-9
             pattern = cache[f"blocks.{node.block}.attn.hook_pattern"][:, layout.heads[node.block][node.head], -1]
             ours = seen.pattern(node.block, node.head)
-            assert np.abs(pattern.detach().numpy()[:, layout.tokens] - ours).max() <= 1e-9
+            assert np.abs(pattern.detach().numpy()[:, layout.tokens[: model.tokens]] - ours).max() <= 1e-9

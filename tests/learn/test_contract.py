@@ -23,10 +23,10 @@ ESTIMATORS = [
     PolynomialTransformerRegressor(solver="exact"),
     PolynomialTransformerRegressor(solver="sparse"),
     PolynomialTransformerRegressor(solver="lowrank"),
-    PolynomialTransformerRegressor(solver="adam", epochs=60),
+    PolynomialTransformerRegressor(solver="adam", epochs=10),
     PolynomialTransformerClassifier(),
-    PolynomialTransformerClassifier(solver="adam", epochs=40),
-    OneLayerTransformerRegressor(),
+    PolynomialTransformerClassifier(solver="adam", epochs=10),
+    OneLayerTransformerRegressor(epochs=10),
     LinearAttentionRegressor(),
 ]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformula.budget import listening
-from transformula.errors import NotProvenError, SavingError, TransformulaError, in_words_of
+from transformula.errors import NotProvenError, SavingError, TransformulaError, advice_of, in_words_of
 from transformula.files import STDOUT
 
 #: Width of tables in characters in a pipe or a file, where nothing is cut off.
@@ -92,6 +92,8 @@ class Output:
             facts: dict[str, Any] = {"error": said, "kind": type(error).__name__}
             if isinstance(error, NotProvenError):
                 facts |= {"best_bound": error.best_bound, "measured": error.measured, "place": error.place}
+            if isinstance(error, TransformulaError) and (advice := advice_of(error)):
+                facts["advice"] = advice
             self._json(facts)
         print(f"error: {said}", file=sys.stderr)
         return code
@@ -149,7 +151,8 @@ def _text(value: Any, name: str) -> str:
         return at_most(value, 6) if name.removeprefix("mean_") in _BOUNDS else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return "\n".join(_text(v, name) for v in value)
-    return str(value)
+    # a terminal obeys other characters, and may show another formula: a folder may hold any
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in str(value))
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def solve(phi: Floats, Y: Floats, weight: Floats, d: int, ridge: float | None, c
     if ridge is None:
         spread = np.maximum(weight @ (Y - offset) ** 2 / total, 1e-300)
         choice = Spectrum(s**2, left * s, s[:, None] * along, targets, weight, total).least(spread)
-        ridge = choice.penalty.ridge if np.isfinite(choice.losses).all() else 1.0
+        ridge = choice.ridge if np.isfinite(choice.losses).all() else 1.0
     shrunk = (s[keep] / (s[keep] ** 2 + ridge * total))[:, None] * along[keep]
     coefficients = (right[keep].T @ shrunk) / size[:, None]
     tensor = np.zeros((Y.shape[1], d, d, d))

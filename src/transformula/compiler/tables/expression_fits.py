@@ -182,7 +182,7 @@ def fit_all(
             if answer is not None:
                 found[index] = answer
             report("solving", len(found), len(tasks) - len(found))
-    each = policy.GROWING_WORK / 2 if len(tasks) > 1 else math.inf  # the other tables are to be found, too
+    each = policy.TABLE_WORK / 2 if len(tasks) > 1 else math.inf  # the other tables are to be found, too
     for index, task in enumerate(tasks):
         most = allowance(doubtful())
         most = most._replace(shrinking=0.0) if loose else most
