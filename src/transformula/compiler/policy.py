@@ -118,7 +118,6 @@ WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
 SIZE_WORK = 600_000.0  # microseconds on one size, and on a table with fewer tokens than oscillations
 TABLE_WORK = 3.5e6  # microseconds on growing sizes until one is accepted, and again on removing tokens from it
-ONE_OF_SEVERAL = 2e6  # most of that for one of several tables: a circuit's other tables are to be found, too
 LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again

@@ -16,7 +16,6 @@ from transformula.compiler.evidence.definedness import find_apart, find_defined
 from transformula.compiler.evidence.finder import FLOORS
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
-from transformula.compiler.lower.angle_squares import as_angle_squares
 from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, signs_of
 from transformula.compiler.lower.rewrites import conjugated
 from transformula.errors import NotProvenError, RefutedError
@@ -65,8 +64,12 @@ class SignSearch(Facts):
             tree, seen = self.tried.get(text), self.seen(expr)
             if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
                 tree = [-1]
-            if tree is None and (squares := as_angle_squares(expr, as_nonnegative)) is not None:
-                self.squares[text], tree = squares, [-1]
+            if tree is None and any(node.op in ("sin", "cos") for node in walk(expr)):
+                from transformula.compiler.lower.angle_squares import as_angle_squares  # few formulas need it
+
+                squares = as_angle_squares(expr, as_nonnegative)
+                if squares is not None:
+                    self.squares[text], tree = squares, [-1]
             if tree is None:
                 tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
             self.take(expr, tree)

@@ -284,7 +284,7 @@ _SHOWN = 30
 def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[str] = ()) -> str:
     """Advice on a formula that the kernel refuses to read, by the reason or by the first known mistake."""
     if error.reason is Reason.CONDITION:
-        return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
+        return "write it as several conditions such as x > 2*y, one where(..) in another, or use min and max"
     return hint(given, (*box.variables, *constants))
 
 

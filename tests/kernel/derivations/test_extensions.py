@@ -7,9 +7,8 @@ import pytest
 from flint import arb
 
 from support.faults import active, fault
-from transformula.kernel.derivations.angles import in_shares
 from transformula.kernel.derivations.derivation_steps import Facts
-from transformula.kernel.derivations.extensions import same, split_quotient
+from transformula.kernel.derivations.extensions import in_shares, same, split_quotient
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.exceptions import NotProvenError, RefutedError
@@ -52,10 +51,10 @@ def test_what_is_written_in_shares_has_the_same_values():
 @pytest.mark.parametrize(
     ("where", "old", "new"),
     [
-        ("angles:_product", "ex.neg(ex.mul(b, d))", "ex.mul(b, d)"),
-        ("angles:_turned", "if n < 0 and j % 2 else 1", "if False else 1"),
-        ("angles:_written", "if node.op == \"tan\" else node.args[0]", "if node.op == \"tan\" else ex.number(1)"),
-        ("angles:terms_of", "times / node.args[1].number", "times"),
+        ("extensions:_product", "ex.neg(ex.mul(b, d))", "ex.mul(b, d)"),
+        ("extensions:_turned", "if n < 0 and j % 2 else 1", "if False else 1"),
+        ("extensions:_written", "if node.op == \"tan\" else node.args[0]", "if node.op == \"tan\" else ex.number(1)"),
+        ("extensions:terms_of", "times / node.args[1].number", "times"),
     ],
 )  # fmt: skip
 def test_faults_of_shares_are_seen(where, old, new):
@@ -112,9 +111,9 @@ def test_a_pair_is_no_better_than_its_identity():
         assert facts.algebra.sign(facts.algebra.of(parse("a - 2"))) == 1  # which is false
 
 
-def extend(text, becomes, box, at="1/3"):
+def extend(text, becomes, box):
     formula = Formula.of(text, box)
-    step = {"of": text, "is": becomes, "at": dict.fromkeys(formula.box.variables, at)}
+    step = {"of": text, "is": becomes, "at": dict(zip(formula.box.variables, ("1/3", "2/3"), strict=False))}
     return Facts(formula, {"extends": [step]}, Evidence({"defined": [[0, -1, -1]]})).formula.outputs[0]
 
 

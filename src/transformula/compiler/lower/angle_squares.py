@@ -16,7 +16,7 @@ from math import gcd, lcm
 from flint import Ordering, fmpq_mpoly, fmpq_mpoly_ctx
 
 from transformula.compiler import policy
-from transformula.kernel.derivations.angles import terms_of
+from transformula.kernel.derivations.extensions import terms_of
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, walk

@@ -22,15 +22,15 @@ from flint import arb
 
 from transformula.compiler import policy
 from transformula.compiler.lower.factors import factors_of, product_of, quotient_of, rewritten
-from transformula.compiler.lower.rest_quotients import cancelled, less, may_vanish, power_of, rest_call, terms_before
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.extensions import is_analytic, split_quotient, stem
 from transformula.kernel.derivations.normal_forms import Algebra
-from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.functions.function_table import find
-from transformula.kernel.functions.taylor_rests import rest_named
+from transformula.kernel.functions.taylor_rests import first_terms, rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, substitute, to_text, variables_of, walk
@@ -112,9 +112,13 @@ def _without_zeros(node: Expr, box: Box) -> Expr | None:
     ends = Region.of_box(box).ends
     whole = ex.div(*split_quotient(node)) if node.op == "add" else node
     steep = any(n.op == "sqrt" and may_vanish(n.args[0], box) for n in walk(whole))  # its rest has no table
-    found = (rewritten(whole, ends) if steep else None) or _repaired(whole, box)
-    found = found or rewritten(whole, ends) or _exposed(whole, box)
-    return cancelled(whole, box) if found is None else by_its_rests(found)
+    first = rewritten(whole, ends) if steep else None
+    found = first or _repaired(whole, box) or rewritten(whole, ends) or _exposed(whole, box)
+    if found is not None or not may_vanish(split_quotient(whole)[1], box):
+        return None if found is None else by_its_rests(found)
+    from transformula.compiler.lower.rest_quotients import cancelled  # few formulas need it
+
+    return cancelled(whole, box)
 
 
 def _repaired(expr: Expr, box: Box) -> Expr | None:
@@ -185,14 +189,13 @@ def _closed_log(node: Expr, box: Box) -> Step | None:
             continue
         share = min(share, times)
         closed = ex.call("xlogx", ex.power(u, ex.number(share / times)))
-        left = {b: powers.get(b, 0) - share * inside.get(b, 0) for b in powers | inside if b != log}
-        left = {b: e for b, e in left.items() if e}
+        found = ((b, powers.get(b, 0) - share * inside.get(b, 0)) for b in powers | inside if b != log)
+        left = {b: e for b, e in found if e}
         constant = constant if scale == ex.number(1) else ex.div(constant, ex.power(scale, ex.number(share)))
         new = ex.mul(quotient_of(constant, left), ex.power(ex.mul(ex.number(times / share), closed), ex.number(times)))
-        new = ex.call("exp", new) if power else new
         at = _defined_at(node, box)
         if at is not None and not any(e < 0 and may_vanish(b, box) for b, e in left.items()):
-            return Step(node, new, at)
+            return Step(node, ex.call("exp", new) if power else new, at)
     return None
 
 
@@ -364,3 +367,34 @@ def _times(w: Expr, expr: Expr) -> int:
 def _ratio(one: Expr, other: Expr) -> Fraction | None:
     (a, powers), (b, others) = factors_of(one), factors_of(other)
     return a.number / b.number if powers == others and a.number and b.number else None
+
+
+def may_vanish(expr: Expr, box: Box) -> bool:
+    """Whether an expression is not seen to be other than zero everywhere."""
+    low, high = try_range(expr, Region.of_box(box).ends) or (0, 0)
+    return bool(low <= 0 <= high)
+
+
+def less(u: Expr, at: int) -> Expr:
+    """u − at, as one quotient if u is one."""
+    if u.op == "div" and at:
+        return ex.div(ex.add(u.args[0], ex.mul(ex.number(-at), u.args[1])), u.args[1])
+    return ex.add(u, ex.number(-at))
+
+
+def power_of(w: Expr, by: int) -> Expr:
+    """w**by, 1 for 0."""
+    return ex.power(w, ex.number(by)) if by else ex.number(1)
+
+
+def terms_before(call: Expr, at: int, order: int) -> list[Fraction] | None:
+    """The Taylor coefficients of a function below an order, if they are exact."""
+    base = find(call.op)
+    found = None if base is None else first_terms(base, at, order)
+    return None if found is None else [to_fraction(c) for c in found]
+
+
+def rest_call(call: Expr, at: int, order: int) -> Expr:
+    """The rest of a function after its first terms."""
+    name, *index = call.op.partition(":")
+    return ex.call(f"{name}_rest{order}{f'_at{at}' if at else ''}{''.join(index)}", *call.args)

@@ -8,16 +8,15 @@ v = −n(1 − c) has no 1 − c in it any more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from transformula.compiler import policy
 from transformula.compiler.lower.factors import lowest_terms
+from transformula.compiler.lower.removable import less, may_vanish, power_of, rest_call, terms_before
 from transformula.kernel.derivations.extensions import split_quotient
-from transformula.kernel.enclosures.balls import to_fraction
 from transformula.kernel.enclosures.intervals import Ends, try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.functions.function_table import find
-from transformula.kernel.functions.taylor_rests import first_terms, rest_named
+from transformula.kernel.functions.taylor_rests import rest_named
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box
 from transformula.kernel.syntax.expression import Expr, fold, substitute, walk
@@ -29,8 +28,6 @@ def cancelled(quotient: Expr, box: Box) -> Expr | None:
     Those of one argument u, if that is enough.
     """
     parts = split_quotient(quotient)
-    if not may_vanish(parts[1], box):
-        return None
     inner = list(dict.fromkeys(n.args[0] for n in walk(quotient) if n.names and len(n.args) == 1 and find(n.op)))
     for chosen in (*([u] for u in inner), inner) if 1 < len(inner) <= policy.MOST_ORDER else (inner,):
         for order in range(1, policy.MOST_ORDER + 1):
@@ -64,11 +61,6 @@ def _stays_away(expr: Expr, box: Box) -> bool:
     return False
 
 
-def _reaches_zero(expr: Expr, ends: Mapping[str, Ends]) -> bool:
-    found = try_range(expr, ends)
-    return found is None or bool(found[0] <= 0 <= found[1])
-
-
 def _in_symbols(expr: Expr, order: int, box: Box, chosen: Sequence[Expr], symbols: dict[Expr, Expr]) -> Expr:
     """A rational function of variables and of symbols for functions or, of the chosen arguments, for their rests."""
 
@@ -93,31 +85,6 @@ def _in_symbols(expr: Expr, order: int, box: Box, chosen: Sequence[Expr], symbol
     return fold(expr, value)
 
 
-def may_vanish(expr: Expr, box: Box) -> bool:
-    """Whether an expression is not seen to be other than zero everywhere."""
-    return _reaches_zero(expr, Region.of_box(box).ends)
-
-
-def less(u: Expr, at: int) -> Expr:
-    """u − at, as one quotient if u is one."""
-    if u.op == "div" and at:
-        return ex.div(ex.add(u.args[0], ex.mul(ex.number(-at), u.args[1])), u.args[1])
-    return ex.add(u, ex.number(-at))
-
-
-def power_of(w: Expr, by: int) -> Expr:
-    """w**by, 1 for 0."""
-    return ex.power(w, ex.number(by)) if by else ex.number(1)
-
-
-def terms_before(call: Expr, at: int, order: int) -> list[Fraction] | None:
-    """The Taylor coefficients of a function below an order, if they are exact."""
-    base = find(call.op)
-    found = None if base is None else first_terms(base, at, order)
-    return None if found is None else [to_fraction(c) for c in found]
-
-
-def rest_call(call: Expr, at: int, order: int) -> Expr:
-    """The rest of a function after its first terms."""
-    name, colon, index = call.op.partition(":")
-    return ex.call(f"{name}_rest{order}{f'_at{at}' if at else ''}{colon}{index}", *call.args)
+def _reaches_zero(expr: Expr, ends: Mapping[str, Ends]) -> bool:
+    found = try_range(expr, ends)
+    return found is None or bool(found[0] <= 0 <= found[1])
