@@ -262,7 +262,7 @@ def page(lines: list[dict[str, Any]]) -> str:
     first, rows = lines[0], {line["label"]: line["found"] for line in lines[1:]}
     base = first["baseline"]
     proven = [one for one in base if one["tokens"] is not None]
-    names = ", ".join(one["name"] for one in base)
+    names = ", ".join(f"`{one['name']}`" for one in base)
     said = (
         f"Baseline (compiler {first['code']}, transformula {tf.__version__}): {len(proven)} of {len(base)} formulas proven, "
         f"{sum(one['tokens'] for one in proven)} tokens, {sum(one['work'] for one in base):.1f} s of work ({names})."
