@@ -2,10 +2,10 @@
 
 With d columns and p = C(d + q, q) terms, a row of `exact` takes
 
-    4 (d + 1) (read + hash) + (d + 1) survey + 3 p features + p^2 equations
+    2 (d + 1) (read + hash) + (d + 1) survey + 2 p features + p^2 equations
 
-seconds of one core: four passes read it, three evaluate its features, one adds it to the p × p matrix. The state is
-8 p^2 bytes, which every process holds and every group of parts sends once. ``python benchmarks/fit_costs.py [--write]``
+seconds of one core: two passes read it; the second evaluates its features twice, for its residual and for the p × p
+matrix. The state is 8 p^2 bytes, which every process holds and every group of parts sends once. ``python benchmarks/fit_costs.py [--write]``
 measures the four constants, compares the model with fits, and prints the tables; ``--write`` puts them into
 docs/scaling.md. Times are processor times of one thread.
 """
@@ -26,7 +26,7 @@ from transformula.cli.table_files import find_table
 from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
 from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.states import HeldOut, Moments, Range, RowSample, row_hashes, sample_size
+from transformula.learn.states import HeldOut, Range, RowSample, row_hashes, sample_size
 from transformula.learn.streaming import fit_parts, survey_of
 from transformula.learn.table_parts import _MOST_GROUPS, ArrayReader, ReadParts
 
@@ -69,11 +69,11 @@ def constants() -> dict[str, float]:
     basis = orthonormal_basis(X[:20_000], q)
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(path := Path(folder) / "t.parquet", X, Y)
-        readers = find_table(str(path), "y", []).readers
-        read = seconds(lambda: [len(chunk[0]) for reader in readers for chunk in reader.chunks()])
+        parts = find_table(str(path), "y", []).parts
+        read = seconds(lambda: [len(cells["y"]) for part in parts for cells in part.cells(True)])
     both = np.hstack([X, Y])
     hashed = seconds(lambda: row_hashes(both, 1))
-    survey = seconds(lambda: (Range.of(X), Moments.of(Y), RowSample.of(X, Y, None, sample_size(d + 1), 0)))
+    survey = seconds(lambda: (Range.of(X), RowSample.of(X, Y, None, sample_size(d + 1), 0)))
     part = X[:50_000]
     features = seconds(lambda: [evaluate_terms(terms, basis, part[b]).shape for b in blocks(len(part), len(terms))])
     whole = seconds(lambda: Gram(terms, basis, np.zeros(1)).add(part, Y[:50_000]))
@@ -96,7 +96,7 @@ def row_cost(c: dict[str, float], d: int, q: int) -> float:
     """Seconds of one core for a row."""
     p = comb(d + q, q)
     return (
-        4 * (d + 1) * (c["read"] + c["hash"]) + (d + 1) * c["survey"] + 3 * p * c["features"] + p * p * c["equations"]
+        2 * (d + 1) * (c["read"] + c["hash"]) + (d + 1) * c["survey"] + 2 * p * c["features"] + p * p * c["equations"]
     )
 
 
@@ -130,7 +130,7 @@ def main() -> None:
         for d, q in CHECKED:
             p = comb(d + q, q)
             inside = 0.8 * (2 * p * c["features"] + p * p * c["equations"])
-            model = (d + 1) * (3 * c["hash"] + c["survey"]) + inside
+            model = (d + 1) * (2 * c["hash"] + c["survey"]) + inside
             lines.append(
                 f"| {d} | {q} | {p:,} | {short(8e-6 * p * p)} MB | {1e6 * model:.2g} | {1e6 * measured(d, q):.2g} |"
             )

@@ -46,7 +46,7 @@ def test_names_are_quoted_for_people(cli, tmp_path, table):
     lines[1] = lines[1].replace(lines[1].split(",")[1], "two")
     table.write_text("\n".join(lines))
     done = cli("fit", str(table), "--target", "price")
-    assert done.code == 0 and "the cell 'two' is read as empty" in done.out
+    assert done.code == 0 and "the cell 'two' (row 1) is" in done.out
 
 
 def test_the_margin_widens_the_box(cli, tmp_path):

@@ -46,7 +46,7 @@ def test_every_column_is_accounted_for_in_one_list(case):
         "homes": ["id: left out (text with", "city: category (4 levels)", "age again\": left out (the same as age)",
                   "country: left out (the only value is 'EU')", "\"sold on\": date", "empty cells become the median"],
         "shops": ["Straße: target mean (200 levels", "opened: date", "kind: category"],
-        "customers": ["plan: category (3 levels)", "such as 'unknown' are read as empty"],
+        "customers": ["plan: category (3 levels)", "such as 'unknown' (row 1) are read as empty"],
         "sensors": ["leer: left out (every cell is empty)", "zeit: date", "\"Fühler 0 °C\": number"],
         "grades": ["school: category (6 levels)", "hours: number"],
     }[name]  # fmt: skip

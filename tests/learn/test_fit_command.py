@@ -45,8 +45,8 @@ def test_bad_rows_are_named(table, line, message):
     [
         (["--target", "prices"], "has no column prices"),
         (["--target", "price", "--drop", "garden"], "has no column garden"),
-        (["--target", "price", "--degree", "0"], "degree must be"),
-        (["--target", "price", "--solver", "magic"], "unknown solver"),
+        (["--target", "price", "--degree", "0"], "must be an int in the range [1, 20]. Got 0 instead"),
+        (["--target", "price", "--solver", "magic"], "'solver' parameter"),
         (["--target", "price", "--test", "1.5"], "--test must be"),
         (
             ["--target", "price", "--epochs", "3"],

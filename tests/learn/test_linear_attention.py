@@ -109,5 +109,5 @@ def test_mistakes_are_one_sentence():
         LinearAttentionRegressor(3).fit(Z, y)
     with pytest.raises(ValueError, match="do not divide into 4 positions"):
         LinearAttentionRegressor(4, each=True).fit(Z, y)
-    with pytest.raises(ValueError, match="heads must be a whole number, at least 1, not 0"):
+    with pytest.raises(ValueError, match="'heads' parameter"):
         LinearAttentionRegressor(4, heads=0).fit(Z, y)

@@ -142,6 +142,43 @@ def test_a_target_with_a_slip_names_it():
         fit_table({"x": X[:, 1], "y": np.array(y, dtype=object)}, "y")
 
 
+def test_a_slip_in_a_column_of_few_numbers_names_its_row():
+    """One cell of 30 made a category of the column: six levels, one of them a slip."""
+    rooms = [str(k % 5 + 1) for k in range(30)]
+    rooms[11], table = "two", {"age": [*map(str, range(29)), ""], "y": [float(k % 5) for k in range(30)]}
+    for test in (0.0, 0.2):  # wherever the split puts the row
+        column = fit_table(table | {"rooms": rooms}, "y", degree=1, test=test).preparation.columns[-1]
+        assert column.kind == "number" and "the cell 'two' (row 12) is read as empty" in column.note
+    with pytest.raises(InputError, match=r"'two' among its numbers \(row 12\).* --task classification"):
+        fit_table({"x": table["age"], "rooms": rooms}, "rooms")
+    days = [f"2024-01-{k + 1:02}" for k in range(30)]
+    days[2:5] = ["soon", "2024-01-03", "2024-01-04"]
+    column = fit_table({"day": days, "y": np.arange(30.0)}, "y", degree=1, test=0.0).preparation.columns[0]
+    assert column.kind == "date" and "the cell 'soon' (row 3) is read as empty" in column.note
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_so_few_rows_have_no_score(rows):
+    """A line through three points was reported with R² = 1."""
+    with pytest.warns(UserWarning, match=f"{rows} rows are too few to judge"):
+        fitted = fit_table({"x": np.arange(rows) * 1.0, "y": np.arange(rows) * 2.0}, "y", test=0.0)
+    assert fitted.notes["r2_training"] is None and fitted.notes["held_out"] is None
+
+
+def test_folders_of_an_earlier_version_keep_their_names(tmp_path, monkeypatch):
+    """Letters of other scripts were left out of variables; they are spelled out now."""
+    from transformula.learn import columns
+
+    table = {"温度": X[:, 0], "β": X[:, 1], "y": X[:, 0] - X[:, 1]}
+    monkeypatch.setattr(columns, "_ascii_letters", lambda char: char)
+    fit_table(table, "y", degree=1, folder=tmp_path / "old")
+    monkeypatch.undo()
+    loaded = TableModel.load(tmp_path / "old")
+    assert loaded.model.box.variables == ("x", "x_")
+    np.testing.assert_allclose(loaded.predict(table), table["y"], atol=1e-6)
+    assert columns.read_columns(tmp_path / "old", ["x", "x_"]) == {"x": "温度", "x_": "β"}
+
+
 def test_two_rows_prove_nothing():
     """A line through two points has R² = 1, which is no score."""
     with pytest.warns(UserWarning, match="2 rows are too few to judge"):

@@ -70,16 +70,16 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
 
 def test_early_stopping_stops_and_keeps_the_best():
     noisy = y + 0.3 * rng.normal(size=150)
-    model = PolynomialTransformerRegressor(
-        3, "adam", epochs=500, early_stopping=True, n_iter_no_change=5, validation_fraction=0.3
-    ).fit(X, noisy)
+    model = PolynomialTransformerRegressor(3, "adam", epochs=500, early_stopping=True, validation_fraction=0.3).fit(
+        X, noisy
+    )
     history = model.history_
     assert len(history.training) < 500
     assert history.best_epoch == int(np.argmin(history.validation))
 
 
 def test_the_papers_training_learns_f1():
-    from transformula.studies.fang_data import f1_sample
+    from transformula.studies.fang_f2_study import f1_sample
 
     sample = f1_sample(seed=1)
     model = PolynomialTransformerRegressor(

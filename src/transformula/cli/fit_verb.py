@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -20,6 +22,7 @@ from transformula.cli.output import Output, progress_bar
 from transformula.cluster import opened_engine
 from transformula.errors import InputError
 from transformula.learn.columns import columns_of, is_same_fit
+from transformula.learn.writing import decimal_text
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
     from transformula.learn.preparation import Column
     from transformula.learn.table_fit import TableFit, TableOptions
 
-#: Characters of a formula shown on the terminal.
-_SHOWN = 800
+#: Characters of a formula shown on the terminal, and of its lines: 80 with the title of the list before them.
+_SHOWN, _WIDTH = 800, 54
 #: Solvers that train by steps.
 _STEPPING = ("sgd", "adam")
 
@@ -173,21 +176,48 @@ def column_line(column: Column) -> str:
 
 
 def _for_people(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts for a terminal: only renamed columns, scores as a table, a long formula cut."""
+    """The facts for a terminal: like columns together, the formula's names only, scores as a table, long text cut."""
+    formulas = [facts["formula"]] if isinstance(facts["formula"], str) else facts["formula"]
+    used = set(re.findall(r"\w+", " ".join(formulas)))
     renamed = [f"{name} = {quoted(column)}" for name, column in facts["columns"].items() if name != column]
     lines = []
     if facts["held_out"]:
         measures = list(next(iter(facts["held_out"].values())))
         titles = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log loss", "auc": "AUC"}
-        lines = [f"{'':12}" + "".join(f"  {titles.get(name, name):>10}" for name in measures)]
+        lines = [f"{'':12}" + "".join(f" {titles.get(name, name):>10}" for name in measures)]
         for name, scores in facts["held_out"].items():
             cells = ("-" if scores[key] is None else f"{scores[key]:.4g}" for key in measures)
-            lines.append(f"{name:12}" + "".join(f"  {cell:>10}" for cell in cells))
-    formulas = [facts["formula"]] if isinstance(facts["formula"], str) else facts["formula"]
+            lines.append(f"{name:12}" + "".join(f" {cell:>10}" for cell in cells))
     shown, classes = [], facts.get("classes", [])
     for title, text in zip(formula_titles(facts["target"], classes), formulas, strict=True):
         cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ... ({len(text)} characters)"
-        shown += textwrap.wrap(f"{title} = {cut}" if classes else cut, 100, break_long_words=False)
-    said = {"target": quoted(facts["target"]), "columns": renamed, "held_out": lines, "formula": shown}
+        shown += _wrapped(f"{title} = {cut}" if classes else cut)
+    said: dict[str, Any] = {"target": quoted(facts["target"]), "held_out": lines, "formula": shown}
+    said["preparation"] = _joined(facts["preparation"])
+    said["columns"] = _wrapped(", ".join(line for line in renamed if line.partition(" ")[0] in used))
     said["in_parts"] = "in parts" if facts["in_parts"] else "whole"
-    return {{"in_parts": "read"}.get(key, key): said.get(key, value) for key, value in facts.items()}
+    if "box" in facts:
+        said["box"] = _wrapped(re.sub(r"-?\d+/\d+", lambda end: decimal_text(Fraction(end[0])), facts["box"]))
+    for key in ("r2_change_by_rounding", "log_loss_change_by_rounding"):
+        said[key] = [] if facts.get(key) is None else f"{facts[key]:.1g}"
+    titles = {"in_parts": "read", "r2_change_by_rounding": "rounding moves R² by", "r2_training": "R² training"}
+    titles |= {"r2_held_out": "R² held out", "log_loss_change_by_rounding": "rounding moves loss by"}
+    return {titles.get(key, key): said.get(key, value) for key, value in facts.items()}
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Columns of which the same is said in one line, where the first of them stands."""
+    alike: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, what = line.partition(": ")
+        if found := re.fullmatch(r"(\w+) \((\d+ empty) cells? becomes? the (\D+), (.*)\)", what):
+            name, what = f"{name} ({found[2]}: {found[4]})", f"{found[1]}, the {found[3]} for empty cells"
+        alike.setdefault(what, []).append(name)
+    return [line for what, names in alike.items() for line in _wrapped(f"{', '.join(names)}: {what}")]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines for the second column of the list; names in quotes are not broken."""
+    held = re.sub('"[^"]*"', lambda name: name[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(held, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]

@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from transformula.errors import InputError, brief
@@ -24,7 +25,7 @@ from transformula.kernel.syntax.boxes import Box
 from transformula.learn.columns import variable_names
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learn.solver_choice import SOLVERS, Fitted, Settings
-from transformula.learn.solvers.exact_fit import ExactFit
+from transformula.learn.solvers.polynomial_fit import PolynomialFit
 from transformula.learn.writing import STYLES, Writer, Written, evaluate_written, range_box, transformer_of, write
 from transformula.model import Model
 from transformula.optional import require
@@ -36,37 +37,12 @@ if TYPE_CHECKING:
 MAX_SEED = 2**32 - 1
 MAX_DEGREE = 20
 GRADIENT_SOLVERS = ("sgd", "adam")
-_CRITERIA = ("ebic", "bic")
-_INITS = ("linear", "random")
+COUNT = Interval(Integral, 1, None, closed="left")
+POSITIVE, NOT_NEGATIVE = (Interval(Real, 0, None, closed=ends) for ends in ("neither", "left"))
 #: Epochs of gradient training of a polynomial, unless the steps below end it earlier.
 _EPOCHS = 300
 #: Default limit on the steps of training: 10,000 rows take seconds.
 _USUAL_STEPS = 1_000
-
-
-def check_count(name: str, value: Any, least: int = 1, optional: bool = False) -> None:
-    """Refuse anything but a whole number of at least ``least``, or None if that is allowed.
-
-    Examples
-    --------
-    >>> check_count("rank", 0)
-    Traceback (most recent call last):
-    transformula.kernel.exceptions.InputError: rank must be a whole number, at least 1, not 0
-    """
-    if optional and value is None:
-        return
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise InputError(f"{name} must be a whole number, at least {least}, not {brief(value)}")
-
-
-def check_number(name: str, value: Any, zero: bool = False, below: float = math.inf, optional: bool = False) -> None:
-    """Refuse anything but a number above 0 (or 0, if ``zero``) and below an end, or None if that is allowed."""
-    if optional and value is None:
-        return
-    number = float(value) if isinstance(value, Real) else math.nan
-    if not (0 < number < below or (zero and number == 0)):
-        most = "" if below == math.inf else f" and below {below:g}"
-        raise InputError(f"{name} must be a number {'from 0' if zero else 'above 0'}{most}, not {brief(value)}")
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
@@ -79,11 +55,7 @@ def seed_of(random_state: Any) -> int:
     """One integer from a scikit-learn random_state: None gives 0, so that fits are repeatable."""
     if random_state is None:
         return 0
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if not isinstance(random_state, Integral) or not 0 <= int(random_state) <= MAX_SEED:
-        raise InputError(f"random_state must be a whole number from 0 to {MAX_SEED}, not {brief(random_state)}")
-    return int(random_state)
+    return int(random_state) if isinstance(random_state, Integral) else int(random_state.randint(2**31 - 1))
 
 
 def dense(X: Any) -> Floats:
@@ -99,8 +71,17 @@ class TransformerEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    _parameter_constraints: ClassVar[dict[str, Any]]
     range_: Range
+    feature_names_in_: Any
     _single: bool
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot work, by scikit-learn's own check."""
+        try:
+            self._validate_params()
+        except InvalidParameterError as error:
+            raise InputError(str(error)) from None
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
         """Checked and merged rows of a regression problem; notes their range, and whether y has one axis."""
@@ -172,25 +153,22 @@ class TrainedEstimator(TransformerEstimator):
     weight_decay: float = 0.01
     early_stopping: bool = True
     validation_fraction: float = 0.1
-    n_iter_no_change: int | None = None
     checkpoint: str | None = None
     checkpoint_every: int = 10
     device: str = "cpu"
     random_state: Any = None
     verbose: bool = False
 
-    def _check_training(self) -> None:
-        """Refuse training parameters that cannot work."""
-        check_count("epochs", self.epochs, optional=True)
-        check_count("batch_size", self.batch_size)
-        check_count("checkpoint_every", self.checkpoint_every)
-        check_count("n_iter_no_change", self.n_iter_no_change, optional=True)
-        check_number("learning_rate", self.learning_rate)
-        check_number("start_rate", self.start_rate, optional=True)
-        check_number("clip", self.clip, optional=True)
-        check_number("weight_decay", self.weight_decay, zero=True)
-        check_number("validation_fraction", self.validation_fraction, below=1.0)
-        check_choice("init", getattr(self, "init", "random"), _INITS)
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{key: [None, COUNT] for key in ("epochs", "rank", "max_terms", "n_directions")},
+        **{key: [COUNT] for key in ("batch_size", "checkpoint_every")},
+        "learning_rate": [POSITIVE],
+        **{key: [None, POSITIVE] for key in ("start_rate", "clip")},
+        "weight_decay": [NOT_NEGATIVE],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "init": [StrOptions({"linear", "random"})],
+        "random_state": ["random_state"],
+    }
 
     def schedule(self, rows: int, usual: int) -> Schedule:
         """The training schedule for ``rows`` rows; ``usual`` epochs if the parameters give none."""
@@ -199,7 +177,6 @@ class TrainedEstimator(TransformerEstimator):
         epochs = self.epochs
         if epochs is None:
             epochs = min(usual, math.ceil(_USUAL_STEPS / math.ceil(rows / self.batch_size)))
-        patience = math.ceil(epochs / 3) if self.n_iter_no_change is None else self.n_iter_no_change
         return Schedule(
             optimizer=getattr(self, "solver", "adam"),
             epochs=epochs,
@@ -208,7 +185,7 @@ class TrainedEstimator(TransformerEstimator):
             peak=self.learning_rate,
             clip=self.clip,
             weight_decay=self.weight_decay,
-            patience=patience if self.early_stopping else None,
+            patience=math.ceil(epochs / 3) if self.early_stopping else None,
             seed=seed_of(self.random_state),
             checkpoint=self.checkpoint,
             every=self.checkpoint_every,
@@ -233,18 +210,17 @@ class PolynomialEstimator(TransformerEstimator):
         check_is_fitted(self)
         return int(self.fitted_.n_terms)
 
-    def _set_spread(self, mean: Floats, deviation: Floats) -> None:
-        """Note the scale of the targets: standard deviations, with something positive in place of zero."""
-        self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
-
     def _measure_targets(self, rows: Rows) -> None:
+        """Note the scale of the targets: standard deviations, with something positive in place of zero."""
         mean = np.average(rows.Y, axis=0, weights=rows.weight)
         size = np.abs(rows.Y).max(axis=0, initial=0.0)
         unit = np.where(size > 0, size, 1.0)  # squares of large targets would overflow
-        self._set_spread(mean, unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight)))
+        deviation = unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight))
+        self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
 
     def _writer(self, tolerance: float, box: Box, style: str = "text") -> Writer:
-        check_number("tolerance", tolerance)
+        if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):
+            raise InputError(f"tolerance must be a number above 0, not {brief(tolerance)}")
         check_choice("style", style, STYLES)
         reach = [max(abs(low), abs(high)) for low, high in box.floats()]
         budget = (tolerance * self.target_spread_).tolist()
@@ -332,35 +308,29 @@ def _intervals(box: Box) -> dict[str, tuple[Any, Any]]:
 class SolverEstimator(PolynomialEstimator, TrainedEstimator):
     """Parameters of the solvers, for estimators that also have ``degree`` and ``solver``."""
 
+    _criterion: ClassVar[str] = "ebic"  # what decides the number of terms of a sparse fit
     ridge: float | None = None
-    criterion: str = "ebic"
     max_terms: int | None = None
     rank: int | None = None
     n_directions: int | None = None
     indicators: Any = None
     standardize: bool = True
 
-    def _check_options(self) -> None:
-        """Refuse parameters no solver understands."""
-        degree: Any = self.degree
-        if not isinstance(degree, Integral) or isinstance(degree, bool) or not 1 <= int(degree) <= MAX_DEGREE:
-            raise InputError(f"degree must be a whole number from 1 to {MAX_DEGREE}, not {brief(degree)}")
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("criterion", self.criterion, _CRITERIA)
-        for name in ("max_terms", "rank", "n_directions"):
-            check_count(name, getattr(self, name), optional=True)
-        check_number("ridge", self.ridge, zero=True, optional=True)
-        self._check_training()
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **TrainedEstimator._parameter_constraints,
+        "degree": [Interval(Integral, 1, MAX_DEGREE, closed="both")],
+        "solver": [StrOptions(set(SOLVERS))],
+        "ridge": [None, NOT_NEGATIVE],
+    }
 
     def _settings(self) -> Settings:
         return Settings(
             self.degree,
             self.ridge,
-            self.criterion,
+            self._criterion,
             self.max_terms,
             self.rank,
             seed_of(self.random_state),
-            getattr(self, "n_jobs", None),
             self._indicators(int(self.n_features_in_)),
         )
 
@@ -370,7 +340,7 @@ class SolverEstimator(PolynomialEstimator, TrainedEstimator):
         solver = self.solver
         self.history_ = None
         if not columns.any():
-            found: Any = ExactFit.constant(constant, self.degree)
+            found: Any = PolynomialFit.constant(constant, self.degree)
             solver = "exact" if solver == "auto" else solver
         elif solver in GRADIENT_SOLVERS:
             require(f"solver={solver!r}", "torch")

@@ -12,8 +12,8 @@ products of the directions a low-rank fit to the indicators finds (`lowrank`).
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +26,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from transformula.budget import one_thread
 from transformula.learn.base import SolverEstimator
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
-from transformula.learn.solver_choice import Candidate, Settings, Solution, least_loss
-from transformula.learn.solvers.directions import evaluate_hermite
-from transformula.learn.solvers.exact_fit import ExactFit
-from transformula.learn.solvers.features import (
-    all_terms,
-    count_terms,
-    evaluate_some,
-    evaluate_terms,
-    orthonormal_basis,
-)
+from transformula.learn.solver_choice import Candidate, Settings, least_loss
+from transformula.learn.solvers.features import all_terms, count_terms, orthonormal_basis
 from transformula.learn.solvers.lowrank_fit import fit_lowrank
+from transformula.learn.solvers.polynomial_fit import PolynomialFit
 from transformula.learn.solvers.ridge_forms import RidgeForm
-from transformula.learn.solvers.sparse_fit import SparseFit, fit_sparse, power_bases
+from transformula.learn.solvers.sparse_fit import fit_sparse
 
 #: Numbers in the stored feature matrix: 1.6 GB.
 _MOST_FEATURES = 200_000_000
@@ -91,8 +84,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
 
     degree: int = 2
     solver: str = "auto"
-    _: KW_ONLY
-    criterion: str = "bic"
+    _criterion: ClassVar[str] = "bic"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerClassifier:
         """Fit the scores.
@@ -103,7 +95,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
         y : (rows,) labels of at least two classes.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        self._check_options()
+        self._check_parameters()
         refuse_dask(X, "give it X.compute() and y.compute()")
         X, y, weight = self._validated(X, y, sample_weight)
         check_classification_targets(y)
@@ -126,7 +118,7 @@ class PolynomialTransformerClassifier(ClassifierMixin, SolverEstimator):  # type
             self.fitted_ = replace(self.fitted_, solution=replace(found, powers=powers, bias=bias))
         return self
 
-    def _solve(self, rows: Rows) -> tuple[str, Solution]:
+    def _solve(self, rows: Rows) -> tuple[str, PolynomialFit]:
         solver = self.solver
         classes = len(self.classes_)
         settings = self._settings()
@@ -228,47 +220,37 @@ def probabilities(scores: Floats) -> Floats:
     return np.asarray(softmax(scores, axis=1))
 
 
-def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> Solution:
+def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> PolynomialFit:
     """Fit the scores of the classes; the one column of Y holds labels 0..classes−1."""
     labels = rows.Y[:, 0].astype(int)
     wanted = np.eye(classes)[labels][:, 1:] if classes == 2 else np.eye(classes)[labels]
-    phi, template = _features(solver, rows, wanted, settings)
-    phi = np.ascontiguousarray(phi)
+    if solver == "exact":
+        template = _all_monomials(rows, settings.degree)
+    elif solver == "lowrank":
+        template = fit_lowrank(rows.with_targets(wanted), settings.degree, rank=settings.rank, seed=settings.seed)
+    else:
+        template = fit_sparse(
+            rows.with_targets(wanted),
+            settings.degree,
+            criterion=settings.criterion,
+            max_terms=settings.max_terms,
+            center="mean",
+        )
+    phi = np.ascontiguousarray(template.features(rows.X).T)
     if phi.shape[1] == 1:  # nothing but the constant
         share = rows.weight @ np.eye(classes)[labels] / rows.weight.sum()
         found = np.log(share)[None] if classes > 2 else np.log(share[1:] / share[:1])[None]
     else:
         penalty = _choose_penalty(phi, rows, classes, settings.seed) if settings.ridge is None else settings.ridge
         found = _minimised(phi, rows, classes, penalty)
-    if isinstance(template, SparseFit):
-        outputs = found.shape[1]
-        return SparseFit(template.basis * outputs, template.exponents * outputs, tuple(found.T.copy()))
-    fitted: Solution = replace(template, coefficients=found)
-    return fitted
+    return replace(template, coefficients=found)
 
 
-def _features(solver: str, rows: Rows, indicators: Floats, settings: Settings) -> tuple[Floats, Any]:
-    """Features (rows, p), and a fit whose coefficients are to be replaced."""
-    X, degree = rows.X, settings.degree
-    if solver == "exact":
-        terms = all_terms(X.shape[1], degree, rows.indicators)
-        count = len(terms)
-        if count * len(X) > _MOST_FEATURES:
-            raise ValueError(
-                f"{len(X)} rows of {count} monomials are too many for solver='exact': use solver='lowrank'"
-            )
-        basis = orthonormal_basis(X, degree, rows.weight)
-        return evaluate_terms(terms, basis, X).T, ExactFit(terms, basis, np.zeros((count, 1)))
-    if solver == "lowrank":
-        found = fit_lowrank(rows.with_targets(indicators), degree, rank=settings.rank, seed=settings.seed)
-        return evaluate_hermite(found.terms, (X - found.center) @ found.directions.T).T, found
-    chosen = fit_sparse(
-        rows.with_targets(indicators),
-        degree,
-        criterion=settings.criterion,
-        max_terms=settings.max_terms,
-        center="mean",
-    )
-    exponents = np.unique(np.vstack(chosen.exponents), axis=0)  # the constant sorts first
-    basis = power_bases(rows, degree, "mean")[0]
-    return evaluate_some(exponents, basis, X), SparseFit((basis,), (exponents,), ())
+def _all_monomials(rows: Rows, degree: int) -> PolynomialFit:
+    """All monomials, with coefficients that are to be replaced."""
+    terms = all_terms(rows.X.shape[1], degree, rows.indicators)
+    if len(terms) * len(rows) > _MOST_FEATURES:
+        raise ValueError(
+            f"{len(rows)} rows of {len(terms)} monomials are too many for solver='exact': use solver='lowrank'"
+        )
+    return PolynomialFit(terms, orthonormal_basis(rows.X, degree, rows.weight), np.zeros((len(terms), 1)))

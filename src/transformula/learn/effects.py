@@ -22,13 +22,13 @@ from scipy.stats import entropy
 from sklearn.calibration import calibration_curve
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.inspection import permutation_importance
-from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.metrics import confusion_matrix, log_loss
 from threadpoolctl import threadpool_limits
 
 from transformula.learn.classifier import probabilities
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.preparation import CATEGORY
-from transformula.learn.scoring import class_score
+from transformula.learn.scoring import score
 from transformula.learn.solvers.features import Exponents, MonomialSum
 
 if TYPE_CHECKING:
@@ -141,11 +141,11 @@ def _importance(fit: TableFit, X: Floats, y: Floats) -> list[float]:
     """How much the loss grows when a column is permuted, as a share of the loss without any column; five times each."""
     loss, owners = _loss(fit), np.array(fit.preparation.owners)
 
-    def score(_: Any, sources: NDArray[np.intp], y: Floats) -> float:
+    def scorer(_: Any, sources: NDArray[np.intp], y: Floats) -> float:
         return -loss(np.take_along_axis(X, sources[:, owners], axis=0), y)
 
     sources = np.tile(np.arange(len(X))[:, None], len(fit.preparation.used))  # the row that each column is taken from
-    grown = permutation_importance(fit.estimator, sources, y, scoring=score, random_state=0).importances_mean
+    grown = permutation_importance(fit.estimator, sources, y, scoring=scorer, random_state=0).importances_mean
     alone = float(entropy(np.bincount(y.astype(int))) if fit.classes else np.var(y))
     shares: list[float] = (grown / alone if alone > 0 else 0.0 * grown).tolist()
     return shares
@@ -177,13 +177,10 @@ def _boosted(fit: TableFit) -> dict[str, Any]:
     if not len(rows.held_y) or len(rows.y) > _MOST_ROWS:
         return {}
     with threadpool_limits(1):  # its threads wait for each other on a busy machine
-        if fit.classes:
-            trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X, rows.y)
-            return {TREES: class_score(rows.held_y, trees.predict_proba(rows.held_X), len(fit.classes))}
-        made = HistGradientBoostingRegressor(random_state=0).fit(rows.X, rows.y).predict(rows.held_X)
-        r2 = float(r2_score(rows.held_y, made)) if len(made) > 1 else None
-        miss = float(root_mean_squared_error(rows.held_y, made))
-        return {TREES: {"rmse": miss, "mae": float(mean_absolute_error(rows.held_y, made)), "r2": r2}}
+        made = HistGradientBoostingClassifier if fit.classes else HistGradientBoostingRegressor
+        trees = made(random_state=0).fit(rows.X, rows.y, rows.weight)
+        found = (trees.predict_proba if fit.classes else trees.predict)(rows.held_X)
+    return {TREES: score(rows.held_y, found, rows.held_weight, len(fit.classes))}
 
 
 def _calibration(y: Floats, p: Floats) -> list[list[float]]:

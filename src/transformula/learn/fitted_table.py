@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from transformula.errors import InputError, ModelFileError, brief
 from transformula.files import as_path
-from transformula.learn.columns import read_notes, variable_names
+from transformula.learn.columns import columns_of, read_notes
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.preparation import Preparation
 from transformula.learn.raw_cells import Cells, cells_of
@@ -71,7 +71,7 @@ class TableModel:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path} is not the folder of a fitted table: {error}") from None
         model = Model.load(path) if model is None else model
-        names = variable_names(preparation.features, len(preparation.features))
+        names = columns_of(preparation.features, model.box.variables)
         if unknown := [name for name in model.box.variables if name not in names]:
             raise ModelFileError(f"{path} does not belong together: fit.json names no column for {unknown[0]}")
         if model.weights.outputs != (len(classes) if len(classes) > 2 else 1):
@@ -95,7 +95,7 @@ class TableModel:
 
     @property
     def _names(self) -> list[str]:
-        return variable_names(self.preparation.features, len(self.preparation.features))
+        return list(columns_of(self.preparation.features, self.model.box.variables))
 
     def rows(self, cells: Cells, outside: str = "allow") -> RowResults:
         """Run the Transformer on raw rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -11,12 +11,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from transformula.compiler.attempts import Built, Options, known_dtype
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LINEAR_ATTENTION
-from transformula.compiler.gallery.linear_heads import attention_weights
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Formula
-from transformula.learn.base import PolynomialEstimator, check_count, check_number, seed_of
+from transformula.learn.base import COUNT, NOT_NEGATIVE, PolynomialEstimator, seed_of
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.linear_attention_fit import AttentionFit, factor, features, missed, solve
+from transformula.learn.linear_attention_fit import AttentionFit, attention_weights, factor, features, missed, solve
 from transformula.learn.solvers.lowrank_fit import few_threads
 from transformula.model import Model
 
@@ -79,6 +78,12 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
     heads: int | None = None
     ridge: float | None = None
     random_state: Any = None
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "positions": [COUNT],
+        "heads": [None, COUNT],
+        "ridge": [None, NOT_NEGATIVE],
+        "random_state": ["random_state"],
+    }
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearAttentionRegressor:
         """Solve for the map, then factor it into heads.
@@ -89,9 +94,7 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
         y : (rows,), (rows, outputs), or with ``each`` the outputs at all positions.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        check_count("positions", self.positions)
-        check_count("heads", self.heads, optional=True)
-        check_number("ridge", self.ridge, zero=True, optional=True)
+        self._check_parameters()
         if getattr(y, "ndim", 1) == 3:
             y = np.asarray(y).reshape(len(y), -1)
         rows = self._training_rows(self._flat(X), y, sample_weight)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from transformula.kernel.folder.weights import Weights
-from transformula.learn.base import TrainedEstimator, check_choice, check_count, seed_of
+from transformula.learn.base import COUNT, TrainedEstimator, seed_of
 from transformula.learn.distinct_rows import Floats, Rows
 from transformula.learn.gradient import LinearStart, TrainingRows
 from transformula.learn.one_layer_module import (
@@ -86,6 +88,13 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEsti
     positions: str = "learned"
     init: str = "linear"
     warm_start_from: Model | Weights | None = None
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **TrainedEstimator._parameter_constraints,
+        **{key: [COUNT] for key in ("heads", "width", "key_width", "hidden")},
+        "memory_tokens": [Interval(Integral, 0, None, closed="left")],
+        "tokens": [StrOptions(set(TOKENS))],
+        "positions": [StrOptions(set(POSITIONS))],
+    }
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneLayerTransformerRegressor:
         """Train the layer.
@@ -96,12 +105,7 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEsti
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        for name in ("heads", "width", "key_width", "hidden"):
-            check_count(name, getattr(self, name))
-        check_count("memory_tokens", self.memory_tokens, least=0)
-        check_choice("tokens", self.tokens, TOKENS)
-        check_choice("positions", self.positions, POSITIONS)
-        self._check_training()
+        self._check_parameters()
         rows = self._training_rows(X, y, sample_weight)
         warm = self.warm_start_from is not None
         schedule = self.schedule(len(rows), _EPOCHS)

@@ -23,7 +23,6 @@ from transformula.learn.distinct_rows import Floats
 from transformula.learn.raw_cells import (
     BINARY,
     DATE_FORMS,
-    MOSTLY,
     NUMBER_FORMS,
     PLAIN,
     Cells,
@@ -31,7 +30,9 @@ from transformula.learn.raw_cells import (
     as_numbers,
     as_text,
     date_form,
+    mostly,
     number_form,
+    odd_cells,
 )
 
 NUMBER, DATE, CATEGORY, MEANS, LEFT_OUT = "number", "date", "category", "target mean", "left out"
@@ -190,13 +191,16 @@ class PrepareOptions:
     seed: int = 0
 
 
-def prepare(cells: Cells, y: NDArray[Any], options: PrepareOptions, classes: int = 0) -> tuple[Preparation, Floats]:
+def prepare(
+    cells: Cells, y: NDArray[Any], options: PrepareOptions, classes: int = 0, table: Cells | None = None
+) -> tuple[Preparation, Floats]:
     """Learn what becomes of each column, and the training rows as numbers.
 
     Parameters
     ----------
     cells : the inputs of the training rows.
     y : their targets; with ``classes`` labels 0..classes−1.
+    table : all rows, in their order: notes say which of their cells could not be read.
 
     Returns
     -------
@@ -221,19 +225,29 @@ def prepare(cells: Cells, y: NDArray[Any], options: PrepareOptions, classes: int
     if not used:
         raise InputError("no column is left to fit on: " + "; ".join(f"{c.name} {c.note}" for c in columns))
     read = [_read(column, cells[column.name]) for column in used]
-    table = np.empty((len(y), len(used)), dtype=object)
+    given = np.empty((len(y), len(used)), dtype=object)
     for k, values in enumerate(read):
-        table[:, k] = values
+        given[:, k] = values
     fewest = _FEW_ROWS if len(y) >= 100 else 1
     steps = [(str(k), _part(column, options, classes, fewest), [k]) for k, column in enumerate(used)]
     machine = ColumnTransformer(steps, sparse_threshold=0)
-    X = np.asarray(machine.fit_transform(table, y), dtype=np.float64)
+    X = np.asarray(machine.fit_transform(given, y), dtype=np.float64)
     learned = [
         _learned(column, machine.named_transformers_[str(k)], values, options, classes)
         for k, (column, values) in enumerate(zip(used, read, strict=True))
     ]
     done = {column.name: column for column in learned}
-    return Preparation(tuple(done.get(column.name, column) for column in columns)), X
+    noted = (_odd_noted(done.get(column.name, column), cells, table) for column in columns)
+    return Preparation(tuple(noted)), X
+
+
+def _odd_noted(column: Column, cells: Cells, table: Cells | None) -> Column:
+    """A column of numbers or dates with a note about cells that are something else."""
+    if column.kind not in (NUMBER, DATE):
+        return column
+    every = (cells if table is None else table)[column.name]
+    odd = odd_cells(every, _read(column, every), rows=table is not None)
+    return replace(column, note="; ".join(filter(None, (odd, column.note))))
 
 
 def _read(column: Column, cells: NDArray[Any]) -> NDArray[Any]:
@@ -264,10 +278,10 @@ def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     if not count:
         return Column(name, LEFT_OUT, "every cell is empty")
     distinct = np.unique(read)
-    if not forced and (len(read) == count or (len(read) >= MOSTLY * count and len(distinct) > MOST_LEVELS)):
+    if not forced and mostly(len(read), count):
         if len(distinct) > 1:
-            return _number_column(name, form, [] if texts is None else texts.tolist(), numbers)
-        if count == len(cells):
+            return _number_column(name, form, [] if texts is None else texts.tolist())
+        if len(read) == len(cells):
             return Column(name, LEFT_OUT, f"the only value is {distinct[0]:.6g}")
     levels = Counter(as_text(cells)[filled].tolist())
     if not forced and len(read) < count:
@@ -280,15 +294,11 @@ def _kind_of(name: str, cells: NDArray[Any], forced: bool) -> Column:
     return Column(name, CATEGORY if len(levels) <= MOST_LEVELS else MEANS)
 
 
-def _number_column(name: str, form: str, texts: Sequence[str], numbers: Floats) -> Column:
+def _number_column(name: str, form: str, texts: Sequence[str]) -> Column:
     """A column of numbers; ``texts`` are its cells, unless these were numbers already."""
     notes = [f"written as {form}"] if form != PLAIN else []
     if code := next((text for text in texts if len(text) > 1 and text[0] == "0" and text.isdigit()), ""):
         notes.append(f"a number, though {brief(code)} looks like a code: see --categorical and --drop")
-    odd = [text for text, value in zip(texts, numbers.tolist(), strict=False) if text and math.isnan(value)]
-    if odd:
-        many = f"{len(odd)} cells such as {brief(odd[0])} are" if len(odd) > 1 else f"the cell {brief(odd[0])} is"
-        notes.append(f"{many} read as empty")
     return Column(name, NUMBER, "; ".join(notes), (name,), form=form)
 
 

@@ -33,8 +33,10 @@ _DAYS = (
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y"),
 )
 DATE_FORMS = ("iso", *(day + time for time in ("", " %H:%M", " %H:%M:%S") for day in _DAYS))
-#: Share of the cells that must be numbers (or dates) for the others to be read as empty.
-MOSTLY = 0.95
+#: Share of the cells that must be numbers (or dates) for the others to be read as empty; in short columns all but one.
+_MOSTLY = 0.95
+#: Fewest numbers beside which one other text is a mistake.
+_FEWEST = 8
 _MARKED = {
     ENGLISH: re.compile(r"[+-]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d*)?", re.ASCII),
     GERMAN: re.compile(r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d*)?", re.ASCII),
@@ -128,9 +130,33 @@ def date_form(levels: Mapping[str, int]) -> str:
         if all(math.isnan(_days(text, form)) for text in some):
             continue
         odd = sum(count for text, count in levels.items() if len(text) < 6 or math.isnan(_days(text, form)))
-        if odd <= (1 - MOSTLY) * sum(levels.values()):
+        total = sum(levels.values())
+        if mostly(total - odd, total):
             return form
     return ""
+
+
+def mostly(read: int, count: int) -> bool:
+    """Whether so many of the cells could be read that the others are mistakes.
+
+    Examples
+    --------
+    >>> [mostly(*pair) for pair in ((8, 9), (7, 8), (95, 100), (94, 100))]
+    [True, False, True, False]
+    """
+    return read >= _MOSTLY * count or (read >= _FEWEST and read == count - 1)
+
+
+def odd_cells(cells: NDArray[Any], values: Floats, rows: bool = True) -> str:
+    """Cells that are neither empty nor read, in words; ``rows`` says whether the table has all rows, in their order."""
+    if cells.dtype.kind == "f":
+        return ""
+    odd = [(text, k) for k, text in enumerate(as_text(cells).tolist(), 1) if text and math.isnan(values[k - 1])]
+    said = [brief(text) + (f" (row {k})" if rows else "") for text, k in odd[:3]]
+    if len(odd) > 3:
+        return f"{len(odd)} cells such as {said[0]} are read as empty"
+    cell, are = ("cells", "are") if len(odd) > 1 else ("cell", "is")
+    return f"the {cell} {', '.join(said)} {are} read as empty" if odd else ""
 
 
 def cells_of(table: Any) -> dict[str, NDArray[Any]]:

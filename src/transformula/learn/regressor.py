@@ -10,11 +10,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from transformula.learn.base import GRADIENT_SOLVERS, SolverEstimator
-from transformula.learn.distinct_rows import Floats, Rows
-from transformula.learn.solver_choice import Fitted, Solution, choose, solve
+from transformula.learn.distinct_rows import Floats, Rows, is_dask
+from transformula.learn.solver_choice import Fitted, choose, solve
+from transformula.learn.solvers.polynomial_fit import PolynomialFit
 from transformula.learn.states import HeldOut, Survey
-from transformula.learn.streaming import Parts, Streamed, StreamState, fit_parts, solve_exact, survey_of
-from transformula.learn.table_parts import given_table
+from transformula.learn.streaming import Parts, StreamState, fit_parts, solve_exact, survey_of
+from transformula.learn.table_parts import DaskParts
 
 _NOTHING_HELD = HeldOut()
 
@@ -43,10 +44,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         among them.
     ridge : float, optional
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
-        total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
-        better), by held-out rows for ``lowrank``.
-    criterion : {"ebic", "bic"}
-        ``sparse``: what decides the number of terms; ``bic`` keeps more of them.
+        total weight, for ``exact`` 16 times larger with each degree. Default: chosen by leave-one-out for ``exact``,
+        by held-out rows for ``lowrank``.
     max_terms : int, optional
         ``sparse``: the most terms.
     rank : int, optional
@@ -66,11 +65,10 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
     weight_decay : float
         ``sgd``, ``adam``: share of every parameter that a step of rate 1 takes away.
     early_stopping : bool
-        ``sgd``, ``adam``: keep the parameters with the least loss on held-out rows, which may be those of the start.
+        ``sgd``, ``adam``: keep the parameters with the least loss on held-out rows, which may be those of the start,
+        and stop after a third of all epochs without a better one.
     validation_fraction : float
         ``sgd``, ``adam``: the share of the rows that are held out for that.
-    n_iter_no_change : int, optional
-        ``sgd``, ``adam``: stop after this number of epochs without a better loss; by default a third of all.
     init : {"linear", "random"}
         ``sgd``, ``adam``: begin with a linear model, so that early stopping keeps nothing worse, or with the
         paper's random parameters.
@@ -86,8 +84,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         ``sgd``, ``adam``: epochs between two of them.
     device : str
         ``sgd``, ``adam``: a torch device.
-    n_jobs : int, optional
-        ``auto``: candidates tried side by side.
     random_state : int or RandomState, optional
         Seed of splits, random directions and batches; None is 0.
     verbose : bool
@@ -127,23 +123,25 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
     solver: str = "auto"
     _: KW_ONLY
     init: str = "linear"
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PolynomialTransformerRegressor:
         """Fit the polynomial.
 
         Parameters
         ----------
-        X : (rows, features) numbers, also of Dask or Arrow: a closed form then reads them in parts, where they are.
+        X : (rows, features) numbers; a closed form reads Dask collections in parts, where they are.
         y : (rows,) or (rows, outputs) numbers.
         sample_weight : (rows,) non-negative weights; a weight of k counts as k equal rows.
         """
-        self._check_options()
-        given = None if self.solver in GRADIENT_SOLVERS else given_table(X, y, sample_weight)
-        if given is not None:
-            given.name(self)
-            self.fit_parts(given.parts, survey_of(given.parts, _NOTHING_HELD))
-            self._single = given.single
+        self._check_parameters()
+        if is_dask(X) and self.solver not in GRADIENT_SOLVERS:
+            parts = DaskParts.of(X, y, sample_weight)
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            if parts.names is not None:
+                self.feature_names_in_ = parts.names
+            self.fit_parts(parts, survey_of(parts, _NOTHING_HELD))
+            self._single = parts.single
             return self
         rows = self._training_rows(X, y, sample_weight)
         self._forget_stream()
@@ -152,12 +150,12 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         self.degree_ = self.fitted_.degree
         return self
 
-    def _solve(self, rows: Rows) -> tuple[str, Solution]:
+    def _solve(self, rows: Rows) -> tuple[str, PolynomialFit]:
         solver, settings = choose(rows, self._settings()) if self.solver == "auto" else (self.solver, self._settings())
         return solver, solve(solver, rows, settings)
 
-    def fit_parts(self, parts: Parts, survey: Survey, split: HeldOut = _NOTHING_HELD) -> Streamed:
-        """Fit a table that is in parts, by a closed form, in a fixed number of passes.
+    def fit_parts(self, parts: Parts, survey: Survey, split: HeldOut = _NOTHING_HELD) -> None:
+        """Fit a table that is in parts, by a closed form, in two passes.
 
         Parameters
         ----------
@@ -167,22 +165,15 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
             The result of `streaming.survey_of`, the first pass over it.
         split : HeldOut
             Which rows are held out, as for the survey; none by default.
-
-        Returns
-        -------
-        Streamed
-            The fit with the states it was solved from.
         """
-        self._check_options()
+        self._check_parameters()
         self._forget_stream()
         self.n_features_in_ = parts.width
-        fit = fit_parts(parts, self.solver, self._settings(), survey, split)
+        self.fitted_ = fit_parts(parts, self.solver, self._settings(), survey, split)
         self._single = parts.outputs == 1
         self._note_survey(survey)
-        self.solver_ = fit.fitted.solver
-        self.fitted_ = fit.fitted
-        self.degree_ = fit.fitted.degree
-        return fit
+        self.solver_ = self.fitted_.solver
+        self.degree_ = self.fitted_.degree
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the polynomial: (rows,) or (rows, outputs) as y had it."""
@@ -196,7 +187,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         (up to rounding: the first batch fixes the basis, so make it a typical one). Needs ``solver="exact"``
         or ``"auto"``.
         """
-        self._check_options()
+        self._check_parameters()
         first = not hasattr(self, "_state")
         X, y, weight = self._validated(X, y, sample_weight, reset=first, y_numeric=True, multi_output=True)
         self._single = np.ndim(y) == 1
@@ -208,16 +199,15 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         else:
             self._state = self._state + self._state.of(X, Y, weight)
         self._note_survey(self._state.survey)
-        found, _ = solve_exact(self._state.gram, self._state.survey.sample.rows(), self.ridge)
         self.solver_ = "exact"
         self.degree_ = self.degree
-        self.fitted_ = Fitted("exact", found, np.ones(X.shape[1], dtype=bool))
+        self.fitted_ = Fitted("exact", solve_exact(self._state, self.ridge), np.ones(X.shape[1], dtype=bool))
         return self
 
     def _note_survey(self, survey: Survey) -> None:
         self.history_ = None
         self.range_ = survey.range
-        self._set_spread(survey.targets.mean, survey.targets.deviation)
+        self._measure_targets(survey.sample.rows())
 
     def _forget_stream(self) -> None:
         if hasattr(self, "_state"):

@@ -1,137 +1,102 @@
-"""A fitted model beside a linear model and the mean, all judged on rows that none of them has seen.
-
-The scores follow from means and squared deviations of the errors, so that rows in parts take one pass.
-"""
+"""A fitted model beside a linear model and the mean, all judged on rows that none of them has seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from transformula.learn.classifier import probabilities
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.solver_choice import Fitted
-from transformula.learn.solvers.exact_fit import ExactFit, Penalty
-from transformula.learn.solvers.features import all_terms, orthonormal_basis
-from transformula.learn.states import HeldOut, Moments
-from transformula.learn.streaming import Chunk, Parts, Streamed, View, gram_pass, total_of
+from transformula.learn.solvers.exact_fit import beyond_noise
 
 THIS_FIT = "this fit"
 LINEAR = "linear model"
 MEAN = "mean"
-#: Deviation of equal targets from their computed mean, as a share of it.
-_ROUNDING = 1e-14
-#: Mean squared error of a fit that is exact up to rounding, as a share of the targets' mean square.
-_EXACT = 1e-18
+#: Fewest rows that R² is computed for.
+FEWEST_JUDGED = 5
+#: Deviation of equal targets from their computed mean, and error of a fit that is exact up to rounding: shares of them.
+_ROUNDING, _EXACT = 1e-14, 1e-9
 Scores = dict[str, dict[str, float | None]]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Moments on both sides of the split, of the columns of `_errors`."""
+class TrainedTable:
+    """Rows on both sides of the split, as numbers: all of them, or the sample of a table in parts."""
 
-    training: Moments
-    held: Moments
+    X: Floats
+    y: Floats
+    weight: Floats
+    held_X: Floats
+    held_y: Floats
+    held_weight: Floats
 
-    def __add__(self, other: Judged) -> Judged:
-        return Judged(self.training + other.training, self.held + other.held)
-
-
-def _errors(y: Floats, fitted: Floats, linear: Floats, mean: float) -> Floats:
-    """y, then squared and absolute errors of each model, then the squared errors of the fit less the linear model's."""
-    misses = [fitted - y, linear - y, mean - y]
-    squared = [miss**2 for miss in misses]
-    return np.column_stack([y, *squared, *map(np.abs, misses), squared[0] - squared[1]])
-
-
-def judge_rows(fitted: Fitted, train: tuple[Floats, Floats], held: tuple[Floats, Floats]) -> Judged:
-    """Score a fit of one output beside a linear model and the mean of the same training rows (X, y)."""
-    linear, mean = LinearRegression().fit(*train), float(np.mean(train[1]))
-
-    def moments(X: Floats, y: Floats) -> Moments:
-        line = linear.predict(X) if len(X) else y
-        return Moments.of(_errors(y, fitted.predict(X)[:, 0], line, mean))
-
-    return Judged(moments(*train), moments(*held))
+    @classmethod
+    def split(cls, X: Floats, y: Floats, held: Any, weight: Floats | None = None) -> TrainedTable:
+        """Rows of which some (a mask) are held out."""
+        w = np.ones(len(y)) if weight is None else weight
+        return cls(X[~held], y[~held], w[~held], X[held], y[held], w[held])
 
 
-def class_scores(predict: Callable[[Floats], Floats], rows: Any) -> Scores:
-    """Accuracy, log loss and area under the ROC curve on held-out rows, beside a linear model and the class shares.
+def score(y: Floats, made: Floats, weight: Floats, classes: int = 0) -> dict[str, float | None]:
+    """RMSE, MAE and R² of predictions; accuracy, log loss and area under the ROC curve of probabilities.
 
-    ``predict`` gives scores, ``rows`` has X, y, held_X and held_y with labels 0, 1, ...
+    R² is None where it is undefined or says nothing, the area where a class has no row.
     """
-    count = int(max(rows.y.max(), rows.held_y.max())) + 1
-    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(rows.X, rows.y)
-    shares = np.bincount(rows.y.astype(int), minlength=count) / len(rows.y)
-    found = {
-        THIS_FIT: probabilities(predict(rows.held_X)),
-        LINEAR: line.predict_proba(rows.held_X),
-        MEAN: np.tile(shares, (len(rows.held_y), 1)),
-    }
-    return {name: class_score(rows.held_y, p, count) for name, p in found.items()}
-
-
-def class_score(y: Floats, p: Floats, count: int) -> dict[str, float | None]:
-    """Accuracy, log loss and area under the ROC curve of probabilities; the last is None where a class has no row."""
-    several = len(np.unique(y)) == count
-    auc = roc_auc_score(y, p[:, 1] if count == 2 else p, multi_class="ovr") if several and p.shape[1] == count else None
+    if classes:
+        auc = None
+        if len(np.unique(y)) == classes == made.shape[1]:
+            shown = made[:, 1] if classes == 2 else made
+            auc = float(roc_auc_score(y, shown, multi_class="ovr", sample_weight=weight))
+        right = accuracy_score(y, made.argmax(axis=1), sample_weight=weight)
+        loss = log_loss(y, made, labels=range(made.shape[1]), sample_weight=weight)
+        return {"accuracy": float(right), "log_loss": float(loss), "auc": auc}
+    varies = len(y) >= FEWEST_JUDGED and np.std(y) > _ROUNDING * abs(np.mean(y))
     return {
-        "accuracy": float(np.mean(p.argmax(axis=1) == y)),
-        "log_loss": float(log_loss(y, p, labels=range(p.shape[1]))),
-        "auc": auc,
+        "rmse": float(root_mean_squared_error(y, made, sample_weight=weight)),
+        "mae": float(mean_absolute_error(y, made, sample_weight=weight)),
+        "r2": float(r2_score(y, made, sample_weight=weight)) if varies else None,
     }
 
 
-def judge(parts: Parts, fit: Streamed, split: HeldOut) -> Judged:
-    """Score a fit of one output to a table in parts."""
-    fitted, mean = fit.fitted, fit.survey.targets.mean
-    if fit.gram is None:
-        X = fit.survey.sample.rows().X[:, fitted.columns]
-        view = View(fitted.columns, split)
-        line = parts.total(partial(gram_pass, view, all_terms(X.shape[1], 1), orthonormal_basis(X, 1), mean))
+def held_out_scores(predict: Callable[[Floats], Floats], rows: TrainedTable, classes: int = 0) -> Scores:
+    """Scores on the held-out rows, beside a linear model and the mean (the class shares); ``predict`` gives scores."""
+    if classes:
+        line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        line.fit(rows.X, rows.y, logisticregression__sample_weight=rows.weight)
+        shares = np.bincount(rows.y.astype(int), rows.weight, classes) / rows.weight.sum()
+        made = {
+            THIS_FIT: probabilities(predict(rows.held_X)),
+            LINEAR: line.predict_proba(rows.held_X),
+            MEAN: np.tile(shares, (len(rows.held_y), 1)),
+        }
     else:
-        line = fit.gram.lower(1)
-    linear = Fitted("exact", ExactFit(line.terms, line.basis, line.solve(Penalty().of(line.terms))), fitted.columns)
-    return parts.total(partial(_judging_pass, fitted, linear, float(mean[0]), split))
+        mean = np.average(rows.y, weights=rows.weight)
+        made = {
+            THIS_FIT: predict(rows.held_X)[:, 0],
+            LINEAR: LinearRegression().fit(rows.X, rows.y, rows.weight).predict(rows.held_X),
+            MEAN: np.full(len(rows.held_y), mean),
+        }
+    return {name: score(rows.held_y, one, rows.held_weight, classes) for name, one in made.items()}
 
 
-def _judging_pass(
-    fitted: Fitted, linear: Fitted, mean: float, split: HeldOut, chunks: Iterable[Chunk]
-) -> Judged | None:
-    """Scores of one part."""
-
-    def judged(X: Floats, Y: Floats) -> Judged:
-        errors = _errors(Y[:, 0], fitted.predict(X)[:, 0], linear.predict(X)[:, 0], mean)
-        held = split.held(X, Y)
-        return Judged(Moments.of(errors[~held]), Moments.of(errors[held]))
-
-    return total_of(judged(X, Y) for X, Y, _ in chunks)
-
-
-def scores_from(moments: Moments) -> Scores:
-    """RMSE, MAE and R² of every model; R² is None where it is undefined: one row, or rows with one value."""
-    found: Scores = {}
-    total = float(moments.squares[0])
-    rounding = moments.weight * float(_ROUNDING * moments.mean[0]) ** 2
-    for k, name in enumerate((THIS_FIT, LINEAR, MEAN)):
-        square = float(moments.mean[1 + k])
-        r2 = 1.0 - square * moments.weight / total if moments.weight > 1 and total > rounding else None
-        found[name] = {"rmse": square**0.5, "mae": float(moments.mean[4 + k]), "r2": r2}
-    return found
-
-
-def linear_is_better(moments: Moments) -> bool:
+def linear_is_better(predict: Callable[[Floats], Floats], rows: TrainedTable) -> bool:
     """Whether the fit misses by more than the linear model, beyond twice the standard error of the difference."""
-    size = moments.squares[0] / moments.weight + moments.mean[0] ** 2 if moments.weight else 0.0
-    if moments.weight < 2 or moments.mean[1] <= _EXACT * size:
+    line = LinearRegression().fit(rows.X, rows.y, rows.weight).predict(rows.held_X)
+    miss = predict(rows.held_X)[:, 0] - rows.held_y
+    if len(miss) < 2 or np.abs(miss).max() <= _EXACT * np.abs(rows.held_y).max():
         return False
-    error = (float(moments.squares[-1]) / (moments.weight - 1) / moments.weight) ** 0.5
-    return bool(moments.mean[-1] > 2 * error)
+    return beyond_noise(rows.held_weight * (miss**2 - (line - rows.held_y) ** 2), errors=2)

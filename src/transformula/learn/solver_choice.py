@@ -6,16 +6,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.parallel import Parallel, delayed
 
 from transformula.learn.distinct_rows import Floats, Rows
 from transformula.learn.solvers.exact_fit import beyond_noise, fit_exact, leave_one_out_losses
 from transformula.learn.solvers.features import count_terms
-from transformula.learn.solvers.lowrank_fit import few_threads, fit_lowrank, fit_ridges
+from transformula.learn.solvers.lowrank_fit import few_threads, fit_lowrank
+from transformula.learn.solvers.polynomial_fit import PolynomialFit
+from transformula.learn.solvers.ridge_forms import RidgeForm
 from transformula.learn.solvers.sparse_fit import fit_sparse
 from transformula.learn.writing import Written
 
@@ -24,18 +24,16 @@ SOLVERS = ("auto", "exact", "sparse", "lowrank", "sgd", "adam")
 MOST_EXACT_TERMS = 15_000
 #: Most terms for `sparse`, which visits each a few times.
 MOST_SPARSE_TERMS = 60_000
-#: Most terms for which `auto` tries `exact`.
+#: Most terms for which `auto` tries `exact`, and `lowrank` only beyond: below it changed no score.
 _AUTO_EXACT_TERMS = 1_000
 #: Fewest rows for which folds are large enough to judge by.
 _FEWEST_JUDGED = 8
 #: The ridge that takes the smallest coefficients of those that fit equally well.
 _ALMOST_NOTHING = 1e-12
+#: Losses within this factor of the least are alike, and the simplest of them is taken.
+_ALIKE = 1.003
 #: Most rows that say nothing about a curve.
 _FEWEST_CURVED = 3
-#: Rows for each term from which directions save nothing.
-_PLENTY = 10
-#: Most linear forms of a polynomial that is also tried as a sum of ridge functions.
-_MOST_RIDGE_RANK = 8
 _CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
 
 
@@ -49,30 +47,11 @@ class Settings:
     max_terms: int | None = None
     rank: int | None = None
     seed: int = 0
-    n_jobs: int | None = None
     indicators: tuple[int, ...] = ()
 
 
 #: A solver and its settings.
 Candidate = tuple[str, Settings]
-
-
-class Solution(Protocol):
-    """A polynomial a solver found."""
-
-    def predict(self, X: Floats) -> Floats:
-        """Evaluate it: (rows, outputs)."""
-
-    @property
-    def n_terms(self) -> int:
-        """Number of coefficients, and of entries of learned directions."""
-
-    @property
-    def degree(self) -> int:
-        """The degree of the polynomial, at most the one asked for."""
-
-    def exact(self) -> Written:
-        """The polynomial in rational arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +66,7 @@ class Fitted:
     """
 
     solver: str
-    solution: Solution
+    solution: PolynomialFit | RidgeForm
     columns: NDArray[np.bool_]
 
     def predict(self, X: Floats) -> Floats:
@@ -113,7 +92,7 @@ class Fitted:
         return self.solution.exact().in_columns(np.flatnonzero(self.columns).tolist(), len(self.columns))
 
 
-def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
+def solve(solver: str, rows: Rows, settings: Settings) -> PolynomialFit:
     """Fit one closed-form solver."""
     terms = count_terms(rows.X.shape[1], settings.degree, rows.indicators)
     if terms > _CEILINGS.get(solver, terms):
@@ -123,7 +102,7 @@ def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
         )
     with few_threads(rows.X.size * min(terms, 100)):
         if solver == "lowrank":
-            return _lowrank(rows, settings)
+            return fit_lowrank(rows, settings.degree, rank=settings.rank, ridge=settings.ridge, seed=settings.seed)
         if solver == "sparse":
             return fit_sparse(rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms)
         if len(rows) < terms and settings.ridge == 0:
@@ -137,19 +116,11 @@ def solve(solver: str, rows: Rows, settings: Settings) -> Solution:
         return fit_exact(rows, settings.degree, settings.ridge)
 
 
-def _lowrank(rows: Rows, settings: Settings) -> Solution:
-    found = fit_lowrank(rows, settings.degree, rank=settings.rank, ridge=settings.ridge, seed=settings.seed)
-    if not 0 < len(found.directions) <= _MOST_RIDGE_RANK or len(rows) < 20 * len(found.terms):
-        return found
-    form = fit_ridges(found, rows, settings.seed)
-    return form if len(form.directions) <= 3 * len(found.directions) else found
-
-
 def choose(rows: Rows, settings: Settings) -> Candidate:
-    """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
+    """The solver and the settings with the least held-out error; the simpler one where two are within 0.3 %.
 
-    `sparse` competes with a linear model, with `lowrank`, and where there are few terms with `exact`. A winner that is
-    neither `sparse` as asked for nor clearly better than the linear model gives way to it.
+    `sparse` competes with a linear model and, where there are few terms, with `exact`, otherwise with `lowrank`. A
+    winner that is neither `sparse` as asked for nor clearly better than the linear model gives way to it.
     Tables up to 2000 rows are judged on 5 folds, others on one fifth of a part of their rows: 200 for each
     variable, 5000 at least. Least squares leaves single rows out instead, in closed form, where all rows can judge.
     A candidate that falls behind sees no further folds.
@@ -166,7 +137,7 @@ def choose(rows: Rows, settings: Settings) -> Candidate:
     order = np.concatenate(folds)
     known = [_left_out(rows, one) if len(folds) > 1 else None for one in candidates]
     judged = {k: losses[order] for k, losses in enumerate(known) if losses is not None}
-    return least_loss(candidates, folds, partial(_held_out, rows), judged, settings.n_jobs)
+    return least_loss(candidates, folds, partial(_held_out, rows), judged)
 
 
 def least_loss(
@@ -174,7 +145,6 @@ def least_loss(
     folds: Sequence[NDArray[np.intp]],
     loss: Callable[[Candidate, NDArray[np.intp]], Floats],
     judged: dict[int, Floats],
-    n_jobs: int | None = None,
 ) -> Candidate:
     """The candidate with the least loss on the folds, a linear model unless another one is clearly better.
 
@@ -188,9 +158,8 @@ def least_loss(
     parts: dict[int, list[Floats]] = {k: [] for k in range(len(candidates)) if k not in judged}
     waiting, seen, rows = list(parts), 0, sum(map(len, folds))
     for held in folds:
-        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(loss)(candidates[k], held) for k in waiting)
-        for k, losses in zip(waiting, found, strict=True):
-            parts[k].append(losses)
+        for k in waiting:
+            parts[k].append(loss(candidates[k], held))
         seen += len(held)
         so_far = {k: losses[:seen] for k, losses in judged.items()} | {k: np.concatenate(parts[k]) for k in waiting}
         if seen < rows and len(clear := _promising(so_far, errors=3)) == 1:
@@ -199,7 +168,7 @@ def least_loss(
         waiting = [k for k in waiting if candidates[k][0] != "lowrank" or k == _least(so_far)]  # costly
     total = {k: float(losses.sum()) for k, losses in so_far.items()}
     rounding = 1e-16 * rows
-    best = min(k for k, one in total.items() if one <= 1.01 * min(total.values()) + rounding)
+    best = min(k for k, one in total.items() if one <= _ALIKE * min(total.values()) + rounding)
     linear = next(k for k, (solver, settings) in enumerate(candidates) if (solver, settings.degree) == ("exact", 1))
     if linear not in total or (best == 0 and total[0] <= total[linear] + rounding):
         return candidates[best]
@@ -244,11 +213,13 @@ def _candidates(rows: Rows, settings: Settings) -> list[Candidate]:
     found.append(_linear(settings))
     if len(rows) < 20:
         return found
-    if rows.X.shape[1] > 1 and len(rows) < _PLENTY * terms:  # with more rows all terms can be told apart
-        found.append(("lowrank", settings))
-    if settings.degree > 1 and terms <= _AUTO_EXACT_TERMS and (len(rows) <= 2000 or terms <= len(rows) // 3):
-        found.append(("exact", settings))
-    return found
+    if terms > _AUTO_EXACT_TERMS:
+        return [*found, ("lowrank", settings)]
+    return (
+        [*found, ("exact", settings)]
+        if settings.degree > 1 and (len(rows) <= 2000 or 3 * terms <= len(rows))
+        else found
+    )
 
 
 def _reproduces(rows: Rows, settings: Settings) -> bool:

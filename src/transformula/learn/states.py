@@ -1,9 +1,4 @@
-r"""States: summaries of rows that add up.
-
-`Moments` holds a count, means and sums of squared deviations; two of them are merged by Chan's formulas, which keep the
-digits that sums of squares would lose:
-
-    mean = mean_a + d w_b / w,   squares = squares_a + squares_b + d^2 w_a w_b / w,   d = mean_b - mean_a.
+"""States: summaries of rows that add up.
 
 `RowSample` holds the distinct rows whose hash is least, with their weights. The hash is of the numbers in the row, so
 the sample does not depend on how the rows were cut into parts, on their order, or on who read them, and a table that
@@ -55,36 +50,6 @@ def row_hashes(table: Floats, seed: int) -> Hashes:
         h ^= h >> np.uint64(by)
         h *= np.uint64(0xBF58476D1CE4E5B9)
     return h ^ (h >> np.uint64(32))
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Weight, means and sums of squared deviations of several columns."""
-
-    weight: float
-    mean: Floats
-    squares: Floats
-
-    @classmethod
-    def of(cls, values: Floats, weight: Floats | None = None) -> Moments:
-        """Moments of the rows of a table (rows, columns)."""
-        w = np.ones(len(values)) if weight is None else weight
-        total = float(w.sum())
-        mean = w @ values / total if total else np.zeros(values.shape[1])
-        return cls(total, mean, w @ (values - mean) ** 2)
-
-    def __add__(self, other: Moments) -> Moments:
-        total = self.weight + other.weight
-        if not total:
-            return self
-        gap = other.mean - self.mean
-        mean = self.mean + gap * (other.weight / total)
-        return Moments(total, mean, self.squares + other.squares + gap**2 * (self.weight * other.weight / total))
-
-    @property
-    def deviation(self) -> Floats:
-        """Standard deviations."""
-        return np.asarray(np.sqrt(self.squares / self.weight))
 
 
 @dataclass(frozen=True)
@@ -145,12 +110,11 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Survey:
-    """Result of the first pass: ranges, moments and a sample."""
+    """Result of the first pass: counts, ranges and a sample."""
 
     rows: int
     held_rows: int
     range: Range  # of all rows
-    targets: Moments  # of the rows that are not held out
     sample: RowSample  # of all rows
 
     def __add__(self, other: Survey) -> Survey:
@@ -158,22 +122,14 @@ class Survey:
             self.rows + other.rows,
             self.held_rows + other.held_rows,
             self.range.union(other.range),
-            self.targets + other.targets,
             self.sample + other.sample,
         )
 
     @classmethod
     def of(cls, X: Floats, Y: Floats, weight: Floats | None, size: int, split: HeldOut) -> Survey:
         """Survey of a batch of at least one row."""
-        held = split.held(X, Y)
-        w = None if weight is None else weight[~held]
-        return cls(
-            len(X),
-            int(held.sum()),
-            Range.of(X),
-            Moments.of(Y[~held], w),
-            RowSample.of(X, Y, weight, size, split.seed),
-        )
+        held = int(split.held(X, Y).sum())
+        return cls(len(X), held, Range.of(X), RowSample.of(X, Y, weight, size, split.seed))
 
     @property
     def complete(self) -> bool:

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +22,22 @@ from transformula.errors import InputError, PointError, TransformulaError, brief
 from transformula.files import as_path
 from transformula.kernel.syntax.boxes import Box
 from transformula.learn.base import check_choice
-from transformula.learn.classifier import PolynomialTransformerClassifier
+from transformula.learn.classifier import PolynomialTransformerClassifier, probabilities
 from transformula.learn.columns import columns_of, write_notes
 from transformula.learn.distinct_rows import Floats, Range
 from transformula.learn.effects import fit_report
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import IMPUTES, Preparation, PrepareOptions, prepare
-from transformula.learn.raw_cells import MOSTLY, Cells, as_numbers, as_text, cells_of, number_form
+from transformula.learn.raw_cells import Cells, as_numbers, as_text, cells_of, mostly, number_form
 from transformula.learn.regressor import PolynomialTransformerRegressor
 from transformula.learn.scoring import (
+    FEWEST_JUDGED,
     LINEAR,
     THIS_FIT,
-    Judged,
-    class_scores,
-    judge,
-    judge_rows,
+    TrainedTable,
+    held_out_scores,
     linear_is_better,
-    scores_from,
+    score,
 )
 from transformula.learn.states import HeldOut, Survey, row_hashes
 from transformula.learn.streaming import Parts
@@ -114,9 +112,12 @@ class TargetColumn:
             if not numeric:
                 raise InputError(f"{brief(name)} has texts such as {brief(odd[0])}, so it needs --task classification")
             return cls(name, numbers, form=form)
-        if 0 < len(odd) <= (1 - MOSTLY) * np.count_nonzero(filled) and len(set(texts)) > _MOST_CLASSES:
+        filled_cells = int(np.count_nonzero(filled))
+        if task == "auto" and len(odd) and mostly(filled_cells - len(odd), filled_cells):
+            row = int(np.argmax(texts == odd[0])) + 1
             raise InputError(
-                f"{brief(name)} has the text {brief(odd[0])} among its numbers: correct or empty that cell"
+                f"{brief(name)} has the text {brief(odd[0])} among its numbers (row {row}): correct or empty that "
+                "cell, or give --task classification"
             )
         if numeric:
             texts = as_text(numbers)  # 1 and 1.0 are one class
@@ -126,16 +127,6 @@ class TargetColumn:
             raise InputError(f"{brief(name)} has {count}: classes must be from 2 to {_MOST_CLASSES}")
         known = {level: float(k) for k, level in enumerate(levels)}
         return cls(name, np.array([known.get(text, math.nan) for text in texts]), tuple(levels))
-
-
-@dataclass(frozen=True)
-class TrainedTable:
-    """Rows on both sides of the split, as numbers: all of them, or the sample of a table in parts."""
-
-    X: Floats
-    y: Floats
-    held_X: Floats
-    held_y: Floats
 
 
 @dataclass(frozen=True)
@@ -220,9 +211,10 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
     some, rest = _split(order, held, y if goal.classes else None)
     with in_sentences():
         chosen = {name: column[some] for name, column in inputs.items()}
-        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes))
+        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes), cells)
         everything = preparation.rows(inputs).X
-        rows = TrainedTable(X, y[some], everything[rest], y[rest])
+        one = np.ones(len(y))
+        rows = TrainedTable(X, y[some], one[some], everything[rest], y[rest], one[rest])
         estimator = options.estimator(preparation, len(goal.classes)).fit(X, y[some])
     span = Range.of(everything).union(Range.of(X)).widened(options.margin)
     skipped = len(goal.values) - len(y)
@@ -239,32 +231,54 @@ def _split(order: NDArray[Any], held: int, labels: Floats | None) -> tuple[NDArr
 
 
 def _finished(
-    preparation: Preparation, goal: TargetColumn, estimator: Any, span: Range, rows: TrainedTable, more: dict[str, Any]
+    preparation: Preparation, goal: TargetColumn, estimator: Any, span: Range, rows: TrainedTable, sizes: dict[str, Any]
 ) -> TableFit:
-    """Scores and digits of a fit in memory."""
+    """Scores and digits of a fit."""
     estimator.feature_names_in_ = np.array(preparation.features, dtype=object)
     box = range_box(list(columns_of(preparation.features)), span)
-    predict = estimator.fitted_.predict
-    if goal.classes:
-        held = class_scores(predict, rows) if len(rows.held_y) else None
-        facts, tolerance = _class_facts(estimator, goal.classes, held), _LOG_ODDS
-        if held is not None:
-            written = partial(estimator.written_values, tolerance=tolerance, box=box)
-            before, after = (scores[THIS_FIT]["log_loss"] for scores in (held, class_scores(written, rows)))
-            facts["log_loss_change_by_rounding"] = None if before is None or after is None else after - before
-    else:
-        judged = judge_rows(estimator.fitted_, (rows.X, rows.y), (rows.held_X, rows.held_y))
-        facts = regression_facts(estimator, judged, len(rows.held_y))
-        residual = math.sqrt(float(judged.training.mean[1]))
-        tolerance = supported_digits(residual, estimator)
-        if len(rows.held_y):
-            written = estimator.written_values(rows.held_X, tolerance, box)[:, 0]
-            exact = predict(rows.held_X)[:, 0]
-            spread = float(np.sum((rows.held_y - rows.held_y.mean()) ** 2)) or 1.0
-            change = np.sum((rows.held_y - exact) ** 2) - np.sum((rows.held_y - written) ** 2)
-            facts["r2_change_by_rounding"] = float(change / spread)
-    sizes = {"rows": len(rows.y), "held_out_rows": len(rows.held_y), **more, "in_parts": False}
+    predict, classes = estimator.fitted_.predict, len(goal.classes)
+    held = held_out_scores(predict, rows, classes) if len(rows.held_y) else None
+    facts: dict[str, Any] = {
+        "task": "classification" if classes else "regression",
+        **({"classes": list(goal.classes)} if classes else {}),
+        "solver": estimator.solver_,
+        "degree": estimator.fitted_.degree,
+        "terms": estimator.n_terms_,
+    }
+    tolerance, measure = _LOG_ODDS, "log_loss"
+    if not classes:
+        training = score(rows.y, predict(rows.X)[:, 0], rows.weight)
+        tolerance, measure = supported_digits(float(training["rmse"] or 0.0), estimator), "r2"
+        facts["r2_training"] = None if _too_few(rows, estimator.n_terms_) else training["r2"]
+        facts["r2_held_out"] = held and held[THIS_FIT]["r2"]
+        if held and linear_is_better(predict, rows):
+            warnings.warn(
+                f"a linear model is better on the held-out rows (RMSE {held[LINEAR]['rmse']:.4g} against "
+                f"{held[THIS_FIT]['rmse']:.4g}): use --solver auto or --degree 1",
+                UserWarning,
+                stacklevel=2,
+            )
+    facts["held_out"] = held
+    if held is not None:
+        written = estimator.written_values(rows.held_X, tolerance, box)
+        made = probabilities(written) if classes else written[:, 0]
+        before, after = held[THIS_FIT][measure], score(rows.held_y, made, rows.held_weight, classes)[measure]
+        facts[f"{measure}_change_by_rounding"] = None if before is None or after is None else after - before
+    sizes = {"rows": len(rows.y), "held_out_rows": len(rows.held_y), "in_parts": False} | sizes
     return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, sizes | facts, rows)
+
+
+def _too_few(rows: TrainedTable, terms: int) -> bool:
+    """Whether the error on the rows of the fit says nothing about others, with a warning."""
+    few = len(rows.y) <= max(terms, FEWEST_JUDGED - 1)
+    if few:
+        warnings.warn(
+            f"{len(rows.y)} rows are too few to judge a polynomial with {terms} coefficients: its error on them says "
+            "nothing about other rows",
+            UserWarning,
+            stacklevel=2,
+        )
+    return few
 
 
 def supported_digits(residual: float, estimator: Any) -> float:
@@ -282,24 +296,18 @@ def fit_table_parts(
         raise InputError(f"--test {split.share} of {survey.rows} rows leaves too few to fit or to score")
     estimator = options.estimator(preparation, 0)
     with in_sentences():
-        judged = judge(parts, estimator.fit_parts(parts, survey, split), split)
-    estimator.feature_names_in_ = np.array(preparation.features, dtype=object)
-    box = range_box(list(columns_of(preparation.features)), survey.range.widened(options.margin))
-    tolerance = supported_digits(math.sqrt(float(judged.training.mean[1])), estimator)
-    sizes = {"rows": survey.rows - survey.held_rows, "held_out_rows": survey.held_rows, "in_parts": True}
-    facts = sizes | regression_facts(estimator, judged, survey.held_rows)
+        estimator.fit_parts(parts, survey, split)
     sample = survey.sample.rows()
-    held, y = split.held(sample.X, sample.Y), sample.Y[:, 0]
-    rows = TrainedTable(sample.X[~held], y[~held], sample.X[held], y[held])
-    return TableFit(preparation, goal.name, (), estimator, box, tolerance, facts, rows)
+    rows = TrainedTable.split(sample.X, sample.Y[:, 0], split.held(sample.X, sample.Y), sample.weight)
+    sizes = {"rows": survey.rows - survey.held_rows, "held_out_rows": survey.held_rows, "in_parts": True}
+    return _finished(preparation, goal, estimator, survey.range.widened(options.margin), rows, sizes)
 
 
 def fit_prepared(X: Floats, y: Floats, preparation: Preparation, goal: TargetColumn, options: TableOptions) -> TableFit:
     """Fit rows that are numbers already, for gradient training of a large table."""
     order = np.argsort(row_hashes(np.column_stack([X, y]), options.seed), kind="stable")
     held = round(options.test * len(y))
-    some, rest = order[held:], order[:held]
-    rows = TrainedTable(X[some], y[some], X[rest], y[rest])
+    rows = TrainedTable.split(X[order], y[order], np.arange(len(y)) < held)
     with in_sentences():
         estimator = options.estimator(preparation, len(goal.classes)).fit(rows.X, rows.y)
     return _finished(preparation, goal, estimator, Range.of(X).widened(options.margin), rows, {})
@@ -315,47 +323,6 @@ def _numbered(inputs: Cells, y: Floats) -> Floats:
             numbers = np.where(np.isnan(numbers), hashed, numbers)
         columns.append(np.nan_to_num(numbers))
     return np.column_stack([*columns, y])
-
-
-def regression_facts(estimator: Any, judged: Judged, held: int) -> dict[str, Any]:
-    """Solver, size and scores of a regression; no R² of rows that the polynomial passes through for want of rows."""
-    scores, rows = None, int(judged.training.weight)
-    if few := rows <= estimator.n_terms_:
-        warnings.warn(
-            f"{rows} rows are too few to judge a polynomial with {estimator.n_terms_} coefficients: its error on them "
-            "says nothing about other rows",
-            UserWarning,
-            stacklevel=2,
-        )
-    if held:
-        scores = scores_from(judged.held)
-        if linear_is_better(judged.held):
-            warnings.warn(
-                f"a linear model is better on the held-out rows (RMSE {scores[LINEAR]['rmse']:.4g} against "
-                f"{scores[THIS_FIT]['rmse']:.4g}): use --solver auto or --degree 1",
-                UserWarning,
-                stacklevel=2,
-            )
-    return {
-        "task": "regression",
-        "solver": estimator.solver_,
-        "degree": estimator.degree_,
-        "terms": estimator.n_terms_,
-        "r2_training": None if few else scores_from(judged.training)[THIS_FIT]["r2"],
-        "r2_held_out": scores and scores[THIS_FIT]["r2"],
-        "held_out": scores,
-    }
-
-
-def _class_facts(estimator: Any, classes: tuple[str, ...], held: Any) -> dict[str, Any]:
-    return {
-        "task": "classification",
-        "classes": list(classes),
-        "solver": estimator.solver_,
-        "degree": estimator.fitted_.degree,
-        "terms": estimator.n_terms_,
-        "held_out": held,
-    }
 
 
 @contextmanager

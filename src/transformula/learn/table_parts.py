@@ -2,7 +2,7 @@
 
 The parts are joined into groups that depend on their number alone, a worker adds up the states of one group, and the
 groups' states are added in order. So the result has the same bits whichever worker computed a state, and one state
-travels for each group. Dask collections stay on their cluster, and Arrow tables are read in slices.
+travels for each group. Dask collections stay on their cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformula.budget import one_thread, report
 from transformula.cluster.engines import Outcome
 from transformula.learn.distinct_rows import Floats, is_dask
-from transformula.learn.streaming import Chunk, NoRowsError, Parts, add_up, total_of
+from transformula.learn.streaming import Chunk, add_up, total_of
 
 State = TypeVar("State")
 #: Most groups of parts.
@@ -117,45 +117,6 @@ def in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
             wanted += 1
 
 
-@dataclass(frozen=True)
-class GivenTable:
-    """X, y and weights in parts; names are None where the columns have none."""
-
-    parts: Parts
-    names: NDArray[np.object_] | None
-    single: bool  # y has one number a row
-
-    def name(self, estimator: Any) -> None:
-        """Tell an estimator the names of its columns, as scikit-learn does."""
-        if self.names is not None and all(isinstance(name, str) for name in self.names):
-            estimator.feature_names_in_ = self.names
-        elif hasattr(estimator, "feature_names_in_"):
-            del estimator.feature_names_in_
-
-
-def given_table(X: Any, y: Any, weight: Any) -> GivenTable | None:
-    """A table in parts, if X is one."""
-    if is_dask(X):
-        return _dask_table(X, y, weight)
-    if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "column_names"):
-        return _arrow_table(X, y, weight)
-    return None
-
-
-def _arrow_table(X: Any, y: Any, weight: Any) -> GivenTable:
-    rows = len(X)
-    if not rows:
-        raise NoRowsError("the table has no rows")
-    if len(y) != rows:
-        raise ValueError(f"X has {rows} rows and y has {len(y)}")
-    step = chunk_rows(X.num_columns + 1)
-    readers = tuple(_ArrowReader(X, y, weight, slice(k, k + step)) for k in range(0, rows, step))
-    columns = getattr(y, "num_columns", None)
-    outputs = columns or (1 if np.ndim(y[:1]) == 1 else int(np.shape(y)[1]))
-    names = np.array(X.column_names, dtype=object)
-    return GivenTable(ReadParts(X.num_columns, outputs, readers), names, not columns and outputs == 1)
-
-
 def _numbers(table: Any, what: str) -> Floats:
     """One part as floats (rows, columns), refused where they are not finite."""
     try:
@@ -180,31 +141,29 @@ def _chunk(X: Any, Y: Any, weight: Any) -> Chunk:
 
 
 @dataclass(frozen=True)
-class _ArrowReader:
-    """A slice of an Arrow table."""
-
-    X: Any
-    y: Any
-    weight: Any
-    rows: slice
-
-    def chunks(self) -> Iterator[Chunk]:
-        """The rows of the slice."""
-        weight = None if self.weight is None else self.weight[self.rows]
-        yield _chunk(_sliced(self.X, self.rows), _sliced(self.y, self.rows), weight)
-
-
-def _sliced(table: Any, rows: slice) -> Any:
-    return table.slice(rows.start, rows.stop - rows.start) if hasattr(table, "slice") else table[rows]
-
-
-@dataclass(frozen=True)
-class _DaskParts:
+class DaskParts:
     """Blocks of rows that are worked on where they are; states meet in a tree, and one comes back."""
 
     width: int
     outputs: int
     blocks: tuple[tuple[Any, Any, Any], ...]  # delayed X, y and weights
+    names: NDArray[np.object_] | None  # of the columns
+    single: bool  # y has one number a row
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weight: Any) -> DaskParts:
+        """The blocks of collections that are cut at the same rows."""
+        columns = getattr(X, "columns", None)
+        blocks = [_blocks(table, name) for table, name in ((X, "X"), (y, "y"), (weight, "sample_weight"))]
+        count = len(blocks[0] or ())
+        for found, name in zip(blocks[1:], ("y", "sample_weight"), strict=True):
+            if found is not None and len(found) != count:
+                raise ValueError(f"X has {count} parts and {name} has {len(found)}: cut them at the same rows")
+        names = None if columns is None else np.array(list(columns), dtype=object)
+        width = int(X.shape[1]) if columns is None else len(columns)
+        outputs = 1 if y.ndim == 1 else len(y.columns) if hasattr(y, "columns") else int(y.shape[1])
+        full = [[None] * count if found is None else found for found in blocks]
+        return cls(width, outputs, tuple(zip(*full, strict=True)), names, y.ndim == 1)
 
     def total(self, work: Callable[[Iterable[Chunk]], State | None]) -> State:
         """Do one piece of work on every block, and add up what comes back."""
@@ -222,21 +181,6 @@ class _DaskParts:
 
 def _on_block(work: Callable[[Iterable[Chunk]], Any], X: Any, Y: Any, weight: Any) -> Any:
     return work([_chunk(X, Y, weight)] if len(X) else [])
-
-
-def _dask_table(X: Any, y: Any, weight: Any) -> GivenTable:
-    columns = getattr(X, "columns", None)
-    blocks = [_blocks(table, name) for table, name in ((X, "X"), (y, "y"), (weight, "sample_weight"))]
-    count = len(blocks[0] or ())
-    for found, name in zip(blocks[1:], ("y", "sample_weight"), strict=True):
-        if found is not None and len(found) != count:
-            raise ValueError(f"X has {count} parts and {name} has {len(found)}: cut them at the same rows")
-    names = None if columns is None else np.array(list(columns), dtype=object)
-    width = int(X.shape[1]) if columns is None else len(columns)
-    single = y.ndim == 1
-    outputs = 1 if single else len(y.columns) if hasattr(y, "columns") else int(y.shape[1])
-    full = [[None] * count if found is None else found for found in blocks]
-    return GivenTable(_DaskParts(width, outputs, tuple(zip(*full, strict=True))), names, single)
 
 
 def _blocks(table: Any, name: str) -> list[Any] | None:

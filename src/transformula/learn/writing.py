@@ -32,7 +32,7 @@ from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learn.distinct_rows import Range
-from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum, evaluate_some, power_basis
+from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum, Terms, evaluate_terms, power_basis
 from transformula.learn.solvers.ridge_forms import ExactRidges
 from transformula.model import Model
 
@@ -225,8 +225,10 @@ def evaluate_written(polynomial: Written, X: NDArray[np.float64]) -> NDArray[np.
     if isinstance(polynomial, MonomialSum):
         for terms in polynomial.outputs:
             exponents = np.array(list(terms) or [(0,) * X.shape[1]], dtype=np.int8)
-            basis = power_basis(np.zeros(X.shape[1]), np.ones(X.shape[1]), int(exponents.max(initial=1)))
-            columns.append(evaluate_some(exponents, basis, X) @ np.array([float(c) for c in terms.values()] or [0.0]))
+            degree = int(exponents.max(initial=1))
+            basis = power_basis(np.zeros(X.shape[1]), np.ones(X.shape[1]), degree)
+            features = evaluate_terms(Terms(degree, exponents), basis, X)
+            columns.append(np.array([float(c) for c in terms.values()] or [0.0]) @ features)
         return np.column_stack(columns)
     forms = X @ np.array(polynomial.directions, dtype=float).reshape(-1, X.shape[1]).T
     for output, bias in enumerate(polynomial.bias):

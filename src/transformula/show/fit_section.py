@@ -70,7 +70,9 @@ def _formula(notes: Mapping[str, Any]) -> str:
     rows = [(title, f"<code>{escape(html.cut(text, 4000))}</code>") for title, text in pairs]
     for key in ("r2_change_by_rounding", "log_loss_change_by_rounding"):
         if notes.get(key) is not None:
-            rows.append(("change by rounding the coefficients", f"{notes[key]:.2g} ({key.split('_change')[0]})"))
+            rows.append(
+                ("change by rounding the coefficients", f"{notes[key]:.1g} ({_TITLES[key.split('_change')[0]]})")
+            )
     return html.facts(rows)
 
 

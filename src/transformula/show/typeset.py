@@ -213,9 +213,9 @@ def _whole(value: int) -> tuple[str, int]:
 
 
 def _decimal(value: Fraction) -> str | None:
-    """A terminating decimal where a fraction would be clumsy (denominators above 100)."""
+    """A terminating decimal where a fraction would be clumsy (a part above 100)."""
     rest, places = value.denominator, 0
-    if rest <= 100:
+    if rest == 1 or max(rest, value.numerator) <= 100:
         return None
     while rest > 1 and places < 12:
         step = 10 if rest % 10 == 0 else 5 if rest % 5 == 0 else 2 if rest % 2 == 0 else 0

@@ -2,8 +2,7 @@ r"""Polynomials of a few linear forms: f(z) = P(W z), where to start looking for
 
 *Model.* z is a whitened input in R^d, W has r << d rows, and P is a polynomial of degree q in r
 variables written in normalised Hermite products h_alpha(t), for which dh_k/dt = sqrt(k) h_{k-1}:
-the gradient of P is again a matrix product with the same features. With all products the model is
-"multi-index"; with pure powers only (`ridge_terms`) it is a sum of r ridge functions, Fang's model.
+the gradient of P is again a matrix product with the same features.
 
 *Start.* For z standard normal, f = sum_s <T_s, He_s(z)> / s! with T_s = E[y He_s(z)] (Stein), and
 
@@ -29,16 +28,17 @@ approximation the Gauss-Newton step solves
 
 by conjugate gradients. Each product with J or its transpose is one pass over Z (n x d x r
 operations): no (n x rd) Jacobian, no tensors, so 500 variables are no harder than 50. The damping
-follows Levenberg and Marquardt. Directions return to orthonormal rows (all products: only the row
-space matters) or to unit rows (ridge functions: only each direction matters) after each step.
+follows Levenberg and Marquardt. Only the row space matters, so directions return to orthonormal rows after each step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, cg
 
 from transformula.learn.solvers.features import Basis, Floats, Terms, evaluate_terms
 
@@ -52,18 +52,6 @@ def hermite_basis(n_features: int, degree: int) -> Basis:
     ones = np.ones((n_features, 1))
     zero, one = np.zeros(n_features), np.ones(n_features)
     return Basis(zero, one, 0 * ones * k, ones * np.sqrt(k), ones / np.sqrt(k + 1))
-
-
-def ridge_terms(n_directions: int, degree: int) -> Terms:
-    """List the pure powers t_k^s, s = 0..degree: a sum of univariate polynomials."""
-    exponents = np.zeros((1 + n_directions * degree, n_directions), dtype=np.int8)
-    groups = []
-    for k in range(n_directions):
-        for power in range(1, degree + 1):
-            row = k * degree + power
-            exponents[row, k] = power
-            groups.append((k, power, slice(row, row + 1), np.zeros(1, dtype=np.intp)))
-    return Terms(degree, exponents, tuple(groups))
 
 
 def evaluate_hermite(terms: Terms, T: Floats) -> Floats:
@@ -211,7 +199,6 @@ def gauss_newton(
     *,
     max_steps: int = 30,
     tolerance: float = 1e-4,
-    orthonormal: bool = True,
 ) -> DirectionFit:
     """Improve directions from a start.
 
@@ -220,18 +207,16 @@ def gauss_newton(
     problem, terms : the data and the features of the directions.
     W : (r, d) starting directions.
     max_steps, tolerance : stop there, or when a step lowers the loss by less than this share.
-    orthonormal : keep the rows orthonormal (all products) or only of unit length (ridges).
     """
-    retract = orthonormalize if orthonormal else normalize
     derivative = Derivative(terms)
     if not len(W):
         return solve_linear(problem, terms, W)
-    state = solve_linear(problem, terms, retract(W))
+    state = solve_linear(problem, terms, orthonormalize(W))
     damping = 1e-3
     for _ in range(max_steps):
         move = _step(problem, state, derivative, damping)
         for _ in range(6):
-            new = solve_linear(problem, terms, retract(state.W + move))
+            new = solve_linear(problem, terms, orthonormalize(state.W + move))
             if new.loss < state.loss:
                 break
             move, damping = 0.25 * move, 4.0 * damping
@@ -263,35 +248,20 @@ def _step(problem: WhitenedRows, state: DirectionFit, derivative: Derivative, da
         u -= phi.T @ (inverse @ (phi @ u))
         return transposed(u) + extra * V
 
-    residual = transposed(state.E)
-    preconditioner = 1.0 / (size + extra)
-    V = np.zeros_like(residual)
-    search = preconditioner * residual
-    power = first = float(np.sum(residual * search))
-    for _ in range(30):
-        image = normal(search)
-        curvature = float(np.sum(search * image))
-        if power <= 1e-3 * first or curvature <= 0.0:
-            break
-        V += (power / curvature) * search
-        residual -= (power / curvature) * image
-        scaled = preconditioner * residual
-        new_power = float(np.sum(residual * scaled))
-        search = scaled + (new_power / power) * search
-        power = new_power
-    return V
+    def as_operator(apply: Callable[[Floats], Floats]) -> LinearOperator:
+        shape = state.W.size, state.W.size
+        return LinearOperator(shape, lambda v: apply(v.reshape(state.W.shape)).ravel(), dtype=np.float64)
+
+    right = transposed(state.E).ravel()
+    inexact = {"rtol": 0.03, "maxiter": 30}
+    move = cg(as_operator(normal), right, M=as_operator(lambda V: V / (size + extra)), **inexact)[0]
+    return np.asarray(move.reshape(state.W.shape))
 
 
 def orthonormalize(W: Floats) -> Floats:
     """Return an orthonormal basis of the row space."""
     q: Floats = np.linalg.qr(W.T)[0]
     return q.T
-
-
-def normalize(W: Floats) -> Floats:
-    """Scale every row to unit length."""
-    length = np.linalg.norm(W, axis=1, keepdims=True)
-    return np.asarray(W / np.where(length > 0, length, 1.0))
 
 
 def predict_directions(terms: Terms, W: Floats, C: Floats, Z: Floats) -> Floats:

@@ -15,10 +15,11 @@ penalised; the rest is chosen by leave-one-out, and a polynomial that is not cle
 a linear model by that measure gives way to it. The equations are a `gram.Gram`, which adds up over
 parts of the rows.
 
-The penalty on the coefficient of a term of degree k > 0 is W * ridge * growth^(k - 1), W the total weight. A
-growth above 1 trusts low degrees more; a large one with a small ridge leaves little but a linear model.
+The penalty on the coefficient of a term of degree k > 0 is W * ridge * 16^(k - 1), W the total weight: low degrees are
+trusted more. Choosing this growth as well changed no score by more than 1 %; without it (1 in place of 16) the error
+of degree 5 on Friedman 1 is 0.60 instead of 0.32 standard deviations.
 
-With centred features z_r = phi(x_r) - mean, S = diag(growth^((1 - k) / 2)) and S Z'WZ S = V D V', the fit without
+With centred features z_r = phi(x_r) - mean, S = diag(4^(1 - k)) and S Z'WZ S = V D V', the fit without
 row r misses it by
 
     e_r / (1 - h_r),      h_r = w_r (1 / W + sum_k (z_r'S V)_k^2 / (D_k + ridge W)),
@@ -33,8 +34,7 @@ decomposition costs more than all else, and a few ridges are tried by Cholesky f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,19 +44,17 @@ from transformula.learn.distinct_rows import Rows
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
-    MonomialSum,
     Terms,
     all_terms,
     blocks,
     evaluate_terms,
     orthonormal_basis,
-    to_monomials,
 )
 from transformula.learn.solvers.gram import Gram, significant
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties, penalty_roots
 
 RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
-_GROWTHS = (1.0, 4.0, 16.0, 256.0)
-#: Most terms (or rows, if these are fewer) for which every ridge and every growth is tried.
+#: Most terms (or rows, if these are fewer) for which every ridge is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 #: Most rows that judge a penalty.
@@ -69,23 +67,6 @@ ROUNDING = 1e-14
 INTERPOLATED = 1e-9
 #: The least variance of targets, in place of zero.
 _TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """ridge * growth^(degree - 1) for each term, nothing for the constant; relative to the total weight."""
-
-    ridge: float = 0.0
-    growth: float = 1.0
-
-    def scales(self, terms: Terms) -> Floats:
-        """growth^((degree - 1) / 2) of every term but the constant: what S divides by."""
-        degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
-        return np.asarray(self.growth ** (0.5 * (degrees - 1.0)))
-
-    def of(self, terms: Terms) -> Floats:
-        """The penalties themselves."""
-        return np.concatenate([[0.0], self.ridge * self.scales(terms) ** 2])
 
 
 @dataclass(frozen=True)
@@ -129,19 +110,19 @@ class Spectrum:
                 total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
         return np.asarray(total / self.weight.sum() / len(spread))
 
-    def least(self, spread: Floats, growth: float = 1.0) -> Choice:
+    def least(self, spread: Floats) -> Choice:
         """The smallest ridge whose leave-one-out error is least, up to rounding."""
         losses = self.losses(np.array(RIDGES), spread)
         errors = np.nan_to_num(losses.sum(axis=0), nan=np.inf, posinf=np.inf)
         at = int(np.argmax(errors <= errors.min() + ROUNDING))
-        return Choice(Penalty(float(RIDGES[at]), growth), losses[:, at])
+        return Choice(float(RIDGES[at]) if np.isfinite(losses[:, at]).all() else 1.0, losses[:, at])
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A penalty, and its leave-one-out loss at each row that judges."""
+    """A ridge, and its leave-one-out loss at each row that judges."""
 
-    penalty: Penalty
+    ridge: float
     losses: Floats
 
 
@@ -171,48 +152,31 @@ def leave_one_out(gram: Gram, judges: TermRows) -> Choice:
     spread = np.maximum(gram.variance, _TINY)
     if len(gram.terms) > _MOST_SIDE:
         return _few(judges, gram, spread)
-    growths = _GROWTHS if gram.terms.degree > 1 else _GROWTHS[:1]
-    return _least(growths, judges, spread, lambda scales: _primal(judges, scales, gram))
+    return _primal(judges, gram).least(spread)
 
 
-def leave_one_out_of_few(table: TermRows) -> Choice:
-    """The same for fewer rows than terms."""
-    growths = _GROWTHS if len(table.X) <= _MOST_SIDE and table.terms.degree > 1 else _GROWTHS[:1]
-    return _least(growths, table, table.variance, lambda scales: _dual(table, scales))
-
-
-def _least(
-    growths: tuple[float, ...], table: TermRows, spread: Floats, spectrum: Callable[[Floats], Spectrum]
-) -> Choice:
-    found = Choice(Penalty(1.0), np.full(len(table.X), np.inf))
-    for growth in growths:
-        one = spectrum(Penalty(1.0, growth).scales(table.terms)).least(spread, growth)
-        found = one if one.losses.sum() + ROUNDING < found.losses.sum() else found
-    return found
-
-
-def _primal(judges: TermRows, scales: Floats, gram: Gram) -> Spectrum:
+def _primal(judges: TermRows, gram: Gram) -> Spectrum:
+    """The spectrum from the state of all rows."""
     mean, centred, along = gram.centred()
-    values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
-    rotation = vectors / scales[:, None]
-    some = _spaced(len(judges.X), JUDGES)
+    roots = penalty_roots(judges.terms)
+    values, vectors = eigh(centred / np.outer(roots, roots), lower=False, check_finite=False)
+    rotation = vectors / roots[:, None]
+    some = _spaced(len(judges), JUDGES)
     w = judges.weight[some]
-    features = judges.features(some)[1:].T - mean
-    root = np.sqrt(w)[:, None]
-    targets = root * (judges.Y[some] - gram.mean)
-    return Spectrum(values, root * (features @ rotation), rotation.T @ along, targets, w, gram.total)
+    features = np.sqrt(w)[:, None] * ((judges.features(some)[1:].T - mean) @ rotation)
+    targets = np.sqrt(w)[:, None] * (judges.Y[some] - gram.mean)
+    return Spectrum(values, features, rotation.T @ along, targets, w, gram.total)
 
 
-def _dual(table: TermRows, scales: Floats) -> Spectrum:
+def _dual(table: TermRows) -> Spectrum:
+    """The same from the few rows themselves."""
     w, total = table.weight, float(table.weight.sum())
     root = np.sqrt(w)[:, None]
-    features = table.features()[1:].T  # small: fewer rows than terms
-    features = root * (features - w @ features / total) / scales
+    features = table.features()[1:].T
+    features = root * (features - w @ features / total) / penalty_roots(table.terms)
     values, vectors = eigh(features @ features.T, check_finite=False)
-    values = np.maximum(values, 0.0)
-    targets = root * (table.Y - table.mean)
-    size = np.sqrt(values)
-    return Spectrum(values, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+    size, targets = np.sqrt(np.maximum(values, 0.0)), root * (table.Y - table.mean)
+    return Spectrum(size**2, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
 
 
 def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
@@ -220,10 +184,10 @@ def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
     some = _spaced(len(judges.X), _FEW_JUDGES)
     w = judges.weight[some]
     features = judges.features(some)
-    best, found = np.inf, Choice(Penalty(_FEW_RIDGES[-1]), np.full(len(some), np.inf))
+    best, found = np.inf, Choice(_FEW_RIDGES[-1], np.full(len(some), np.inf))
     for ridge in _FEW_RIDGES:
         full = np.array(gram.matrix, order="F")
-        full[np.diag_indices_from(full)] += gram.total * Penalty(ridge).of(judges.terms)
+        full[np.diag_indices_from(full)] += gram.total * penalties(judges.terms, ridge)
         try:
             factor = cholesky(full, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -235,7 +199,7 @@ def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
         losses = w * np.mean(miss**2 / spread, axis=1) / w.sum()
         error = float(losses.sum())
         if error + ROUNDING < best:
-            best, found = error, Choice(Penalty(ridge), losses)
+            best, found = error, Choice(ridge, losses)
     return found
 
 
@@ -243,43 +207,7 @@ def _spaced(rows: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
 
 
-@dataclass(frozen=True)
-class ExactFit:
-    """A fitted polynomial in its basis form."""
-
-    terms: Terms
-    basis: Basis
-    coefficients: Floats  # (p, outputs)
-    penalty: Penalty = field(default_factory=Penalty)
-
-    @classmethod
-    def constant(cls, values: Floats, degree: int) -> ExactFit:
-        """A polynomial of no variables with these values (outputs,)."""
-        return cls(all_terms(0, degree), orthonormal_basis(np.zeros((1, 0)), degree), values[None])
-
-    def predict(self, X: Floats) -> Floats:
-        """Evaluate the polynomial, in blocks of rows: (rows, outputs)."""
-        out = np.empty((len(X), self.coefficients.shape[1]))
-        for rows in blocks(len(X), len(self.terms)):
-            out[rows] = evaluate_terms(self.terms, self.basis, X[rows]).T @ self.coefficients
-        return out
-
-    @property
-    def n_terms(self) -> int:
-        """Number of coefficients."""
-        return self.coefficients.size
-
-    @property
-    def degree(self) -> int:
-        """The degree of the polynomial."""
-        return self.terms.degree
-
-    def exact(self) -> MonomialSum:
-        """The polynomial in rational arithmetic."""
-        return MonomialSum(tuple(to_monomials(self.terms.exponents, c, self.basis) for c in self.coefficients.T))
-
-
-def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> ExactFit:
+def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> PolynomialFit:
     """Least squares over all polynomials of degree at most `degree`; the terms may be those of a linear model alone.
 
     Parameters
@@ -293,10 +221,10 @@ def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> ExactFit:
     >>> fit = fit_exact(Rows.of(X, X[:, :1] ** 2 * X[:, 1:]), degree=3)
     >>> bool(abs(fit.predict(np.array([[2.0, 3.0]]))[0, 0] - 12) < 1e-10)
     True
-    >>> fit.penalty.ridge
+    >>> fit.ridge
     0.0
     """
-    given = None if ridge is None else Choice(Penalty(ridge), np.empty(0))
+    given = None if ridge is None else Choice(ridge, np.empty(0))
     fit, losses = _judged(rows, degree, given)
     if degree > 1 and len(losses) == len(rows):  # all rows have judged
         line, of_line = _judged(rows, 1)
@@ -318,18 +246,19 @@ def leave_one_out_losses(rows: Rows, degree: int) -> Floats | None:
     return found
 
 
-def better_line(features: Floats, rows: Rows) -> ExactFit | None:
-    """The linear model, if it is better by leave-one-out than least squares on these features (rows, k).
+def better_line(fit: PolynomialFit, rows: Rows) -> PolynomialFit | None:
+    """The linear model, if it is better by leave-one-out than least squares on the terms of each output.
 
-    Half a standard error decides. The features were selected on the same rows, which flatters them; where they are the
+    Half a standard error decides. The terms were selected on the same rows, which flatters them; where they are the
     truth, the linear model is taken once in a hundred times (one or two effects among ten variables, 200 rows).
-    ``rows`` have one target.
     """
-    root, y = np.sqrt(rows.weight), rows.Y[:, 0] - rows.mean
-    q = qr(features * root[:, None], mode="economic")[0]
-    residual = root * y - q @ (q.T @ (root * y))
-    left = np.maximum(1.0 - np.sum(q**2, axis=1), INTERPOLATED)
-    losses = (residual / left) ** 2 / max(float(rows.weight @ y**2), 1e-300)
+    features, root = fit.features(rows.X).T, np.sqrt(rows.weight)
+    losses = np.zeros(len(rows))
+    for y, terms in zip((rows.Y - rows.mean).T, fit.selected.T, strict=True):
+        q = qr(features[:, terms] * root[:, None], mode="economic")[0]
+        residual = root * y - q @ (q.T @ (root * y))
+        left = np.maximum(1.0 - np.sum(q**2, axis=1), INTERPOLATED)
+        losses += (residual / left) ** 2 / max(float(rows.weight @ y**2), _TINY) / rows.Y.shape[1]
     if losses.sum() <= ROUNDING:
         return None
     line, of_line = _judged(rows, 1)
@@ -342,51 +271,39 @@ def _choice(rows: Rows, degree: int, given: Choice | None = None) -> tuple[TermR
     basis = orthonormal_basis(rows.X, degree, rows.weight)
     table = TermRows(rows.X, rows.Y, rows.weight, terms, basis)
     if len(rows) < len(terms):
-        return table, given or leave_one_out_of_few(table), None
+        return table, given or _dual(table).least(table.variance), None
     gram = Gram(terms, basis, table.mean).add(rows.X, rows.Y, rows.weight)
     return table, given or leave_one_out(gram, table), gram
 
 
-def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[ExactFit, Floats]:
+def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[PolynomialFit, Floats]:
     """A fit, and the leave-one-out losses at the rows that chose its penalty, in variances of the targets."""
     table, choice, gram = _choice(rows, degree, given)
     terms, basis = table.terms, table.basis
     if gram is None:
-        return ExactFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
-    penalties = choice.penalty.of(terms)
-    solve = gram.solver(penalties)
+        return PolynomialFit(terms, basis, _dual_solution(table, choice.ridge), choice.ridge), choice.losses
+    amounts = penalties(terms, choice.ridge)
+    solve = gram.solver(amounts)
     coefficients = gram.with_shift(solve(gram.right))
-    amounts = gram.total * penalties[:, None]
+    correlation = -gram.total * amounts[:, None] * coefficients
     del gram  # as large as its factor
-    coefficients = refined(solve, amounts, coefficients, residual_correlation(table, coefficients))
-    return ExactFit(terms, basis, coefficients, choice.penalty), choice.losses
+    for some in blocks(len(table), len(terms)):  # one step of refinement, with residuals from the data
+        phi = table.features(some)
+        correlation += phi @ ((table.Y[some] - phi.T @ coefficients) * table.weight[some, None])
+    return PolynomialFit(terms, basis, coefficients + solve(correlation), choice.ridge), choice.losses
 
 
-def residual_correlation(table: TermRows, coefficients: Floats) -> Floats:
-    """Phi' W (Y - Phi c), one pass over the data."""
-    out = np.zeros_like(coefficients)
-    for rows in blocks(len(table), len(table.terms)):
-        phi = table.features(rows)
-        out += phi @ ((table.Y[rows] - phi.T @ coefficients) * table.weight[rows, None])
-    return out
-
-
-def refined(solve: Callable[[Floats], Floats], amounts: Floats, coefficients: Floats, correlation: Floats) -> Floats:
-    """One step of iterative refinement: ``amounts`` are the penalties, ``correlation`` is of these coefficients."""
-    return np.asarray(coefficients + solve(correlation - amounts * coefficients))
-
-
-def _dual_solution(table: TermRows, penalty: Penalty) -> Floats:
+def _dual_solution(table: TermRows, ridge: float) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
     w = table.weight
     root = np.sqrt(w)
-    scales = penalty.scales(table.terms)
+    roots = penalty_roots(table.terms)
     phi = table.features()[1:]  # small: fewer rows than terms
     center = phi @ w / w.sum()
-    phi = (phi - center[:, None]) * root / scales[:, None]
+    phi = (phi - center[:, None]) * root / roots[:, None]
     values, vectors = eigh(phi.T @ phi)
     keep = significant(values)
-    values, vectors = values[keep] + penalty.ridge * w.sum(), vectors[:, keep]
+    values, vectors = values[keep] + ridge * w.sum(), vectors[:, keep]
     dual = vectors @ ((vectors.T @ ((table.Y - table.mean) * root[:, None])) / values[:, None])
-    slopes = (phi @ dual) / scales[:, None]
+    slopes = (phi @ dual) / roots[:, None]
     return np.vstack([table.mean - center @ slopes, slopes])

@@ -25,13 +25,17 @@ coefficients to powers of the original variables in exact rational arithmetic.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
+from math import comb, prod
+from typing import Any
 
 import numpy as np
+from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 from numpy.typing import NDArray
+
+from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 
 Floats = NDArray[np.float64]
 Exponents = tuple[int, ...]
@@ -44,19 +48,24 @@ _BLOCK_ENTRIES = 2**21
 
 @dataclass(frozen=True)
 class Terms:
-    """All exponents of total degree at most `degree`, with the recipe that builds them.
+    """Exponents of total degree at most `degree`, and a recipe that builds all of them.
 
     Attributes
     ----------
     exponents : (p, d) small integers, row 0 is the constant term.
-    groups : for each (variable, power), the rows it fills and the rows it multiplies.
+    groups : for each (variable, power), the rows it fills and the rows it multiplies; () for a few terms.
     indicators : see `all_terms`.
     """
 
     degree: int
     exponents: NDArray[np.int8]
-    groups: tuple[tuple[int, int, slice, Ints], ...]
+    groups: tuple[tuple[int, int, slice, Ints], ...] = ()
     indicators: Indicators = ()
+
+    def few(self, chosen: Ints | list[int]) -> Terms:
+        """Some of the terms."""
+        exponents = self.exponents[chosen]
+        return Terms(int(exponents.sum(axis=1, dtype=np.int64).max(initial=0)), exponents)
 
     def __len__(self) -> int:
         return len(self.exponents)
@@ -173,22 +182,15 @@ def univariate_values(basis: Basis, X: Floats) -> Floats:
 def evaluate_terms(terms: Terms, basis: Basis, X: Floats) -> Floats:
     """Evaluate every term at every row of X: an array of shape (p, rows)."""
     values = univariate_values(basis, X)
-    out = np.empty((len(terms), len(X)))
-    out[0] = 1.0
+    out = np.ones((len(terms), len(X)))
     for variable, power, rows, parents in terms.groups:
         np.take(out, parents, axis=0, out=out[rows], mode="clip")
         out[rows] *= values[power, variable]
+    if not terms.groups:
+        for row, alpha in zip(out, terms.exponents, strict=True):
+            for place in np.flatnonzero(alpha):
+                row *= values[alpha[place], place]
     return out
-
-
-def evaluate_some(exponents: NDArray[np.int8], basis: Basis, X: Floats) -> Floats:
-    """Evaluate the few given terms at every row of X: an array of shape (rows, k)."""
-    values = univariate_values(basis, X)
-    out = np.ones((len(exponents), len(X)))
-    for row, alpha in zip(out, exponents, strict=True):
-        for variable in np.flatnonzero(alpha):
-            row *= values[alpha[variable], variable]
-    return out.T
 
 
 def blocks(n_rows: int, n_terms: int) -> Iterator[slice]:
@@ -198,49 +200,30 @@ def blocks(n_rows: int, n_terms: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def _univariate_powers(basis: Basis, feature: int) -> list[list[Fraction]]:
-    """Write phi_0 .. phi_q of one feature in exact powers of its original variable."""
-    shift, scale = Fraction(float(basis.shift[feature])), Fraction(float(basis.scale[feature]))
-    family: list[list[Fraction]] = [[Fraction(1)]]
-    for k in range(basis.a.shape[1]):
-        a, b, s = (Fraction(float(c[feature, k])) for c in (basis.a, basis.b, basis.s))
-        new = [Fraction(0)] * (k + 2)
-        for j, c in enumerate(family[k]):
-            new[j + 1] += scale * c * s
-            new[j] -= (scale * shift + a) * c * s
-        if k and b:
-            for j, c in enumerate(family[k - 1]):
-                new[j] -= b * c * s
-        family.append(new)
-    return family
+def to_monomials(terms: Terms, coefficients: Floats, basis: Basis) -> MonomialSum:
+    """The polynomials with these coefficients (p, outputs) in monomials of the original variables, exactly."""
+    width = terms.exponents.shape[1]
+    ring = fmpq_mpoly_ctx.get([f"x{k}" for k in range(width)], Ordering.degrevlex)
+    families = []
+    for k, x in enumerate(ring.gens()):
+        t = (x - _rational(basis.shift[k])) * _rational(basis.scale[k])
+        family, before = [ring.constant(1)], ring.constant(0)
+        for a, b, s in zip(basis.a[k], basis.b[k], basis.s[k], strict=True):
+            following = ((t - _rational(a)) * family[-1] - _rational(b) * before) * _rational(s)
+            before = family[-1]
+            family.append(following)
+        families.append(family)
+    totals = [ring.constant(0) for _ in coefficients.T]
+    for alpha, row in zip(terms.exponents, coefficients, strict=True):
+        if row.any():
+            term = prod((families[k][alpha[k]] for k in np.flatnonzero(alpha)), start=ring.constant(1))
+            for output in np.flatnonzero(row):
+                totals[output] += _rational(row[output]) * term
+    return MonomialSum.of(totals)
 
 
-def to_monomials(exponents: NDArray[np.int8], coefficients: Floats, basis: Basis) -> dict[Exponents, Fraction]:
-    """Convert one output's coefficients to monomials of the original variables, exactly.
-
-    Parameters
-    ----------
-    exponents : (p, d) terms.
-    coefficients : (p,) their coefficients in `basis`.
-
-    Returns
-    -------
-    dict
-        Exponents to exact coefficients; the polynomial is identical to the basis form.
-    """
-    current = {
-        tuple(map(int, alpha)): Fraction(float(c)) for alpha, c in zip(exponents, coefficients, strict=True) if c
-    }
-    for feature in range(exponents.shape[1]):
-        family = _univariate_powers(basis, feature)
-        converted: dict[Exponents, Fraction] = defaultdict(Fraction)
-        for alpha, c in current.items():
-            for power, factor in enumerate(family[alpha[feature]]):
-                if factor:
-                    converted[(*alpha[:feature], power, *alpha[feature + 1 :])] += c * factor
-        current = converted
-    ordered = sorted(current, key=lambda alpha: (sum(alpha), [-k for k in alpha]))
-    return {alpha: current[alpha] for alpha in ordered if current[alpha]}
+def _rational(value: Any) -> fmpq:
+    return to_fmpq(Fraction(float(value)))
 
 
 @dataclass(frozen=True)
@@ -248,6 +231,15 @@ class MonomialSum:
     """For each output, exponents → exact coefficient."""
 
     outputs: tuple[dict[Exponents, Fraction], ...]
+
+    @classmethod
+    def of(cls, polynomials: Iterable[fmpq_mpoly]) -> MonomialSum:
+        """FLINT's polynomials, lowest degrees first."""
+        found = []
+        for one in polynomials:
+            terms = {tuple(map(int, e)): to_fraction(c) for e, c in one.to_dict().items()}
+            found.append({e: terms[e] for e in sorted(terms, key=lambda e: (sum(e), [-k for k in e]))})
+        return cls(tuple(found))
 
     def in_columns(self, columns: list[int], width: int) -> MonomialSum:
         """The same polynomials, of these columns among ``width``."""

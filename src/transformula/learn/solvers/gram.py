@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpocon
 
-from transformula.learn.solvers.features import Basis, Floats, Terms, all_terms, blocks, evaluate_terms
+from transformula.learn.solvers.features import Basis, Floats, Terms, blocks, evaluate_terms
 
 #: Reciprocal condition of the scaled G below which Cholesky is not trusted.
 _SINGULAR = 1e-13
@@ -32,7 +32,7 @@ class Gram:
 
     Examples
     --------
-    >>> from transformula.learn.solvers.features import orthonormal_basis
+    >>> from transformula.learn.solvers.features import all_terms, orthonormal_basis
     >>> X = np.random.default_rng(0).normal(size=(50, 2))
     >>> Y, nothing = X[:, :1] * X[:, 1:], Gram(all_terms(2, 2), orthonormal_basis(X, 2), np.zeros(1))
     >>> (nothing.like().add(X[:20], Y[:20]) + nothing.like().add(X[20:], Y[20:])).total
@@ -80,15 +80,13 @@ class Gram:
         both.total, both.rows = self.total + other.total, self.rows + other.rows
         return both
 
-    def lower(self, degree: int) -> Gram:
-        """The state that the terms up to a lower degree alone would have; for all terms in their usual order."""
-        part = Gram(all_terms(self.terms.exponents.shape[1], degree, self.terms.indicators), self.basis, self.shift)
-        some = np.flatnonzero(self.terms.exponents.sum(axis=1, dtype=np.int64) <= degree)
+    def part(self, some: NDArray[np.intp]) -> Gram:
+        """The state that some of the terms alone would have."""
+        if len(some) == len(self.terms):
+            return self
+        part = Gram(self.terms.few(some), self.basis, self.shift)
         part.matrix = np.asfortranarray(self.matrix[np.ix_(some, some)])
-        part.right = self.right[some]
-        part.squares = self.squares
-        part.total = self.total
-        part.rows = self.rows
+        part.right, part.squares, part.total, part.rows = self.right[some], self.squares, self.total, self.rows
         return part
 
     @property

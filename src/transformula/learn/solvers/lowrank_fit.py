@@ -3,9 +3,7 @@ r"""Polynomials of many variables that depend on few directions.
     y = P(xi_1.x, ..., xi_r.x) + noise,      P of degree q,  r << d,
 
 is learned where the C(d + q, q) monomials cannot even be stored. A sum of r ridge functions, a
-sum of products of linear forms and a third-order factorisation machine are all of this form, and
-`fit_ridges` writes the result as Fang's model, a sum of univariate polynomials of ridge
-directions.
+sum of products of linear forms and a third-order factorisation machine are all of this form.
 
 1. *Whiten* the inputs.
 2. *Grow.* The moment of the residuals (`directions.gradient_moment`) proposes directions, as many
@@ -40,19 +38,13 @@ from transformula.learn.solvers.directions import (
     WhitenedRows,
     gauss_newton,
     gradient_moment,
+    hermite_basis,
     leading_directions,
     predict_directions,
-    ridge_terms,
     solve_linear,
 )
 from transformula.learn.solvers.features import Floats, Terms, all_terms, count_terms
-from transformula.learn.solvers.ridge_forms import (
-    ExactRidges,
-    RidgeForm,
-    find_ridges,
-    hermite_ridges,
-    spanning_ridges,
-)
+from transformula.learn.solvers.polynomial_fit import LinearForms, PolynomialFit
 
 #: Numbers in a feature matrix: 256 MiB.
 _MOST_ENTRIES = 2**25
@@ -71,47 +63,6 @@ _BIAS = 10.0
 _ONE_THREAD = 2_000_000
 
 
-@dataclass(frozen=True)
-class LowRankFit:
-    """A polynomial of r linear forms: y = sum_alpha C_alpha h_alpha(directions (x - center)).
-
-    Attributes
-    ----------
-    center, directions : (d,) and (r, d); the forms have unit variance on the training rows.
-    terms : the Hermite products used; coefficients : (p, outputs).
-    """
-
-    center: Floats
-    directions: Floats
-    terms: Terms
-    coefficients: Floats
-
-    def predict(self, X: Floats) -> Floats:
-        """Evaluate the polynomial: (rows, outputs)."""
-        return predict_directions(self.terms, self.directions, self.coefficients, X - self.center)
-
-    @property
-    def n_terms(self) -> int:
-        """Number of coefficients and of entries of directions."""
-        return self.directions.size + self.coefficients.size
-
-    @property
-    def degree(self) -> int:
-        """The degree of the polynomial."""
-        return self.terms.degree
-
-    def exact(self) -> ExactRidges:
-        """The polynomial in rational arithmetic, with C(r − 1 + q, q) powers of linear forms."""
-        return self.spanned(np.random.default_rng(0)).exact()
-
-    def spanned(self, rng: np.random.Generator) -> RidgeForm:
-        """The polynomial with powers of random linear forms."""
-        if not len(self.directions):
-            powers = np.zeros((0, max(1, self.degree), self.coefficients.shape[1]))
-            return RidgeForm(np.zeros((0, len(self.center))), powers, self.coefficients[0], self.center)
-        return spanning_ridges(self.terms, self.coefficients, rng).compose(self.directions, self.center)
-
-
 def few_threads(entries: int) -> AbstractContextManager[object]:
     """One BLAS thread for small data: on a busy machine two wait for each other far longer."""
     return _pools().limit(limits=1) if entries < _ONE_THREAD else nullcontext()
@@ -125,7 +76,7 @@ def _pools() -> ThreadpoolController:
 
 def fit_lowrank(
     rows: Rows, degree: int, *, rank: int | None = None, ridge: float | None = None, seed: int = 0
-) -> LowRankFit:
+) -> PolynomialFit:
     """Learn a polynomial of few linear forms; outputs share their directions.
 
     Parameters
@@ -139,8 +90,8 @@ def fit_lowrank(
     >>> X = np.random.default_rng(0).normal(size=(2000, 20))
     >>> w = np.ones(20) / 20**0.5
     >>> fit = fit_lowrank(Rows.of(X, (X @ w)[:, None] ** 3), degree=3)
-    >>> len(fit.directions)
-    1
+    >>> fit.forms.directions.shape
+    (1, 20)
     """
     with few_threads(rows.X.size):
         rng = np.random.default_rng(seed)
@@ -150,7 +101,7 @@ def fit_lowrank(
         spread = np.sqrt(np.average((rows.Y - offset) ** 2, axis=0, weights=rows.weight))
         scale = np.where(spread > 0, spread, 1.0) * np.sqrt(rows.Y.shape[1])
         if len(rows) < _FEWEST_ROWS or whiten.shape[1] == 0 or not spread.any():
-            return LowRankFit(center, np.zeros((0, len(center))), all_terms(0, degree), offset[None])
+            return PolynomialFit.constant(offset, degree, LinearForms(center, np.zeros((0, len(center)))))
         root = np.sqrt(rows.weight)
         whole = WhitenedRows((rows.X - center) @ whiten, (rows.Y - offset) / scale, root, 0.0)
         start, penalty = _search(whole, degree, rank, ridge, rng)
@@ -158,7 +109,8 @@ def fit_lowrank(
         fit = gauss_newton(replace(whole.first(_MOST_ENTRIES // len(terms)), ridge=penalty), terms, start)
         coefficients = fit.C * scale
         coefficients[0] += offset
-        return LowRankFit(center, fit.W @ whiten.T, terms, coefficients)
+        forms = LinearForms(center, fit.W @ whiten.T)
+        return PolynomialFit(terms, hermite_basis(len(fit.W), degree), coefficients, forms=forms)
 
 
 def _search(
@@ -290,46 +242,3 @@ def _prune(split: _Holdout, degree: int, error: float, fit: DirectionFit) -> tup
         error, last = min(error, new_error), new_error
         fit = new
     return last, fit
-
-
-def fit_ridges(fit: LowRankFit, rows: Rows, seed: int) -> RidgeForm:
-    """Write a low-rank fit as a sum of ridge functions, few of them where few suffice.
-
-    A short sum is looked for in the fitted polynomial, to within the fit's own statistical error,
-    and then trained on the data; it is kept if it explains them as well as the polynomial of all
-    products does. Otherwise C(r - 1 + q, q) directions express that polynomial exactly.
-    """
-    rng = np.random.default_rng(seed)
-    X, Y = rows.X, rows.Y
-    w = rows.unit_weight
-    spread = np.sum(np.average((Y - np.average(Y, axis=0, weights=w)) ** 2, axis=0, weights=w))
-    loss = float(np.sum(np.average((Y - fit.predict(X)) ** 2, axis=0, weights=w)))
-    share = (len(fit.terms) * Y.shape[1] + fit.directions.size) / len(rows)
-    if not len(fit.directions) or spread == 0.0:
-        return fit.spanned(rng)
-    tolerance = max(1e-8, 0.5 * share * loss / spread)
-    with few_threads(X.size):
-        found = find_ridges(fit.terms, fit.coefficients, rng, tolerance)
-    if found is not None:
-        form, new_loss = _train_ridges(fit, found.W, X, Y, w)
-        if new_loss <= loss * (1.0 + share) + 1e-12 * spread:
-            return form
-    return fit.spanned(rng)
-
-
-def _train_ridges(fit: LowRankFit, start: Floats, X: Floats, Y: Floats, w: Floats) -> tuple[RidgeForm, float]:
-    """Train ridge directions on the data, from directions among the forms of the fit."""
-    degree = fit.terms.degree
-    center, whiten = whitening(X, w)
-    Z = (X - center) @ whiten
-    offset = np.average(Y, axis=0, weights=w)
-    scale = float(np.sqrt(np.sum(np.average((Y - offset) ** 2, axis=0, weights=w))))
-    W = start @ fit.directions @ np.linalg.pinv(whiten).T
-    terms = ridge_terms(len(W), degree)
-    problem = WhitenedRows(Z, (Y - offset) / scale, np.sqrt(w), 1e-8).first(_MOST_ENTRIES // len(terms))
-    trained = gauss_newton(problem, terms, W, orthonormal=False)
-    C = trained.C * scale
-    C[0] += offset
-    form = hermite_ridges(trained.W, C, degree).compose(whiten.T, center)
-    miss = Y - form.predict(X)
-    return form, float(np.sum(np.average(miss**2, axis=0, weights=w)))

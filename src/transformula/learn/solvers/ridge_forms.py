@@ -1,48 +1,25 @@
-r"""From a polynomial of r linear forms to a sum of ridge functions (Fang's model).
+r"""From a polynomial of r linear forms to a sum of ridge functions (Fang's model), exactly:
 
     P(t) = b + sum_{k=1..K} p_k(w_k.t),       p_k univariate of degree q,  w_k in R^r.
 
-Exactly: the powers (w_k.t)^s of K = C(r - 1 + q, q) directions in general position span every
-polynomial of degree <= q in r variables, so the p_k solve a linear system (`spanning_ridges`).
-
-Shorter: where P *is* a sum of few ridge functions, its Hessian at any t is
-sum_k p_k''(w_k.t) w_k w_k'. For K = r the generalised eigenvectors of two Hessians are dual to the
-w_k (Jennrich), which gives them in closed form. For K > r, the best of many random directions are
-taken one by one. Both are starts for Gauss-Newton on P itself, a problem without noise in r
-variables only.
+The powers (w_k.t)^s of K = C(r - 1 + q, q) directions in general position span every polynomial of degree <= q in r
+variables, so the p_k solve a linear system.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, comb, factorial, prod
+from math import comb, factorial, prod
 
 import numpy as np
 from flint import Ordering, fmpq_mpoly_ctx
-from numpy.polynomial.hermite_e import herme2poly
-from scipy.linalg import eig
 
-from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
-from transformula.learn.solvers.directions import (
-    Derivative,
-    DirectionFit,
-    WhitenedRows,
-    evaluate_hermite,
-    gauss_newton,
-    hermite_basis,
-    normalize,
-    ridge_terms,
-    solve_linear,
-)
-from transformula.learn.solvers.features import Floats, MonomialSum, Terms, to_monomials
+from transformula.kernel.enclosures.balls import to_fmpq
+from transformula.learn.solvers.features import Floats, MonomialSum, all_terms
 
 #: Decimals of a direction: as whole numbers these fit into the 53 bits of a float.
 _DIRECTION_DECIMALS = 12
-#: Starts of the search for ridge functions, for each number of them.
-_RESTARTS = 4
-#: Random directions among which the best is taken.
-_POOL = 200
 
 
 @dataclass(frozen=True)
@@ -142,116 +119,25 @@ class ExactRidges:
                 power = power * form
                 for o, c in enumerate(by_power.get(s, ())):
                     totals[o] += to_fmpq(c) * power
-        return MonomialSum(tuple({tuple(map(int, e)): to_fraction(c) for e, c in t.to_dict().items()} for t in totals))
+        return MonomialSum.of(totals)
 
 
-def count_ridges(rank: int, degree: int) -> int:
-    """Count the directions that always suffice: C(r - 1 + q, q)."""
-    return comb(rank - 1 + degree, degree)
+def spanning_ridges(polynomials: MonomialSum, rank: int, degree: int) -> RidgeForm:
+    """Write polynomials of few variables with C(r - 1 + q, q) random directions, exactly up to rounding.
 
-
-def find_ridges(terms: Terms, C: Floats, rng: np.random.Generator, tolerance: float) -> DirectionFit | None:
-    """Look for few ridge functions that make up the polynomial; None where none were found.
-
-    Parameters
-    ----------
-    terms, C : all Hermite products of r variables and their coefficients (p, outputs).
-    tolerance : the share of the polynomial's variance that may be missing.
+    The homogeneous part of degree s is sum_k beta_k (w_k.t)^s: one linear system for each s, square for s = q and of
+    least norm below.
     """
-    r, q = terms.exponents.shape[1], terms.degree
-    T = rng.normal(size=(4 * len(terms) + 200, r))
-    Y = evaluate_hermite(terms, T).T @ C
-    Y = Y - Y.mean(axis=0)
-    variance = float(np.sum(Y**2) / len(Y))
-    if variance == 0.0:
-        return None
-    problem = WhitenedRows(T, Y / np.sqrt(variance), np.ones(len(T)), ridge=1e-9)
-    most = count_ridges(r, q) - 1
-    for width in sorted({min(most, ceil(r * f)) for f in (1.0, 4 / 3, 5 / 3, 2.0, 3.0)} - {0}):
-        for attempt in range(_RESTARTS):
-            if width == r and attempt % 2 == 0 and q >= 3:
-                start = _dual_directions(terms, C, rng)
-            else:
-                start = _greedy_directions(problem, q, width, rng)
-            forms = ridge_terms(width, q)
-            found = gauss_newton(problem, forms, start, max_steps=60, tolerance=1e-3, orthonormal=False)
-            if found.loss <= tolerance:
-                return found
-    return None
-
-
-def spanning_ridges(terms: Terms, C: Floats, rng: np.random.Generator) -> RidgeForm:
-    """Write the polynomial with C(r - 1 + q, q) directions, exactly up to rounding.
-
-    The homogeneous part of degree s is sum_k beta_k (w_k.t)^s: one linear system for each s,
-    square for s = q and of least norm below.
-    """
-    r, q = terms.exponents.shape[1], terms.degree
-    W = normalize(rng.normal(size=(count_ridges(r, q), r)))
-    basis = hermite_basis(r, q)
-    monomials = [to_monomials(terms.exponents, c, basis) for c in C.T]
-    powers = np.zeros((len(W), q, C.shape[1]))
-    bias = np.array([float(m.get((0,) * r, 0)) for m in monomials])
-    total = terms.exponents.sum(axis=1)
-    for s in range(1, q + 1):
-        exponents = terms.exponents[total == s]
-        multinomial = np.array([_multinomial(alpha) for alpha in exponents.tolist()])
-        system = multinomial[:, None] * np.prod(W[None] ** exponents[:, None], axis=2)
-        right = np.array([[float(m.get(tuple(a), 0)) for m in monomials] for a in exponents.tolist()])
-        scale = 1.0 / np.sqrt(multinomial)[:, None]
-        powers[:, s - 1] = np.linalg.lstsq(system * scale, right * scale, rcond=1e-13)[0]
-    return RidgeForm(W, powers, bias, np.zeros(r))
-
-
-def hermite_ridges(W: Floats, C: Floats, degree: int) -> RidgeForm:
-    """Rewrite Hermite ridge functions (in the order of `directions.ridge_terms`) in powers."""
-    table = _hermite_powers(degree)
-    blocks = C[1:].reshape(len(W), degree, -1)
-    full = np.einsum("sj,ksm->kjm", table[1:], blocks)  # (K, q + 1, outputs)
-    return RidgeForm(W, full[:, 1:], C[0] + full[:, 0].sum(axis=0), np.zeros(W.shape[1]))
-
-
-def _multinomial(alpha: list[int]) -> float:
-    return factorial(sum(alpha)) / prod(factorial(a) for a in alpha)
-
-
-def _hermite_powers(degree: int) -> Floats:
-    """Row k: the coefficients of the normalised Hermite polynomial h_k in powers of t."""
-    table = np.zeros((degree + 1, degree + 1))
-    for k in range(degree + 1):
-        table[k, : k + 1] = herme2poly([0] * k + [1]) / np.sqrt(float(factorial(k)))
-    return table
-
-
-def _dual_directions(terms: Terms, C: Floats, rng: np.random.Generator) -> Floats:
-    """Jennrich's directions from the Hessians of a random output at two random points."""
-    r = terms.exponents.shape[1]
-    derivative = Derivative(terms)
-    mixed = C @ rng.normal(size=(C.shape[1], 1))
-    first = derivative(mixed)[:, 0, :]  # (p, r)
-    second = derivative(first)  # (p, r, r)
-    points = evaluate_hermite(terms, rng.normal(size=(2, r)))
-    one, two = np.einsum("pn,pij->nij", points, second)
-    vectors = np.real(eig(one, two)[1])
-    if np.linalg.cond(vectors) > 1e10:
-        return normalize(rng.normal(size=(r, r)))
-    return normalize(np.linalg.inv(vectors))
-
-
-def _greedy_directions(problem: WhitenedRows, degree: int, width: int, rng: np.random.Generator) -> Floats:
-    """Take one random direction after another, each the best of a pool on the residual."""
-    d = problem.Z.shape[1]
-    chosen = np.zeros((0, d))
-    residual = problem.Y
-    one = ridge_terms(1, degree)
-    rows = slice(0, min(len(problem.Z), 2000))
-    while len(chosen) < width:
-        candidates = normalize(rng.normal(size=(_POOL, d)))
-        gains = []
-        for w in candidates:
-            phi = evaluate_hermite(one, problem.Z[rows] @ w[:, None])
-            gains.append(float(np.sum((phi @ residual[rows]) ** 2)))
-        best = candidates[int(np.argmax(gains))]
-        chosen = np.vstack([chosen, best])
-        residual = solve_linear(problem, ridge_terms(len(chosen), degree), chosen).E
-    return chosen
+    W = np.random.default_rng(0).normal(size=(comb(rank - 1 + degree, degree) if rank else 0, rank))
+    W /= np.linalg.norm(W, axis=1, keepdims=True)
+    powers = np.zeros((len(W), degree, len(polynomials.outputs)))
+    exponents = all_terms(rank, degree).exponents
+    for s in range(1, degree + 1):
+        part = exponents[exponents.sum(axis=1) == s]
+        multinomial = np.array([factorial(s) / prod(map(factorial, alpha)) for alpha in part.tolist()])[:, None]
+        right = np.array([[float(one.get(tuple(a), 0)) for one in polynomials.outputs] for a in part.tolist()])
+        system = multinomial * np.prod(W[None] ** part[:, None], axis=2)
+        scale = 1.0 / np.sqrt(multinomial)
+        powers[:, s - 1] = np.linalg.lstsq(system * scale, right.reshape(len(part), -1) * scale, rcond=1e-13)[0]
+    bias = np.array([float(one.get((0,) * rank, 0)) for one in polynomials.outputs])
+    return RidgeForm(W, powers, bias, np.zeros(rank))

@@ -7,8 +7,7 @@ the term that lowers the residual sum of squares most, over *all* C(d + q, q) te
 
 Correlations and norms of every term are updated from one column of the Gram matrix a step (a
 pivoted Cholesky factorisation), and columns are computed on demand, several likely ones in one pass
-over the data, so that neither Phi nor Phi'Phi is ever stored (`term_columns`). Of a table in parts a sample
-selects, and all rows give the coefficients (`equations`).
+over the data, so that neither Phi nor Phi'Phi is ever stored (`RowColumns`).
 
 The number of terms k minimises the extended Bayesian information criterion (Chen & Chen 2008)
 
@@ -28,7 +27,7 @@ that can be told from noise falls with the number of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -40,14 +39,18 @@ from transformula.learn.solvers.exact_fit import JUDGES, better_line
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
-    MonomialSum,
+    Terms,
     all_terms,
-    evaluate_some,
+    blocks,
+    evaluate_terms,
     power_basis,
-    to_monomials,
 )
-from transformula.learn.solvers.term_columns import RowColumns
+from transformula.learn.solvers.polynomial_fit import PolynomialFit
 
+#: Numbers in a feature matrix that is kept: 32 MiB.
+_MOST_KEPT = 2**22
+#: Columns of the Gram matrix that one pass over the rows computes.
+_COLUMNS_A_PASS = 16
 #: Terms whose columns may be wanted next.
 _LIKELY = 16
 #: Share of its variance outside the chosen terms below which a term is refused.
@@ -58,49 +61,9 @@ _EXACT = 1e-26
 _PATIENCE = 8
 
 
-@dataclass(frozen=True)
-class SparseFit:
-    """A polynomial with few terms for each output.
-
-    Attributes
-    ----------
-    basis : for each output, the powers used.
-    exponents : for each output, (k, d); row 0 is the constant.
-    coefficients : for each output, (k,).
-    """
-
-    basis: tuple[Basis, ...]
-    exponents: tuple[NDArray[np.int8], ...]
-    coefficients: tuple[Floats, ...]
-
-    def predict(self, X: Floats) -> Floats:
-        """Evaluate the polynomials: (rows, outputs)."""
-        triples = zip(self.exponents, self.basis, self.coefficients, strict=True)
-        return np.column_stack([evaluate_some(e, b, X) @ c for e, b, c in triples])
-
-    @property
-    def n_terms(self) -> int:
-        """Number of coefficients."""
-        return sum(map(len, self.coefficients))
-
-    @property
-    def degree(self) -> int:
-        """The degree of the polynomials, at most the one asked for."""
-        return max(int(one.sum(axis=1, dtype=np.int64).max(initial=0)) for one in self.exponents)
-
-    def exact(self) -> MonomialSum:
-        """The polynomials in rational arithmetic."""
-        return MonomialSum(tuple(map(to_monomials, self.exponents, self.coefficients, self.basis)))
-
-
 def fit_sparse(
-    rows: Rows,
-    degree: int,
-    *,
-    criterion: str = "ebic",
-    max_terms: int | None = None,
-    center: str = "auto",
-) -> SparseFit:
+    rows: Rows, degree: int, *, criterion: str = "ebic", max_terms: int | None = None, center: str = "auto"
+) -> PolynomialFit:
     """Select monomials of degree at most `degree` and fit them by least squares.
 
     Parameters
@@ -113,85 +76,37 @@ def fit_sparse(
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> fit = fit_sparse(Rows.of(X, X[:, :1] ** 3 - 2 * X[:, 1:2] * X[:, 2:3]), degree=3)
-    >>> fit.exponents[0][1:].tolist()
+    >>> fit.terms.exponents[1:].tolist()
     [[3, 0, 0, 0], [0, 1, 1, 0]]
     """
     rows = replace(rows, weight=rows.unit_weight)
-    limit = _limit(max_terms, len(rows))
+    limit = max(1, min(200, len(rows) // 3)) if max_terms is None else max_terms
     terms = all_terms(rows.X.shape[1], degree, rows.indicators)
-    best: list[_Selection] = []
-    for basis in power_bases(rows, degree, center):
-        best = _better(best, _selections(RowColumns(terms, basis, rows), criterion, limit))
+    bases = _power_bases(rows, degree, center)
+    found = min((_selected(RowColumns(terms, one, rows), criterion, limit) for one in bases), key=lambda one: one[0])[1]
     if max_terms is None and len(rows) <= JUDGES:  # of more rows, all that matters is worth it
-        best = [one.or_line(rows.with_targets(y[:, None])) for one, y in zip(best, rows.Y.T, strict=True)]
-    return _as_fit(best)
-
-
-def equations(fit: SparseFit, X: Floats, Y: Floats, weight: Floats | None) -> Floats:
-    """For each output Phi' W (Phi, Y - Phi c), one after the other; those of several parts of the rows add up."""
-    found = []
-    for output, (exponents, basis, c) in enumerate(zip(fit.exponents, fit.basis, fit.coefficients, strict=True)):
-        phi = evaluate_some(exponents, basis, X)
-        weighted = phi if weight is None else phi * weight[:, None]
-        found.append((weighted.T @ np.column_stack([phi, Y[:, output] - phi @ c])).ravel())
-    return np.concatenate(found)
-
-
-def corrected(fit: SparseFit, total: Floats) -> SparseFit:
-    """The fit with the coefficients of least squares on all rows, from the sum of their `equations`."""
-    ends = np.cumsum([len(c) * (len(c) + 1) for c in fit.coefficients])
-    tables = [one.reshape(-1, len(c) + 1) for one, c in zip(np.split(total, ends), fit.coefficients, strict=False)]
-    moves = [lstsq(one[:, :-1], one[:, -1], check_finite=False)[0] for one in tables]
-    return replace(fit, coefficients=tuple(c + move for c, move in zip(fit.coefficients, moves, strict=True)))
-
-
-@dataclass(frozen=True)
-class _Selection:
-    """Terms for one output: exponents (k, d) and coefficients (k,), and the criterion they reach."""
-
-    score: float
-    basis: Basis
-    exponents: NDArray[np.int8]
-    coefficients: Floats
-
-    def or_line(self, rows: Rows) -> _Selection:
-        """This selection, or the linear model where that is clearly better."""
-        line = better_line(evaluate_some(self.exponents, self.basis, rows.X), rows)
-        if line is None:
-            return self
-        return _Selection(self.score, line.basis, line.terms.exponents, line.coefficients[:, 0])
-
-
-def _selections(columns: RowColumns, criterion: str, limit: int) -> list[_Selection]:
-    """Select terms for every output."""
-    found = []
-    price = log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
-    for output, target in enumerate(columns.targets.T):
-        score, chosen = _select_by_price(columns, target, limit, price)
-        coefficients = _coefficients(columns, chosen, target, float(columns.target_means[output]))
-        found.append(_Selection(score, columns.basis, columns.terms.exponents[[0, *chosen]], coefficients))
+        return better_line(found, rows) or found
     return found
 
 
-def _limit(max_terms: int | None, rows: int) -> int:
-    return max(1, min(200, rows // 3)) if max_terms is None else max_terms
+def _selected(columns: RowColumns, criterion: str, limit: int) -> tuple[float, PolynomialFit]:
+    """Terms and coefficients for every output, and the sum of the criteria they reach."""
+    price = log(columns.count) + (2.0 * log(len(columns.terms)) if criterion == "ebic" else 0.0)
+    coefficients = np.zeros((len(columns.terms), columns.targets.shape[1]))
+    total = 0.0
+    for output, target in enumerate(columns.targets.T):
+        score, chosen = _select_by_price(columns, target, limit, price)
+        total += score
+        coefficients[0, output] = mean = columns.target_means[output]
+        if chosen:
+            slopes = lstsq(columns.values(chosen), target, check_finite=False)[0] * columns.inverse_norm[chosen]
+            coefficients[chosen, output] = slopes
+            coefficients[0, output] = mean - columns.mean[chosen] @ slopes
+    used = np.flatnonzero(coefficients.any(axis=1) | (np.arange(len(coefficients)) == 0))
+    return total, PolynomialFit(columns.terms.few(used), columns.basis, coefficients[used])
 
 
-def _better(best: list[_Selection], found: list[_Selection]) -> list[_Selection]:
-    if not best:
-        return found
-    return [min(pair, key=lambda one: one.score) for pair in zip(best, found, strict=True)]
-
-
-def _as_fit(best: list[_Selection]) -> SparseFit:
-    return SparseFit(
-        tuple(one.basis for one in best),
-        tuple(one.exponents for one in best),
-        tuple(one.coefficients for one in best),
-    )
-
-
-def power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
+def _power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
     """Powers about the mean, or also about the origin where that may matter ("auto")."""
     X, w = rows.X, rows.weight
     mean = w @ X / w.sum()
@@ -199,11 +114,71 @@ def power_bases(rows: Rows, degree: int, center: str) -> list[Basis]:
     if center == "auto":
         far = np.any(mean**2 > 0.01 * (w @ (X - mean) ** 2 / w.sum()))
         shifts = [np.zeros_like(mean), mean] if far else [np.zeros_like(mean)]
-    found = []
-    for shift in shifts:
-        square = w @ (X - shift) ** 2 / w.sum()
-        found.append(power_basis(shift, 1.0 / np.sqrt(np.where(square > 0, square, 1.0)), degree))
-    return found
+    squares = [w @ (X - shift) ** 2 / w.sum() for shift in shifts]
+    scales = [1.0 / np.sqrt(np.where(square > 0, square, 1.0)) for square in squares]
+    return [power_basis(shift, scale, degree) for shift, scale in zip(shifts, scales, strict=True)]
+
+
+class RowColumns:
+    """Unit columns of all terms, reached through blocked passes and a cache, so that none but the chosen are stored.
+
+    Those of the constant and of terms without variance are zero and never chosen. ``targets`` are centred.
+    """
+
+    def __init__(self, terms: Terms, basis: Basis, rows: Rows) -> None:
+        self.terms = terms
+        self.basis = basis
+        self.rows = rows
+        self.count = len(rows)
+        self.root = np.sqrt(rows.weight)
+        self.target_means = rows.mean
+        self.targets = (rows.Y - rows.mean) * self.root[:, None]
+        total = rows.weight.sum()
+        self._kept = evaluate_terms(terms, basis, rows.X) if len(terms) * len(rows) <= _MOST_KEPT else None
+        first, second = np.zeros(len(terms)), np.zeros(len(terms))
+        for some in blocks(len(rows), len(terms)):
+            phi = self._features(some)
+            first += phi @ rows.weight[some]
+            second += phi**2 @ rows.weight[some]
+        self.mean = first / total
+        self.inverse_norm = _inverse_norm(second - total * self.mean**2, second)
+        self._cache: dict[int, Floats] = {}
+
+    def _features(self, some: slice) -> Floats:
+        """All terms at some rows: (p, rows)."""
+        if self._kept is not None:
+            return self._kept[:, some]
+        return evaluate_terms(self.terms, self.basis, self.rows.X[some])
+
+    def values(self, chosen: list[int]) -> Floats:
+        """The chosen columns themselves: (rows, k)."""
+        phi = evaluate_terms(self.terms.few(chosen), self.basis, self.rows.X).T
+        unit = (phi - self.mean[chosen]) * self.inverse_norm[chosen]
+        return np.asarray(unit * self.root[:, None])
+
+    def correlate(self, V: Floats) -> Floats:
+        """Inner products of every column with the columns of V (rows, m), which sqrt(w) annuls."""
+        out = np.zeros((len(self.terms), V.shape[1]))
+        weighted = V * self.root[:, None]
+        for rows in blocks(self.count, len(self.terms)):
+            out += self._features(rows) @ weighted[rows]
+        out -= self.mean[:, None] * weighted.sum(axis=0)
+        return np.asarray(out * self.inverse_norm[:, None])
+
+    def gram(self, j: int, likely: NDArray[np.intp]) -> Floats:
+        """Column j of the Gram matrix; a miss computes the likely next ones in the same pass."""
+        if j not in self._cache:
+            wanted = [j] + [int(i) for i in likely if i != j]
+            wanted = [i for i in wanted if i not in self._cache][:_COLUMNS_A_PASS]
+            for i, column in zip(wanted, self.correlate(self.values(wanted)).T, strict=True):
+                self._cache[i] = np.ascontiguousarray(column)
+        return self._cache[j]
+
+
+def _inverse_norm(variance: Floats, second: Floats) -> Floats:
+    usable = variance > 1e-12 * second
+    usable[0] = False
+    return np.asarray(np.where(usable, 1.0, 0.0) / np.sqrt(np.where(usable, variance, 1.0)))
 
 
 def _forward(columns: RowColumns, residual: Floats, start: list[int], limit: int, price: float) -> list[int]:
@@ -277,12 +252,3 @@ def _select_by_price(columns: RowColumns, target: Floats, limit: int, price: flo
             break
         score, kept = new_score, new_kept
     return score, kept
-
-
-def _coefficients(columns: RowColumns, chosen: list[int], target: Floats, mean: float) -> Floats:
-    """Least squares on the chosen terms: the constant first, in the basis of `columns`."""
-    if not chosen:
-        return np.array([mean])
-    slopes = lstsq(columns.values(chosen), target, check_finite=False)[0]
-    slopes = slopes * columns.inverse_norm[chosen]
-    return np.concatenate([[mean - columns.mean[chosen] @ slopes], slopes])
