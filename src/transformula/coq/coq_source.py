@@ -16,6 +16,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.derivations.polynomials import NotPolynomialError, Polynomial, as_polynomial
 from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.enclosures.intervals import Ends, range_of
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Certificate, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
@@ -84,6 +85,15 @@ class Source:
     def formula(self) -> Formula:
         """The formulas on their box."""
         return target(self.description)
+
+    @cached_property
+    def ends(self) -> tuple[tuple[str, Ends], ...]:
+        """The ends of each variable's interval, outside of it if they are irrational."""
+        box = self.formula.box
+        return tuple(
+            (name, (range_of(low, {})[0], range_of(high, {})[1]))
+            for name, low, high in zip(box.variables, box.lower, box.upper, strict=True)
+        )
 
     @cached_property
     def typed(self) -> list[str]:
