@@ -14,7 +14,7 @@ from support.nets import Layer, Net, linear
 from support.one_layer_models import model_named, points_of
 from support.runtimes import sealed
 from transformula.errors import ExportError, NotProvenError
-from transformula.export import norm_rounding
+from transformula.export import norm_rounding, norm_sizes
 from transformula.export.hf_files import hf_export
 from transformula.export.hf_run import hf_runner
 from transformula.export.norm_rounding import KEYS, norm_reading, norms_off, prove_normed
@@ -156,6 +156,13 @@ def test_numbers_of_many_sizes(sizes, request):
     module, proof = _normed(sizes)
     assert norms_off(sizes.packed, sizes.box, centred=True).weights.width > sizes.weights.width  # bands
     assert _distance(sizes, module, points_of(sizes, 40)) <= proof.rounding <= 100 * sizes.certificate.rounding
+
+
+def test_scores_beyond_which_there_is_no_sink(sizes, monkeypatch):
+    norms_off.cache_clear()
+    monkeypatch.setattr(norm_sizes, "_SILENT", 2.0**118)
+    with pytest.raises(ExportError, match="too large for LayerNorm's sink"):
+        norms_off(sizes.packed, sizes.box, centred=True)
 
 
 def test_memory_tokens_attend_to_the_sink_alone(sizes):

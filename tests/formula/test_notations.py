@@ -13,7 +13,7 @@ import sympy
 import transformula as tf
 from transformula.errors import FormulaError, InputError
 from transformula.formula import notations
-from transformula.formula.notations import as_texts
+from transformula.formula.notations import as_texts, given_formula
 from transformula.kernel.syntax.parsing import parse
 
 X, Y = sympy.symbols("x y")
@@ -240,3 +240,25 @@ def test_powers_and_e_as_people_write_them():
 
 def test_a_list_may_mix_notations():
     assert notations.as_texts(["x", X + 1, lambda x: x], ["x"]) == ["x", "1 + x", "x"]  # sympy's own order
+
+
+def test_a_function_that_goes_another_way_for_numbers_is_refused():
+    with pytest.raises(FormulaError, match=r"at x = 0\.38.* the function returns \[0\.38.*\], and \[0\.14"):
+        given_formula(lambda x: x if isinstance(x, float) else x**2, "x=0..1")
+    with pytest.raises(FormulaError, match="asks what its arguments are"):
+        given_formula(lambda x, c: [x, c * x if hasattr(x, "hex") else x], "x=0..1, c=2")
+
+
+@pytest.mark.parametrize(
+    ("function", "box"),
+    [
+        (lambda x, c, k=3: c * np.sin(x) + k, "x=0..1, c=9"),
+        (lambda x, y: np.exp(x) * y, "x=0..1, y=1e-9..2e-9"),
+        (lambda x: [np.cos(x), x**2], "x=0..pi"),
+        (lambda x: (1 - np.cos(x)) / x**2, "x=1e-6..1"),
+        (lambda x: np.where(x > 1, x**2, x), "x=0..3"),
+        (lambda x: np.exp(x) / {}.get("a", 1) if not isinstance(x, float) else 1 / 0, "x=0..1"),
+    ],
+)
+def test_a_function_that_agrees_with_its_formula_or_takes_no_numbers_is_read(function, box):
+    assert given_formula(function, box).outputs

@@ -189,7 +189,7 @@ class _Parts:
         return HfLayout(whole, arrays, loader, tuple(call), slots, scaled, self.places, places, base, given, answers)
 
     def _entries(self, places: list[int], width: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Where inputs are added; with LayerNorm balance takes what they add."""
+        """Tokens and slots to which inputs are added; with LayerNorm the balance slot takes what they add."""
         embedding = self.weights.embedding
         tokens, slots = np.divmod(embedding.rows, self.weights.width)
         starts = np.array(places)[tokens] * width

@@ -179,7 +179,7 @@ def prove_normed(packed: Packed, box: Box, norms: Norms, width: int | None = Non
 
 
 def _walked(walk: SlippedWalk, norms: Norms) -> Proof:
-    """Proof by a walk through norms, concluded as in `softmax_rule.prove_softmax`."""
+    """The bounds that a walk through norms proves, as `softmax_rule.prove_softmax` concludes them."""
     # by induction M holds block by block
     if any(not size <= 1.5 * norms.tables[place] for place, size in _held(walk).items()):
         raise NotProvenError("a table read through a norm may hold far more than without one")

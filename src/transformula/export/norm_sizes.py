@@ -30,7 +30,7 @@ from flint import arb
 from transformula.errors import ExportError
 from transformula.kernel.enclosures.balls import round_up
 from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, IntArray, Matrix, Weights
-from transformula.kernel.rounding.formats import FORMATS
+from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
 from transformula.kernel.structures.stored_circuit import Place
 from transformula.kernel.syntax.boxes import Box
 from transformula.runtime.matrices import dense_matrix
@@ -41,7 +41,6 @@ GAINS = (2.0**50, 2.0**100)
 CENTRE_SLOTS = 4
 #: By how much a score is below another, if its exponential is to underflow in any format.
 _SILENT = 1000.0
-_FARTHEST = 2**20
 #: Slots of sizes up to this, and down to its inverse, are not scaled; nor are tables that near split into bands.
 _NEAR = 2.0**4
 
@@ -72,7 +71,8 @@ def gate_power(gate: FloatArray) -> float:
 def with_sink(weights: Weights) -> Weights:
     """The weights with one more memory token, foreign to every head."""
     constants = weights.memory.dense()
-    marks = sorted({int(c) for head in heads_of(weights) for c in head.key.cols[head.key.rows == head.key.rows.max()]})
+    gates = ((head.key, head.key.shape[0] - 1) for head in heads_of(weights))
+    marks = sorted({int(c) for key, last in gates for c in key.cols[key.rows == last]})
     sink = np.zeros((1, weights.width), constants.dtype)
     sink[0, marks] = constants[0, marks]
     tokens, embedding, readout = weights.tokens + 1, weights.embedding, weights.readout
@@ -203,7 +203,7 @@ class Sizes:
                 asked = [2 * (times(head.query, of) + slip) for of, slip in zip(held, slips, strict=True)]
                 self.asked.append(asked[0])
                 scores = 4 * (float((asked[1] * times(head.key, answers)).sum()) + _SILENT)
-                self.sink = max(self.sink, math.frexp(scores)[1] if scores < math.inf else _FARTHEST)
+                self.sink = max(self.sink, math.frexp(scores)[1] if scores < math.inf else self.form.largest_exponent)
                 added = np.stack([times(head.value, answers)] * 2)
                 added[1] *= faint if self.centred else 1.0
                 for column, slot in enumerate(head.value.rows.tolist()):
@@ -237,6 +237,8 @@ class Sizes:
         fitting = [gain for gain in gains if 16 * arb(most) ** 2 < arb(gain) ** 2 * arb(2) ** -digits]
         if not fitting:
             raise ExportError(f"the residual stream of this model may reach {most:.2g}, too large to switch off a norm")
+        if self.centred and self.sink + QUERY_FACTOR.bit_length() >= self.form.largest_exponent:
+            raise ExportError(f"the scores of this model may reach 2^{self.sink}, too large for LayerNorm's sink")
         return fitting[0]
 
     def mean(self, kind: int, width: int) -> arb:

@@ -1,4 +1,4 @@
-"""Python functions as formulas: called once with symbols for numbers, which record the operations on them.
+"""Python functions as formulas: called with symbols for numbers, which record the operations on them.
 
 Operators and NumPy's functions are followed, and comparisons where `np.where` or `np.select` chooses by them. Anything
 else that depends on a comparison is not: a symbol has no value to compare. No text is executed; the function itself is

@@ -16,8 +16,8 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import BoxError, InputError, PointError, brief
-from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.given_box import exact_number
+from transformula.formula.sample_target import as_array, is_tensor
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box
 
