@@ -47,8 +47,8 @@ def in_parts(workers):
 
 
 def main(folder):
+    from transformula.cluster.ranks import joined
     from transformula.learn import training
-    from transformula.learn.ranks import joined
 
     step, steps = training.Trainer.step, []
     with joined() as ranks:

@@ -19,7 +19,7 @@ _WIDE = 250
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = ("bound", "claimed_bound", "hf_bound", "approximation", "rounding", "seams", "outside_seams", "largest")
 #: Stage of the work → the units that its progress counts; tables for others.
-_UNITS = {"proving": "piece", "reading": "part"}
+_UNITS = {"proving": "piece", "reading": "part", "training": "epoch"}
 #: Seconds between two lines of progress in a log.
 _LOG_INTERVAL = 30.0
 
