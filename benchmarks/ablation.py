@@ -1,32 +1,32 @@
-"""Ablation of the compiler's policy: each constant halved and doubled, each heuristic off, against the baseline.
+"""Ablation of the compiler's constants: each halved and doubled, each heuristic off, against the baseline.
 
-``python benchmarks/ablation.py [--formulas 60] [--kinds cases ...] [--most-work 1] [--only NAME ...] [--page]`` prints a
-Markdown table, and with ``--page`` writes it to docs/ablation.md; with ``--most-work``, only formulas that take at most
-these seconds of work are compiled again. The formulas are a seeded sample of the cases in both formats, of the
-campaign, of the cases at tolerances of 1e-9 to 1e-12, of single tables that are hard to fit, and of the gallery. Each
-compilation runs in a process of its own with the disk cache of tables off. A formula is compiled again only if its
-search reads the constant that changes. Work is the deterministic count of `transformula.budget`, so that the table is
-the same on every machine.
+``python benchmarks/ablation.py OUT.jsonl [--only NAME ...] [--page]`` compiles a fixed sample (`SAMPLE`: cases in both
+formats, random formulas, tables that are hard to fit, formulas that are refused, the gallery), adds a line to OUT.jsonl
+for each variant as soon as it is measured, and goes on where that file ends; ``--page`` writes docs/ablation.md from it.
+The constants are those of `compiler/policy.py` and the numbers at the top of the other modules of the compiler.
+
+Each compilation runs in a process of its own. A formula is compiled again only if its search reads the constant that
+changes, and with stored tables where the constant has no part in fitting them (their work counts all the same). Work is
+the deterministic count of `transformula.budget`, so that the table is the same on every machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import ast
+import hashlib
 import json
 import math
 import os
-import random
-import shlex
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-os.environ["TRANSFORMULA_CACHE"] = "off"
 sys.path.append(str(Path(__file__).parent))
 import transformula as tf
 from campaign import in_child
@@ -35,48 +35,28 @@ from transformula import budget
 from transformula.compiler import policy
 from transformula.errors import TransformulaError
 
-TIGHT = (1e-9, 1e-10, 1e-11, 1e-12)  # absolute tolerances of the cases in their third round
-CAMPAIGN = 100  # random formulas to draw from
-HARD = (1e-6, 1e-9, 1e-10, 1e-11)  # tolerances of the single tables
-#: Functions whose tables are hard to fit, and their intervals.
-HARD_TABLES = {
-    "log(x)": "x=0.01..1", "1/x": "x=0.1..10", "asin(x)": "x=-1..0.99", "acos(x)": "x=0..1", "sqrt(x)": "x=0.001..1",
-    "sin(20*x)": "x=0..1", "exp(-x**2)": "x=-3..3", "1/(1+25*x**2)": "x=-1..1",
-}  # fmt: skip
-#: Formulas, boxes and tolerances for the constructions that `auto` seldom takes.
-GALLERY = [
-    ("partition", "sin(x*y)", "x=0..1, y=0..1", 0.05),
-    ("partition", "exp(x)", "x=0..1", 1e-3),
-    ("corollary", "exp(x)", "x=0..1", 1e-6),
-    ("corollary", "sin(x+y)", "x=0..1, y=0..1", 1e-3),
-    ("yun", "sin(x)", "x=0..1", 0.05),
-    ("yun", "x*y", "x=0..1, y=0..1", 0.1),
-    ("local-polynomials", "exp(x)", "x=0..1", 1e-4),
-    ("local-polynomials", "sin(x*y)", "x=0..1, y=0..1", 1e-2),
-    ("attention-only", "x*y", "x=0..1, y=0..1", 0.05),
-    ("lookup", "sin(x)*y", "x=0..3, y=0..1", 1e-3),
-]
-KINDS = ["cases", "campaign", "tight", "hard", "gallery"]
-FORMULA_SECONDS = 60  # processor time of one formula
-TABLES = "transformula.compiler.tables."
 PAGE = HERE.parent / "docs" / "ablation.md"
-HEADER = """# What the constants of the search buy
-
-One constant of `compiler/policy.py` halved or doubled at a time, or one heuristic of the table fitter switched off,
-against the baseline. Written by `python benchmarks/ablation.py {arguments}`.
-
-- *read*: how many of the formulas read the constant at all; the others are not compiled again.
-- *tokens*: memory tokens of all formulas that both prove; *more / fewer*: how many formulas need more, or fewer.
-- *bound*: geometric mean of the proven bounds over the baseline's; *worst bound*: the largest of these ratios.
-- *work*: the deterministic count of `transformula.budget`, the same on every machine; it includes refusals.
-- *lost*, *gained*: formulas whose proof is lost, or found in addition.
-
-Rows are written as they are measured, in the order of the policy: constants after the last row were not reached.
-A small sample: a row of zeros is no proof that a constant buys nothing. Hard table fits (log, 1/u and asin at 1e-9 to
-1e-11) are where the starts and fallbacks of the fitter matter, and these formulas hardly enter them.
-
-"""
-
+COMPILER = Path(policy.__file__).parent
+FORMULA_SECONDS = 60  # processor time of one formula
+#: Cases of formulas.csv by format, and seeds of the campaign.
+CASES = {"float64": ("I.43.16", "I.27.6", "sqrt", "tanh50"), "float32": ("I.18.4",)}
+SEEDS = (3, 7, 11)
+#: Formula, box and options.
+OTHERS: list[tuple[str, str, dict[str, Any]]] = [
+    ("log(x)", "x=0.01..1", {"eps": 1e-9}),
+    ("asin(x)", "x=-0.99..0.99", {"eps": 1e-8}),
+    ("acos(x)", "x=0..0.9", {"eps": 1e-9}),
+    ("1/(1+25*x**2)", "x=-1..1", {"eps": 1e-9}),
+    ("sin(60*x)", "x=0..1", {"eps": 1e-5}),
+    ("log(x)", "x=0.1..10", {"eps": 1e-6, "dtype": "float32"}),
+    ("sin(x*y)", "x=0..1, y=0..1", {"eps": 0.05, "construction": "partition"}),
+    ("exp(x)", "x=0..1", {"eps": 1e-6, "construction": "corollary"}),
+    ("x*y", "x=0..1, y=0..1", {"eps": 0.1, "construction": "yun"}),
+    ("exp(x)", "x=0..1", {"eps": 1e-4, "construction": "local-polynomials"}),
+    ("x*y", "x=0..1, y=0..1", {"eps": 0.05, "construction": "attention-only"}),
+    ("sin(x)*y", "x=0..3, y=0..1", {"eps": 1e-3, "construction": "lookup"}),
+]
+TABLES = "transformula.compiler.tables."
 #: Heuristics that are functions: where they are called, and what is called in their place.
 SWITCHES: dict[str, tuple[str, str, Any]] = {
     "oscillations": (TABLES + "smallest_table", "wave_table", lambda *_: None),
@@ -90,26 +70,35 @@ SWITCHES: dict[str, tuple[str, str, Any]] = {
     "fallback growth": (TABLES + "smallest_table", "_grow_fast", lambda *_: None),
     "last refinement": (TABLES + "smallest_table", "_sharpened", lambda _task, table, _states: table),
 }
+HEADER = """# What the constants of the search buy
+
+One constant of the compiler halved or doubled at a time, or one heuristic of the table fitter switched off, against the
+baseline. Measured and written by `python benchmarks/ablation.py OUT.jsonl --page`, constants from `compiler/policy.py`
+first, numbers at the top of the compiler's other modules after them.
+
+- *read*: how many of the formulas read the constant; the others are not compiled again.
+- *tokens*: memory tokens of all formulas that both prove; *more / fewer*: how many formulas need more, or fewer.
+- *bound*: geometric mean of the proven bounds over the baseline's, refusals' best bounds included; *worst bound*: the
+  largest of these ratios.
+- *work*: the deterministic count of `transformula.budget`, the same on every machine; it includes refusals.
+- *lost*, *gained*: formulas whose proof is lost, or found in addition.
+
+The sample is small: a constant that changes nothing here may matter elsewhere, so each removal was judged by its
+meaning as well. Earlier, single constants that looked idle in 30 formulas held a partition's proof on another machine's
+NumPy, or tables of asin, acos, log and 1/u at 1e-6 to 1e-11.
+
+"""
 
 
-def sample(count: int, kinds: list[str]) -> list[dict[str, Any]]:
-    """A seeded sample with as many formulas of each kind, in a fixed order."""
-    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
-    for asked in questions(CAMPAIGN, None):
-        found["campaign" if asked["name"].startswith("seed") else "cases"].append(asked)
-    with (HERE / "formulas.csv").open(newline="") as file:
-        for case in csv.DictReader(file):
-            for eps in TIGHT:
-                asked = {"formula": case["formula"], "on": case["on"], "options": {"eps": eps}}
-                found["tight"].append({"name": f"{case['name']} {eps:g}", **asked})
-    for formula, box in HARD_TABLES.items():
-        for eps in HARD:
-            found["hard"].append({"name": f"{formula} {eps:g}", "formula": formula, "on": box, "options": {"eps": eps}})
-    for name, formula, box, eps in GALLERY:
-        options = {"eps": eps, "construction": name}
-        found["gallery"].append({"name": f"{formula} as {name}", "formula": formula, "on": box, "options": options})
-    each, rng = max(1, count // len(kinds)), random.Random(0)
-    return [one for kind in kinds for one in rng.sample(found[kind], min(each, len(found[kind])))]
+def sample() -> list[dict[str, Any]]:
+    """The formulas, boxes and options that every variant is judged by."""
+    known = {asked["name"]: asked for asked in questions(max(SEEDS) + 1, None)}
+    names = [f"{case} {dtype}" for dtype, cases in CASES.items() for case in cases] + [f"seed {k}" for k in SEEDS]
+    found = [known[name] for name in names]
+    for formula, box, options in OTHERS:
+        said = " ".join(str(value) for value in options.values())
+        found.append({"name": f"{formula} {said}", "formula": formula, "on": box, "options": options})
+    return found
 
 
 class Recorder(ModuleType):
@@ -152,32 +141,62 @@ def scaled(value: Any, factor: float) -> Any:
     return value * factor if isinstance(value, float) else value
 
 
-def constants() -> dict[str, Any]:
-    """The public constants of the policy by name."""
-    return {name: value for name, value in vars(policy).items() if name.isupper() and not name.startswith("_")}
+class Constant:
+    """A number, or several, at the top of a module of the compiler."""
 
+    def __init__(self, module: ModuleType, name: str) -> None:
+        self.module, self.name, self.value = module, name, getattr(module, name)
+        where = module.__name__.removeprefix("transformula.compiler.")
+        self.in_policy = module is policy
+        self.label = name if self.in_policy else f"{where}.{name}"
+        users = [path for path in (COMPILER / "tables").glob("*.py") if f"policy.{name}" in path.read_text()]
+        self.fits = bool(users) if self.in_policy else where.startswith("tables.")  # whether tables depend on it
 
-def variants(only: list[str]) -> Iterator[tuple[str, str | None, Callable[[], None]]]:
-    """A label for each variant, the constant that it changes, if one, and the change, in the order of the policy."""
-    for name, value in constants().items():
-        if only and name not in only:
-            continue
-        changed = {"off": not value} if isinstance(value, bool) else {"½": scaled(value, 0.5), "2": scaled(value, 2)}
-        if isinstance(value, tuple) and not hasattr(value, "_fields") and len(value) > 1:
+    def variants(self) -> Iterator[tuple[str, Any]]:
+        """Labels and other values."""
+        value = self.value
+        changed = {"½": scaled(value, 0.5), "2": scaled(value, 2)}
+        if isinstance(value, tuple) and len(value) > 1:
             changed["first only"] = value[:1]
-        for label, other in changed.items():
-            if other != value:
-                yield f"{name} × {label}", name, lambda name=name, other=other: setattr(policy, name, other)
-    for name, (module, function, other) in SWITCHES.items():
-        if not only or name in only:
-            yield f"{name} off", None, lambda m=module, f=function, o=other: setattr(import_module(m), f, o)
+        yield from ((f"{self.label} × {how}", other) for how, other in changed.items() if other != value)
+
+    def change(self, other: Any) -> None:
+        """Give it another value, in all modules that have imported it too."""
+        for name, module in [*sys.modules.items()]:
+            if name.startswith("transformula.compiler") and vars(module).get(self.name) is self.value:
+                setattr(module, self.name, other)
 
 
-def measured(change: Callable[[], None], asked: dict[str, Any]) -> dict[str, Any]:
-    """One formula in a child process with a change of the policy; refused if the process crashed."""
+def constants() -> list[Constant]:
+    """Those of the policy, then the numbers of the other modules, in the order of the files."""
+    found = [Constant(policy, name) for name in vars(policy) if name.isupper()]
+    for path in sorted(COMPILER.rglob("*.py")):
+        where = ".".join(path.relative_to(COMPILER).with_suffix("").parts).removesuffix(".__init__")
+        if path.name in ("policy.py", "__init__.py"):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for target in targets:
+                for name in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    module = import_module(f"transformula.compiler.{where}")
+                    if isinstance(name, ast.Name) and numeric(getattr(module, name.id)):
+                        found.append(Constant(module, name.id))
+    return found
+
+
+def numeric(value: Any) -> bool:
+    """Whether a value is a number or a tuple of numbers."""
+    if isinstance(value, tuple):
+        return bool(value) and all(map(numeric, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def measured(change: Callable[[], None], asked: dict[str, Any], store: str) -> dict[str, Any]:
+    """One formula in a child process with a change of the compiler; refused if the process crashed."""
 
     def job() -> dict[str, Any]:
         signal.signal(signal.SIGPROF, _timeout)
+        os.environ["TRANSFORMULA_CACHE"] = store
         change()
         return compiled(asked)
 
@@ -197,7 +216,8 @@ def compared(base: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[st
     """A variant against the baseline: ratios over the formulas that both prove, and the proofs lost and gained."""
     pairs = list(zip(base, found, strict=True))
     both = [(a, b) for a, b in pairs if a["tokens"] is not None and b["tokens"] is not None]
-    bounds = [b["bound"] / a["bound"] for a, b in both if a["bound"]]
+    refused = [(a, b) for a, b in pairs if a["tokens"] is None and b["tokens"] is None]
+    bounds = [b["bound"] / a["bound"] for a, b in both + refused if a["bound"] and b["bound"]]
     return {
         "tokens": sum(b["tokens"] for _, b in both) / max(1, sum(a["tokens"] for a, _ in both)),
         "more tokens": sum(b["tokens"] > a["tokens"] for a, b in both),
@@ -210,51 +230,97 @@ def compared(base: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[st
     }
 
 
+def same(found: dict[str, Any]) -> bool:
+    """Whether a variant changed no model and no bound, and hardly any work."""
+    exact = found["tokens"] == 1 and not (found["more tokens"] or found["lost"] or found["gained"])
+    return (
+        exact and abs(found["bound"] - 1) < 1e-9 and found["worst bound"] < 1.000001 and abs(found["work"] - 1) < 0.02
+    )
+
+
 def row(label: str, found: dict[str, Any]) -> str:
     """One line of the Markdown table."""
     changes = [f"{100 * (found[key] - 1):+.1f} %" for key in ("tokens", "bound", "work")]
     counts = [f"{found['more tokens']} / {found['fewer tokens']}", f"{found['worst bound']:.2f}"]
     proofs = [str(len(found["lost"])), str(len(found["gained"]))]
-    return (
-        "| "
-        + " | ".join([label, str(found["read"]), changes[0], counts[0], changes[1], counts[1], changes[2], *proofs])
-        + " |"
+    cells = [label, str(found["read"]), changes[0], counts[0], changes[1], counts[1], changes[2], *proofs]
+    return "| " + " | ".join(cells) + " |"
+
+
+def code() -> str:
+    """A hash of the compiler's sources, which tells a file of results of other code apart."""
+    digest = hashlib.sha256()
+    for path in sorted(COMPILER.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def page(lines: list[dict[str, Any]]) -> str:
+    """The page of all results: variants that changed something in a table, and the names of the others."""
+    first, rows = lines[0], {line["label"]: line["found"] for line in lines[1:]}
+    base = first["baseline"]
+    proven = [one for one in base if one["tokens"] is not None]
+    names = ", ".join(one["name"] for one in base)
+    said = (
+        f"Baseline (compiler {first['code']}, transformula {tf.__version__}): {len(proven)} of {len(base)} formulas proven, "
+        f"{sum(one['tokens'] for one in proven)} tokens, {sum(one['work'] for one in base):.1f} s of work ({names})."
     )
+    table = ["| changed | read | tokens | more / fewer | bound | worst bound | work | lost | gained |"]
+    table += ["| --- |" + " ---: |" * 8, *(row(label, found) for label, found in rows.items() if not same(found))]
+    idle = [label for label, found in rows.items() if found["read"] and same(found)]
+    unread = [label for label, found in rows.items() if not found["read"]]
+    ends = [
+        f"## Read, without any effect here\n\n{', '.join(idle)}",
+        f"## Read by none of these formulas\n\n{', '.join(unread)}",
+    ]
+    return HEADER + "\n\n".join([said, "\n".join(table), *ends]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--formulas", type=int, default=60)
+    parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
-    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
-    parser.add_argument("--most-work", type=float, default=math.inf, metavar="SECONDS")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
-    asked = sample(given.formulas, given.kinds)
-    taken = [(one, measured(lambda: None, one)) for one in asked]
-    asked, base = zip(*((one, was) for one, was in taken if was["work"] <= given.most_work), strict=True)
-    proven = [one for one in base if one["tokens"] is not None]
-    names = ", ".join(one["name"] for one in base)
-    lines = [
-        f"Baseline: {len(proven)} of {len(base)} formulas proven, {sum(one['tokens'] for one in proven)} tokens, "
-        f"{sum(one['work'] for one in base):.1f} s of work ({names}).\n",
-        "| changed | read | tokens | more / fewer | bound | worst bound | work | lost | gained |",
-        "| --- |" + " ---: |" * 8,
-    ]
-    print("\n".join(lines), flush=True)
-    rows = {}
-    for label, constant, change in variants(given.only):
-        pairs = zip(base, asked, strict=True)
-        reads = [constant is None or constant in was["read"] for was in base]
-        found = [measured(change, one) if read else was for read, (was, one) in zip(reads, pairs, strict=True)]
-        rows[label] = compared(base, found) | {"read": sum(reads)}
-        lines.append(row(label, rows[label]))
-        print(lines[-1], flush=True)
-        if given.page:
-            PAGE.write_text(HEADER.format(arguments=shlex.join(sys.argv[1:])) + "\n".join(lines) + "\n")
-        if given.json is not None:
-            given.json.write_text(json.dumps({"baseline": base, "variants": rows}, indent=1) + "\n")
+    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    if lines and lines[0]["code"] != code():
+        sys.exit(f"{given.out} holds results of other code ({lines[0]['code']}, not {code()}): choose another file")
+    asked = sample()
+    os.environ["TRANSFORMULA_CACHE"] = "off"
+    for warm in ("lookup", "circuit"):  # imports what the children would import one by one
+        tf.compile("sin(x)*y", on="x=0..1, y=0..1", eps=0.1, construction=warm)
+    with tempfile.TemporaryDirectory() as store, given.out.open("a") as out:
+
+        def add(line: dict[str, Any]) -> None:
+            lines.append(line)
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+            if given.page:
+                PAGE.write_text(page(lines), encoding="utf-8")
+
+        if not lines:
+            add({"code": code(), "baseline": [measured(lambda: None, one, "off") for one in asked]})
+        base, done = lines[0]["baseline"], {line.get("label") for line in lines}
+        for label, constant, change in changes():
+            if label in done or (given.only and label.partition(" ")[0] not in given.only):
+                continue
+            read = [constant is None or not constant.in_policy or constant.name in was["read"] for was in base]
+            fits = constant is None or constant.fits
+            pairs = zip(read, base, asked, strict=True)
+            found = [measured(change, one, "off" if fits else store) if it else was for it, was, one in pairs]
+            add({"label": label, "found": compared(base, found) | {"read": sum(read)}, "each": found})
+            print(row(label, lines[-1]["found"]), lines[-1]["found"]["lost"], flush=True)
+    if given.page:
+        PAGE.write_text(page(lines), encoding="utf-8")
+
+
+def changes() -> Iterator[tuple[str, Constant | None, Callable[[], None]]]:
+    """A label for each variant, its constant, if it is one, and the change."""
+    for constant in constants():
+        for label, other in constant.variants():
+            yield label, constant, lambda constant=constant, other=other: constant.change(other)
+    for name, (module, function, other) in SWITCHES.items():
+        yield f"{name} off", None, lambda m=module, f=function, o=other: setattr(import_module(m), f, o)
 
 
 if __name__ == "__main__":

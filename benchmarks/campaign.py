@@ -3,7 +3,9 @@
 ``python benchmarks/campaign.py OUT.json [--formulas 3000] [--first 0] [--seconds 10]`` goes on where OUT.json ends.
 Formulas have 1 to 6 variables with natural and odd names; terms, factors and sub-expressions repeat; there are
 quotients, powers, roots, kinks, nested functions and removable singularities; boxes end where domains do, in decimals
-and in multiples of pi. Each formula has a process and a budget of processor time of its own. What is counted:
+and in multiples of pi. Seeds from 100,000 on also draw named values, constants of the box, ``clip``, ``where``, ``Phi``,
+limits at edges and across diagonals, identities, and tolerances relative to the formula at every point. Each formula has a
+process and a budget of processor time of its own. What is counted:
 
 * *proven*: compiled, verified, and within the claim wherever it was attacked; *refused*: an error of the package's own;
 * *timeouts*: the budget ran out; *violations*: an error above the claim, or a claim about an undefined formula;
@@ -47,16 +49,32 @@ ODD = ("u", "u1", "u2", "w1", "w2", "q0", "q1", "x_1", "E", "Ef", "e1", "pi_2", 
 BOXES = ("-1..1", "0..1", "1..5", "-1/3..2", "0.1..0.7", "0..pi", "-pi/2..pi/2", "0.001..1", "-2..0", "1/2..3/2",
          "-3..3", "100..120", "0..2*pi", "-0.25..0.75", "sqrt(2)..3", "1e-3..1e-1")  # fmt: skip
 CONSTANTS = ("2", "3", "1/2", "0.1", "1/3", "pi", "0.75", "5", "sqrt(2)", "7/4")
+#: First seed of the formulas that use all of the language.
+NEWER = 100_000
+#: Names and values of constants in the box.
+HELD = (("kB", "1.38"), ("g", "9.80665"), ("R_gas", "8.314"), ("c0", "299792458e-8"), ("n_0", "3"), ("tau", "1/7"))
 
 
 @dataclass
 class Task:
-    """What to compile."""
+    """What to compile: ``typed`` in a box with ``held`` constants, which means the ``formulas`` where they are given."""
 
     seed: int
     formulas: list[str]
     box: str
     options: dict[str, Any]
+    typed: str = ""
+    held: str = ""
+
+    @property
+    def given(self) -> Any:
+        """The formula as it is typed, or the formulas."""
+        return self.typed or (self.formulas if len(self.formulas) > 1 else self.formulas[0])
+
+    @property
+    def on(self) -> str:
+        """The box with its constants."""
+        return f"{self.box}, {self.held}" if self.held else self.box
 
 
 @dataclass
@@ -91,6 +109,8 @@ class Node:
 class Maker:
     """Makes one random formula."""
 
+    kinds: tuple[Callable[[Maker], Node | None], ...] = ()
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         rng = self.rng
@@ -123,7 +143,7 @@ class Maker:
         steps = self.rng.choice((1, 2, 2, 3, 3, 4, 5)) + len(self.names) // 2
         for _ in range(steps):
             for _ in range(8):
-                node = self.rng.choice(_KINDS)(self)
+                node = self.rng.choice(self.kinds)(self)
                 if node is not None and node.size < 300 and len(node.text) < 160:
                     self.pool.append(node)
                     break
@@ -308,27 +328,108 @@ def _nested(m: Maker) -> Node | None:
     return Node(f"{m.rng.choice(('sin', 'cos', 'tanh', 'atan'))}({a}*{m.rng.choice(m.inputs)})", -1.6, 1.6)
 
 
-_KINDS: tuple[Callable[[Maker], Node | None], ...] = (
+Maker.kinds = (
     _sum, _sum, _product, _product, _quotient, _quotient, _power, _power, _root, _kink, _function, _function,
         _removable,
     _nested,
 )  # fmt: skip
 
 
+class Newer(Maker):
+    """Makes one random formula of all of the language."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.meanings: dict[str, str] = {}
+        free = [(name, value) for name, value in HELD if name not in self.taken]
+        self.held = dict(self.rng.sample(free, self.rng.choice((0, 0, 1, 2))))
+        self.pool = [*self.inputs, *(Node(name, *2 * (self.value(value),)) for name, value in self.held.items())]
+
+    def meant(self, text: str) -> str:
+        """A text with the names of values and constants replaced by what they mean."""
+        for name, meaning in reversed([*self.held.items(), *self.meanings.items()]):
+            text = re.sub(rf"\b{name}\b", f"({meaning})", text)
+        return text
+
+    def typed(self, formula: str) -> str:
+        """The named values, and the formula."""
+        sign = self.rng.choice((" = ", " := ", "="))
+        return self.rng.choice(("; ", "\n")).join(
+            [*(f"{name}{sign}{meaning}" for name, meaning in self.meanings.items()), formula]
+        )
+
+
+def _named(m: Maker) -> Node | None:
+    a, name = m.pick(), f"v{len(m.pool)}"
+    if a.text in m.names or name in m.taken or name in m.meanings:
+        return None
+    m.meanings[name] = a.text
+    return Node(name, a.low, a.high)
+
+
+def _piecewise(m: Maker) -> Node:
+    a, b, c = m.pick(), m.pick(), m.constant()
+    big = a.size + b.size
+    return m.rng.choice((
+        Node(f"where({a} > {b}, {a}, {b})", -big, big),
+        Node(f"where({a} < {c}, {a}**2, 2*({c})*{a} - ({c})**2)", -(big + 5) ** 2, (big + 5) ** 2),
+        Node(f"where({a}*{a} - {a} >= 0, {a}*{a} - {a}, 0)", 0, a.size**2 + a.size),
+        Node(f"where({a} >= 0, {a}, {c}*{a})", -5 * a.size, 5 * a.size),
+        Node(f"clip({a}, -1, {c})", -1, 5),
+        Node(f"clip({a}, min({b}, 0), 1 + abs({b}))", -b.size, 1 + b.size),
+    ))  # fmt: skip
+
+
+def _newer_function(m: Maker) -> Node:
+    a = m.pick()
+    return m.rng.choice((
+        Node(f"Phi({a})", 0, 1), Node(f"radians({a})", -a.size, a.size), Node(f"sum({a}, {m.pick()}, 1)", -90, 90),
+        Node(f"prod({a}, {m.pick()}, 2)", -90, 90), Node(f"degrees({a})/90", -a.size, a.size),
+        Node(f"cos({a})^2 + sin({a})**2*Phi({m.pick()})".replace("^", "**"), 0, 1), Node(f"sqrt(2 - 2*cos({a}))", 0, 2),
+        Node(f"acos(clip({a}, -1, 1))", 0, 3.2), Node(f"sqrt(1 - cos({a})**2)", 0, 1),
+    ))  # fmt: skip
+
+
+def _limit(m: Maker) -> Node | None:
+    inputs = [node for node in m.inputs if node.low >= 0]
+    x, y = m.rng.choice(m.inputs), m.rng.choice(m.inputs)
+    near = [
+        Node(f"(exp({x}) - exp({y}))/({x} - {y})", 0, 50), Node(f"(sin({x}) - sin({y}))/({x} - {y})", -1, 1),
+        Node(f"({x}**3 - {y}**3)/({x} - {y})", 0, 80),
+    ]  # fmt: skip
+    found = [] if x is y or max(x.high, y.high) > 5 else near
+    if x.size < 0.9:
+        found = [*found, Node(f"log(1 - {x})/log(1 + {x})", -5, 0)]
+    if inputs:
+        u, v = m.rng.choice(inputs), m.rng.choice(inputs)
+        found += [Node(f"{u}*log({u})", -1, u.size**2), Node(f"{u}*{v}/({u} + {v})", 0, u.size)] * (u.low == 0)
+        found += [Node(f"{u}**(1 + {v})", 0, (1 + u.size) ** (1 + v.size))] * (u.size <= 1)
+        found += [Node(f"{u}**2*log({u})", -1, u.size**3)]
+    return m.rng.choice(found) if found else None
+
+
+Newer.kinds = (*Maker.kinds, _named, _named, _named, _piecewise, _piecewise, _newer_function, _newer_function, _limit,
+               _limit)  # fmt: skip
+
+
 def make_task(seed: int) -> Task:
     """The random formula of a seed."""
     for again in range(50):
-        maker = Maker(1000 * seed + again)
+        maker = (Newer if seed >= NEWER else Maker)(1000 * seed + again)
         rng = maker.rng
         formulas = [maker.formula()]
-        if rng.random() < 0.08:
+        typed, held = "", ""
+        if isinstance(maker, Newer):
+            typed, held = maker.typed(formulas[0]), ", ".join(f"{n}={value}" for n, value in maker.held.items())
+            formulas = [maker.meant(formulas[0])]
+        elif rng.random() < 0.08:
             formulas.append(rng.choice(maker.pool).text + f" + {rng.choice(maker.inputs)}")
         truths = [Truth(text, maker.names) for text in formulas]
         points = Domain(maker.box).points(np.random.default_rng(seed), 200)
         with np.errstate(all="ignore"):
             values = np.array([truth.rough(points) for truth in truths]).astype(float)
         sizes = np.abs(values[np.isfinite(values)])
-        if len(sizes) > 100 and sizes.max() < 1e4 and len(formulas[0]) < 260:
+        if len(sizes) > 100 and sizes.max() < 1e4 and len(formulas[0]) < (600 if typed else 260):
             break
     size = max(float(sizes.max()), 1e-3)
     construction = rng.choices(("auto", "circuit", "lookup", "partition", "polynomial"), (47, 25, 14, 11, 3))[0]
@@ -338,7 +439,9 @@ def make_task(seed: int) -> Task:
     if construction == "partition":
         eps = size / rng.choice((4, 8))
     options = {"eps": float(f"{eps:.3g}"), "construction": construction, "dtype": rng.choice(("float64", "float32"))}
-    return Task(seed, formulas, maker.box, options)
+    if typed and construction == "auto" and sizes.min() > 1e-3 and rng.random() < 0.5:
+        options["pointwise"] = options.pop("eps") / size
+    return Task(seed, formulas, maker.box, options, typed, held)
 
 
 def run_task(task: Task, points: int = 2500, onnx: bool = False) -> Result:
@@ -347,14 +450,15 @@ def run_task(task: Task, points: int = 2500, onnx: bool = False) -> Result:
     from transformula.errors import TransformulaError
 
     try:
-        model = tf.compile(task.formulas if len(task.formulas) > 1 else task.formulas[0], on=task.box, **task.options)
+        model = tf.compile(task.given, on=task.on, **task.options)
     except TransformulaError as error:
         return Result(task, "refused", f"{type(error).__name__}: {error}"[:300])
     checked = tf.verify(model)
     bound = model.certificate.bound
     if not checked.verified:
         return Result(task, "crash", f"does not verify: {checked.reasons}", model.construction, bound)
-    if not bound <= task.options["eps"]:
+    claim = model.certificate.relative if "pointwise" in task.options else bound
+    if not claim <= task.options.get("pointwise", task.options.get("eps")):
         return Result(task, "violation", "the claim is above eps", model.construction, bound)
     worst, place, executors = attack(model, task, points, onnx)
     status = "proven" if worst <= bound else "violation"
@@ -390,12 +494,15 @@ def attack(model: Any, task: Task, count: int, onnx: bool) -> tuple[float, str, 
             return math.inf, f"undefined at {point.tolist()}", []
         wanted.append(values)
     worst, place, used = 0.0, "", []
+    relative = model.certificate.relative
     for name, found in executed(model, chosen, onnx):
         used.append(name)
         with mpmath.workdps(DIGITS):
             for point, values, exact in zip(chosen, rows(found).tolist(), wanted, strict=True):
                 for value, truth in zip(values, exact, strict=True):
                     error = float(abs(mpmath.mpf(value) - truth)) if math.isfinite(value) else math.inf
+                    if relative is not None and error > relative * float(abs(truth)):
+                        error = math.inf
                     if error > worst:
                         worst, place = error, f"{name} at {point.tolist()}"
     return worst, place, used

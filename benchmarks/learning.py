@@ -45,7 +45,7 @@ def product_target(rng, d, rank, degree):
 
 
 def draw(target, rows, d, rank, degree, seed):
-    from transformula.studies.fang_data import f2, f2_sample
+    from transformula.studies.fang_f2_study import f2, f2_sample
 
     if target == "f2":
         sample = f2_sample(seed, rows)
@@ -89,7 +89,7 @@ def job(model, target, rows, d, rank, degree, seed):
     if hasattr(estimator, "n_terms_"):
         remark = f"{estimator.solver_}, {estimator.n_terms_} numbers"
         if target == "f2" and model == "sparse":
-            from transformula.studies.fang_closed_form_study import TERMS, terms_of
+            from transformula.studies.fang_study import TERMS, terms_of
 
             right = terms_of(estimator.to_formula(1e-4)) == TERMS
             remark += ", exactly the seven terms" if right else ", NOT the seven terms"

@@ -19,8 +19,7 @@ from typing import Any
 
 import transformula as tf
 import uncached  # noqa: F401
-from transformula.cluster.batch_jobs import Job, work
-from transformula.cluster.batch_requests import Request
+from transformula.cluster.batch_jobs import Job, Request, work
 from transformula.cluster.batch_run import Journal
 from transformula.model_folder import write_folder
 from transformula.runtime.matrices import nonzeros

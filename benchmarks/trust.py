@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from transformula.kernel.rules.rule_table import RULES
-from transformula.trusted_code import trusted_modules
+from transformula.proven import trusted_modules
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "trust.md"

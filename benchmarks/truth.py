@@ -2,12 +2,17 @@
 
 Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
 A text means what docs/functions.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
-A quotient 0/0 is taken as its limit (the claims are about continuous extensions), by a look beside the point.
+<<<<<<< HEAD
+0/0 and 0*log(0) are taken as their limits (the claims are about continuous extensions), by a look beside the point.
+=======
+A quotient 0/0 and a logarithm of 0 are taken as limits (the claims are about continuous extensions), by looks beside the point.
+>>>>>>> main
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -16,8 +21,8 @@ import mpmath
 import numpy as np
 
 DIGITS = 60
-#: How far beside a point 0/0 is looked at, and the digits that needs.
-_BESIDE, _MANY_DIGITS = 40, 260
+#: How far beside a point 0/0 is looked at (in powers of ten), and the digits that needs.
+_BESIDE, _MANY_DIGITS = (40, 44), 260
 
 
 class Undefined(ArithmeticError):
@@ -25,12 +30,14 @@ class Undefined(ArithmeticError):
 
 
 def _root(x: Any) -> Any:
-    if x < 0:
+    if x < -(mpmath.mpf(10) ** (10 - DIGITS)):  # what is 0 by an identity may be rounded down
         raise Undefined
-    return mpmath.sqrt(x)
+    return mpmath.sqrt(max(x, 0))
 
 
 def _log(x: Any) -> Any:
+    if x == 0:
+        raise ZeroDivisionError
     if not x > 0:
         raise Undefined
     return mpmath.log(x)
@@ -38,9 +45,9 @@ def _log(x: Any) -> Any:
 
 def _arc(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def found(x: Any) -> Any:
-        if abs(x) > 1:
+        if abs(x) > 1 + mpmath.mpf(10) ** (10 - DIGITS):  # what is 1 by an identity may be rounded up
             raise Undefined
-        return mpmath.re(function(x))
+        return mpmath.re(function(min(max(x, -1), 1)))
 
     return found
 
@@ -147,6 +154,9 @@ ROUGH: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_COMPARED = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+
+
 class Truth:
     """One formula, by its text."""
 
@@ -159,23 +169,21 @@ class Truth:
         try:
             with mpmath.workdps(DIGITS):
                 return self._precise({n: mpmath.mpf(v) for n, v in zip(self.names, point, strict=True)})
-        except ZeroDivisionError:
+        except (ZeroDivisionError, Undefined):
             return self._limit(point)
-        except Undefined:
-            return None
 
     def _limit(self, point: Sequence[float]) -> Any:
-        """The value 1e-40 away, in a direction that no formula has as a factor."""
+        """The value 1e-40 and 1e-44 away, in a direction that no formula has as a factor."""
         with mpmath.workdps(_MANY_DIGITS):
             found = []
-            for sign in (1, -1):
-                step = [sign * mpmath.mpf(10) ** -_BESIDE * (k + mpmath.sqrt(2)) for k in range(len(point))]
+            for far in (sign * mpmath.mpf(10) ** -power for power in _BESIDE for sign in (1, -1)):
+                step = [far * (k + mpmath.sqrt(2)) for k in range(len(point))]
                 at = {n: mpmath.mpf(v) + s for n, v, s in zip(self.names, point, step, strict=True)}
                 try:
                     found.append(self._precise(at))
                 except (Undefined, ZeroDivisionError):
                     continue
-            if not found or max(found) - min(found) > mpmath.mpf(10) ** (-_BESIDE // 4) or abs(found[0]) > 1e30:
+            if not found or max(found) - min(found) > mpmath.mpf(10) ** (-_BESIDE[0] // 4) or abs(found[0]) > 1e30:
                 return None
             return found[0]
 
@@ -200,6 +208,8 @@ class Truth:
             return number(node)
         if isinstance(node, ast.Name):
             return at[node.id] if node.id in at else constants[node.id]
+        if isinstance(node, ast.Call) and node.func.id == "where":
+            return self._chosen(node.args, (at, constants, functions, number, power))
         parts = node.args if isinstance(node, ast.Call) else [node.operand] if isinstance(node, ast.UnaryOp) else None
         parts = [node.left, node.right] if parts is None else parts
         values = [self._value(part, at, constants, functions, number, power) for part in parts]
@@ -219,6 +229,14 @@ class Truth:
             if isinstance(node.op, ast.Sub)
             else left * right
         )
+
+    def _chosen(self, parts: list[Any], known: Any) -> Any:
+        """One of two values by a comparison; of points, both are evaluated."""
+        left, right = (self._value(part, *known) for part in (parts[0].left, parts[0].comparators[0]))
+        holds = _COMPARED[type(parts[0].ops[0])](left, right)
+        if isinstance(holds, np.ndarray):
+            return np.where(holds, *(self._value(part, *known) for part in parts[1:]))
+        return self._value(parts[1] if holds else parts[2], *known)
 
 
 class Domain:

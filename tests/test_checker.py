@@ -9,7 +9,7 @@ import pytest
 
 import transformula as tf
 from support.folders import open_model
-from transformula import checker
+from transformula import proven
 from transformula.kernel.check import verify_files
 
 
@@ -38,23 +38,23 @@ def test_threads_get_the_verdicts_that_each_folder_gets_alone(models):
     alone = [verify_files(*contents) for contents in models]
     assert {result.verified for result in alone} == {True, False}
     with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda k: checker.verify_files(*models[k % len(models)]), range(10 * len(models))))
+        results = list(threads.map(lambda k: proven.verify_files(*models[k % len(models)]), range(10 * len(models))))
     assert results == alone * 10
 
 
 def test_a_checker_that_was_killed_is_replaced(models):
-    assert checker.verify_files(*models[0]).verified
-    for idle in list(checker._pool.idle.queue):
+    assert proven.verify_files(*models[0]).verified
+    for idle in list(proven._pool.idle.queue):
         idle.process.kill()
         idle.process.wait()
-    assert checker.verify_files(*models[0]).verified
+    assert proven.verify_files(*models[0]).verified
 
 
 def test_a_checker_is_kept(models):
-    checker.verify_files(*models[0])
-    before = {idle.process.pid for idle in checker._pool.idle.queue}
-    checker.verify_files(*models[1])
-    assert {idle.process.pid for idle in checker._pool.idle.queue} == before
+    proven.verify_files(*models[0])
+    before = {idle.process.pid for idle in proven._pool.idle.queue}
+    proven.verify_files(*models[1])
+    assert {idle.process.pid for idle in proven._pool.idle.queue} == before
 
 
 def test_an_interrupt_ends_the_check_and_its_process(models, monkeypatch):
@@ -65,28 +65,28 @@ def test_an_interrupt_ends_the_check_and_its_process(models, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checker.Checker, "verify", interrupted)
+        patch.setattr(proven.Checker, "verify", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            checker.verify_files(*models[0])
+            proven.verify_files(*models[0])
     assert not started[0].alive
-    assert checker.verify_files(*models[0]).verified
+    assert proven.verify_files(*models[0]).verified
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_starts_checkers_of_its_own(models):
-    checker.verify_files(*models[0])
+    proven.verify_files(*models[0])
     child = os.fork()
     if child == 0:
-        same = checker._pool.idle.empty() and checker.verify_files(*models[0]).verified
-        checker._pool.close()
+        same = proven._pool.idle.empty() and proven.verify_files(*models[0]).verified
+        proven._pool.close()
         os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert checker.verify_files(*models[1]).verified
+    assert proven.verify_files(*models[1]).verified
 
 
 def test_a_checker_ends_with_the_process_that_started_it(models):
-    own = checker.Checker()
+    own = proven.Checker()
     assert own.verify(*models[0]).verified
     own.process.stdin.close()
     assert own.process.wait(timeout=60) == 0
@@ -123,8 +123,8 @@ def test_code_in_the_folder_is_never_run(models, tmp_path):
 
 
 def test_a_process_that_cannot_start_is_no_verdict_about_the_folder(models, monkeypatch):
-    monkeypatch.setattr(checker, "_START", "raise SystemExit(1)")
-    pool = checker._Pool()
+    monkeypatch.setattr(proven, "_START", "raise SystemExit(1)")
+    pool = proven._Pool()
     (reason,) = pool.verify(*models[0]).reasons
     assert reason.startswith("no check could be run")
 
@@ -138,9 +138,9 @@ def test_a_deadline_of_the_caller_is_not_swallowed(models, monkeypatch):
         asked.append(1)
         raise TimeoutError
 
-    pool = checker._Pool()
+    pool = proven._Pool()
     assert pool.verify(*models[0]).verified
-    monkeypatch.setattr(checker.Checker, "verify", late)
+    monkeypatch.setattr(proven.Checker, "verify", late)
     with pytest.raises(TimeoutError):
         pool.verify(*models[0])
     assert asked == [1]

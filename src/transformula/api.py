@@ -122,7 +122,7 @@ def memorize(x: Any, y: Any, eps: float = policy.DEFAULT_EPS, dtype: str = "floa
         The format of the weights and of the arithmetic the claim is about.
     compact : bool
         For one output with two values: labels become bits of words, which takes a few dozen layers and far fewer
-        parameters than one token for each sample in one layer (`compiler.gallery.compact_memory` has the rate).
+        parameters than one token for each sample in one layer (`compiler.gallery.memories` has the rate).
 
     Examples
     --------
@@ -130,8 +130,7 @@ def memorize(x: Any, y: Any, eps: float = policy.DEFAULT_EPS, dtype: str = "floa
     >>> model([[0, 1], [1, 1]]).round(6).tolist()
     [1.0, 0.0]
     """
-    from transformula.compiler.gallery.compact_memory import construct_compact
-    from transformula.compiler.gallery.memorize import construct_memorize
+    from transformula.compiler.gallery.memories import construct_compact, construct_memorize
 
     tolerance, form = positive(eps, "eps") or policy.DEFAULT_EPS, known_dtype(dtype)
     samples, options = Samples.of(x, y), Options(eps=tolerance, dtype=form)

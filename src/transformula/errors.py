@@ -38,6 +38,7 @@ __all__ = [
     "UnboundedError",
     "UncertifiedError",
     "UnfinishedError",
+    "advice_of",
     "brief",
     "closer",
     "closest_bound",
@@ -47,6 +48,13 @@ __all__ = [
 
 #: A parameter of `compile` and its value, as advice names them.
 _PARAMETER = re.compile(r"\b(dtype|time_limit|construction|layers|rel|pointwise)=('[^']*'|[\d.e+-]*\d)")
+
+
+@dataclass(frozen=True)
+class Advised:
+    """The reason of a refusal that says what to ask for instead: by entry, the arguments of `compile` to change."""
+
+    advice: tuple[dict[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,21 @@ class ExportError(InputError):
 
 class SearchInterrupted(KeyboardInterrupt):
     """Ctrl-C during a search; the message says what was found so far."""
+
+
+def advice_of(error: TransformulaError) -> list[dict[str, object]]:
+    """The advice of a refusal: by entry, the arguments of `compile` to change; a tolerance replaces the one given.
+
+    Examples
+    --------
+    >>> import transformula as tf
+    >>> try:
+    ...     tf.compile("log(x)", "x=-1..1")
+    ... except tf.NotProvenError as error:
+    ...     print(advice_of(error))
+    [{'on': 'x=0.0312..1'}]
+    """
+    return [*error.reason.advice] if isinstance(error.reason, Advised) else []
 
 
 def brief(value: object) -> str:

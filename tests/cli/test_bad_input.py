@@ -1,6 +1,8 @@
 """Bad input: exit code 2, one sentence on stderr, no traceback, nothing written."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -213,3 +215,29 @@ def test_a_search_that_runs_out_of_time(cli):
     assert result.code == 1 and 0.4 < json.loads(result.out)["best_bound"] < 1  # that of a constant
     assert "the search was ended after" in result.err and "allow more time than --time-limit 1e-09" in result.err
     _one_sentence(cli("compile", "x", "--on", "x=0..1", "--time-limit", "0"))
+
+
+def test_a_file_that_would_be_cut_short_is_refused(cli, tmp_path):
+    path = tmp_path / "long.formula"
+    path.write_text("on: x=0..1\n" + "# a comment\n" * 200_000 + "x + 12345\n")
+    result = cli("compile", "--file", str(path))
+    _one_sentence(result)
+    assert "too long" in result.err
+
+
+def test_processes_of_a_command_run_nothing_of_the_working_directory(tmp_path):
+    script, place = tmp_path / "script.py", tmp_path / "stranger"
+    script.write_text("from transformula.cli import main\nmain()\n")
+    place.mkdir()
+    for name in ("joblib", "numpy", "transformula"):
+        (place / f"{name}.py").write_text("import pathlib\npathlib.Path(__file__).with_suffix('.was_run').touch()\n")
+    (place / "jobs.csv").write_text('name,formula,box,eps\na,x*y,"x=0..1,y=0..1",1e-3\n')
+    command = [sys.executable, str(script), "batch", "jobs.csv", "--jobs", "1", "--out", "made"]
+    run = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and not list(place.glob("*.was_run")), run
+
+
+def test_a_formula_is_shown_without_characters_that_a_terminal_obeys(cli, tmp_path):
+    model = tf.compile("7 + 0*(\rsin(x)         )", "x=0..1", eps=1e-2)  # which a terminal shows as sin(x)
+    result = cli("show", str(model.save(tmp_path / "m")))
+    assert result.code == 0 and "\r" not in result.out and "7 + 0*( sin(x)" in result.out

@@ -95,7 +95,7 @@ def test_a_pipe_gets_whole_lines_without_padding(cli, tmp_path):
         ("sin x", "write sin(x)"),
         ("1 + cos 2", "write cos(2)"),
         ("2x", "write 2*x"),
-        ("3(x + 1)", "write 3*("),
+        ("3(x + 1)", "write 3*(x + 1)"),
         ("gama(x)", "the nearest function is gamma"),
         ("Log10(x)", "write log10(x)"),
         ("|x|", "write abs(x)"),
@@ -110,9 +110,13 @@ def test_hints_fit_the_mistake(cli, text, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("where(x > 1/2, 1, 0)", "jumps by 1 at x = 1/2, .*: end the box there, or join the pieces by a ramp"),
-        ("x*floor(2*x)", "jumps by .*: end the box there, or join the pieces by a ramp"),
-        ("where(abs(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write where"),
+        (
+            "where(x > 1/2, 1, 0)",
+            "jumps by 1 at x = 1/2, .*: compile the pieces alone, 0 on x=0..1/2 and 1 on x=1/2..1, or join",
+        ),
+        ("x*floor(2*x)", "jumps by .*: end the box before it, x=.*, or join the pieces by a ramp"),
+        ("where(sin(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write it as several conditions"),
+        ("where(abs(x) < 1/2, x, 1/2)", "jumps by 1 at x = -1/2"),
     ],
 )
 def test_a_formula_that_jumps_is_refused_with_what_to_do(text, said):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.cluster.batch_requests import Request, read_requests
+from transformula.cluster.batch_jobs import Request, read_requests
 from transformula.errors import InputError
 
 GOOD = {"name": "a", "formula": "x", "box": "x=0..1"}

@@ -6,7 +6,7 @@ from scipy.spatial import cKDTree
 
 import transformula as tf
 from support.balls import BallTransformer
-from transformula.compiler.gallery.memorize import closest_pair
+from transformula.compiler.gallery.memories import closest_pair
 from transformula.errors import InputError, NotProvenError
 
 

@@ -356,11 +356,11 @@ def test_the_independent_checker_agrees(tmp_path):
 def test_the_first_line_says_what_is_proven(proven, tmp_path, monkeypatch, capfd):
     import sys
 
-    from transformula.cli import coq_facts, main
+    from transformula.cli import folder_verbs, main
 
     verdict = CoqVerdict(proven, () if proven else ("coqc does not accept Proof.v, in O_0: no",), REALS)
-    monkeypatch.setattr(coq_facts, "prove_folder", lambda *_, **__: verdict)
-    monkeypatch.setattr(coq_facts, "find_coqc", lambda: Coq("coqc", "8.16.1", ""))
+    monkeypatch.setattr(folder_verbs, "prove_folder", lambda *_, **__: verdict)
+    monkeypatch.setattr(folder_verbs, "find_coqc", lambda: Coq("coqc", "8.16.1", ""))
     folder = case_folder("abs-float64", tmp_path)
     monkeypatch.setattr(sys, "argv", ["transformula", "verify", str(folder), "--coq"])
     with pytest.raises(SystemExit) as end:

@@ -349,7 +349,7 @@ def test_the_page_is_served_with_its_guards(server):
 
 
 def test_the_comparison_stops_in_time_and_at_a_refusal(monkeypatch):
-    from transformula.explorer import three_ways as comparing
+    from transformula.explorer import worker_tasks as comparing
     from transformula.kernel.syntax.boxes import Formula
 
     monkeypatch.setattr(comparing, "TRAINED", (4,))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import transformula as tf
+from transformula.cli.arguments import FormulaFile
 from transformula.errors import FormulaError, InputError
 from transformula.formula.constants import as_box
-from transformula.formula.formula_file import FormulaFile
 from transformula.formula.notations import given_formula
 
 BOX = "x=0..1, x1=0..1, x2=0..1, y=0..1, Re=1000..4000"
@@ -35,6 +35,11 @@ READ = [
     ("∛x + ∛(x + 1)", "cbrt(x) + cbrt(x + 1)"),
     ("x + 1  # a comment", "x + 1"),
     ("d = x/y  # a ratio\nmax(\n  d,\n  1\n)", "max(x/y, 1)"),
+    ("¼*x + x⁄2", "(1/4)*x + x/2"),
+    ("x\u00a0+\u20091", "x + 1"),
+    ("\ufeffx * \u200by", "x*y"),
+    ("ｘ＋１", "x + 1"),
+    ("𝑥 + 𝑦", "x + y"),
 ]
 
 MISTAKES = [
@@ -60,11 +65,11 @@ MISTAKES = [
     ("x1 x2", "write x1*x2"),
     ("x1x2", "write x1*x2"),
     ("lnx", "write ln(x)"),
-    ("(x + 1) y", "write )*y"),
+    ("(x + 1) y", "write (x + 1)*y"),
     ("2x", "write 2*x"),
     ("2π", "write 2*pi"),
     ("πx", "write pi*x"),
-    ("2(x + 1)", "write 2*("),
+    ("2(x + 1)", "write 2*(x + 1)"),
     ("x(1 + y)", "write x*(1 + y)"),
     ("sin x", "write sin(x)"),
     ("log(x, 10)", "write log10(x)"),
@@ -140,6 +145,48 @@ MISTAKES = [
     ("x => x^2", "write x^2 alone"),
     ("x = 3", "or hold it in the box with x=value"),
     ("ReLU(x)", "write relu(x)"),
+    ("3(x+1)", "write 3*(x+1)"),
+    ("(x+1)(x+2)", "write (x+1)*(x+2)"),
+    ("sin(x)cos(x)", "write sin(x)*cos(x)"),
+    ("√2x", "write sqrt(2)*x"),
+    ("1/2x", "write /(2*x) if both divide, or /2*x if only 2 does"),
+    (".5x", "write .5*x"),
+    ("sin 2x", "put the argument of sin in brackets, all of it, as in sin(2)"),
+    ("sin x^2", "put the argument of sin in brackets"),
+    ("tan x/2", "put the argument of tan in brackets"),
+    ("1j*x", "formulas are real"),
+    ("Pi*x", "write pi"),
+    ("PI()*x", "write pi without brackets"),
+    ("X**2", "write x, as in the box"),
+    ("=x*2", "write x*2 without the = in front"),
+    ("x %% 2", "write mod(x, 2)"),
+    ("x %/% 2", "write floor(x/2)"),
+    ("x %*% y", "write the entries of matrices out"),
+    ("if(x>0){x}else{0}", "write where(x>0, x, 0)"),
+    ("1,000*x", "write 1000 without the comma, or 1.000 with a decimal point"),
+    ("1.500,5*x", "write 1500.5"),
+    ("1'000*x", "write 1000"),
+    ("x%", "write x/100"),
+    ("5 m/s * x", "leave out the units"),
+    ("9.81 m/s^2 * x", "leave out the units: write 9.81"),
+    ("x [m]", "leave out the units"),
+    ("x_{1}", "write x_1, with x_1=low..high in the box"),
+    ("x^{2}", "write ^(2)"),
+    ("[x, y]", "write x; y for several formulas"),
+    ("x & y", "to join conditions"),
+    ("x ≠ 1", "compare with < <= > >="),
+    ("sum(i, 1, 3)", "write the terms out"),
+    ("int(x)", "write trunc(x)"),
+    ("print(x)", "loops and statements are not read"),
+    ("x→0", "it has no value at a point"),
+    ("Rational(1, 2)*x", "write 1/2"),
+    ("x*S(1)/2", "write (1)"),
+    ("Add(x, 1)", "write x + 1"),
+    ("np.multiply(x, y)", "write x*y"),
+    ("x.sin()", "write sin(x)"),
+    ("x.pow(2)", "write pow(x, 2)"),
+    ("xsin(x)", "write x*sin(x)"),
+    ("é*x", "names have the letters a to z, digits and _"),
     ("where(Re < 2300, 64/Re, 0.3)", "a ramp such as min(max((Re - 2300)/30, 0), 1)"),
 ]
 
@@ -155,6 +202,10 @@ BOXES = [
     ("x=0..1, c=299792458, a=9..9", "x=0..1"),
     ("x in 0..1", "x=0..1"),
     ("x: 0..1, y=[0..2]", "x=0..1, y=0..2"),
+    ("x: [0, 1]", "x=0..1"),
+    ("1 >= x >= 0", "x=0..1"),
+    ("x=0..1  # metres", "x=0..1"),
+    ({"λ": (0, "π/2")}, "lambda=0..1/2*pi"),
 ]
 
 BAD_BOXES = [
@@ -177,6 +228,24 @@ BAD_BOXES = [
     ("x=np.linspace(0, 1, 50)", "write x=0..1"),
     ("x, y=0..1", "x has no interval: write x=low..high"),
     ("{x: [0, 1]}", "give a mapping in Python"),
+    ("x in ]0, 1[", "write x=0..1"),
+    ("x>=0, x<=1", "give both ends, x=0..high"),
+    ("x between 0 and 1", "write x=0..1"),
+    ("x=y=0..1", "write x=0..1, y=0..1"),
+    ("x==0..1", "write x=0..1"),
+    ("x=range(0, 1)", "write x=0..1"),
+    ("x=-1--0.5, y=0..1", "write name=low..high"),
+    ("x=0,5..1,5", "decimal points"),
+    ("x=0..1,5", "write decimals with a point"),
+    ("x=0..2pi", "write 2*pi for 2pi"),
+    ("x=0..1_000", "write numbers without gaps"),
+    ("x=0..50%", "write 50/100"),
+    ("x=0..90deg", "write radians(90)"),
+    ("x=0..5 m", "leave out the units"),
+    ("x [m]=0..5", "leave out the units"),
+    ("T=20°C..30°C", "leave out the units"),
+    ("'x=0..1'", "leave out the quotation marks"),
+    ("x=0..∞", "only finite numbers can be used"),
 ]
 
 
@@ -232,6 +301,31 @@ def test_a_box_that_is_not_read_has_its_hint(text, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gamma(1 + x)", "gamma(..) can be read in two ways"),  # Γ(1 + x), or γ times 1 + x
+        ("zeta(x + 2)", "zeta(..) can be read in two ways"),
+        ("zeta = 3; zeta(x + 2)", "zeta(..) can be read in two ways"),
+        ("γ(1 + x)", "gamma(..) can be read in two ways"),
+        ("d = 1,5; sum(d)*x", "d = is followed by '1,5': write what d is"),  # 6*x, not 1.5*x
+        ("x\n+ x**2", "'+ x**2' could go on with the line before it"),  # two outputs, not one
+        ("d = x\n- x**2\nd", "'- x**2' could go on with the line before it"),
+    ],
+)
+def test_what_a_person_may_mean_otherwise_is_refused(text, said):
+    box = "x=0..1, gamma=1..2" if "zeta" not in text else "x=0..1, zeta=3" if "=" not in text else "x=0..1"
+    with pytest.raises(FormulaError) as caught:
+        given_formula(text, box)
+    assert said in str(caught.value)
+
+
+def test_what_has_one_meaning_is_read():
+    assert given_formula("gamma*gamma(x)", "x=1..2, gamma=1..2").texts == ("gamma*gamma(x)",)
+    assert given_formula("x\n-x", "x=0..1").texts == given_formula("x; - x", "x=0..1").texts == ("x", "-x")
+    assert given_formula("max(\n  x\n  + 1,\n  2)", "x=0..1").texts == ("max(x + 1, 2)",)
+
+
 def test_constants_of_a_box_are_no_inputs():
     model = tf.compile("c*x + a", {"x": (0, 1), "c": 0.1, "a": "9..9"})
     assert model.formula.typed == ("0.1*x + 9",) and model.formula.box.variables == ("x",)
@@ -271,6 +365,7 @@ def test_a_formula_file_has_settings_values_and_formulas():
         ("size: 3\nx", "line 1: 'size' is no setting"),
         ("eps: 1\neps: 2\nx", "line 2: eps is given twice"),
         ("on: x=0..1", "has no formula"),
+        ("on: x=0..1\nx**2\n+ x", r"line 3: '\+ x' could go on with the line before it"),
     ],
 )
 def test_a_formula_file_is_refused_by_line(text, said):

@@ -5,8 +5,8 @@ import pytest
 from sklearn.datasets import load_digits, make_friedman1
 
 from transformula.learn import PolynomialTransformerClassifier, PolynomialTransformerRegressor
-from transformula.studies.fang_closed_form_study import TERMS, terms_of
-from transformula.studies.fang_data import f1_sample, f2_sample
+from transformula.studies.fang_f2_study import f1_sample, f2_sample
+from transformula.studies.fang_study import TERMS, terms_of
 
 
 def _mse(model, sample):

@@ -121,7 +121,7 @@ def test_verdicts_of_many_threads_are_those_alone(bases):
 
 
 def test_a_verdict_of_threads_that_differs_is_told(bases, monkeypatch):
-    monkeypatch.setattr("transformula.checker.verify_files", lambda *_: Verification(True))
+    monkeypatch.setattr("transformula.proven.verify_files", lambda *_: Verification(True))
     found = forging.threaded({"sine": bases["sine"]}, 8, 2)
     assert found["different"] and "and alone" in found["different"][0]
 

@@ -93,13 +93,15 @@ def sound(case):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Fewer attempts than there are, and fewer folds of a length, so that a refusal takes no minutes."""
+    """Fewer attempts and folds of a length than usual, and less work after a failure: refusals take about a second."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", (Mode(Measure(9)),))
     monkeypatch.setattr(policy, "MOST_FOLDS", {"float64": 9, "float32": 9})
     monkeypatch.setattr(policy, "FINER_CELLS", policy.FINER_CELLS[:2])
     monkeypatch.setattr(policy, "FINER_LOCAL_CELLS", policy.FINER_LOCAL_CELLS[:1])
     monkeypatch.setattr(policy, "LOOKUP_SHARES", policy.LOOKUP_SHARES[:1])
+    monkeypatch.setattr(policy, "AFTER_FAILURE", 1.0)
+    monkeypatch.setattr(policy, "REFUSED", 1.0)
 
 
 def test_there_are_enough_faults():

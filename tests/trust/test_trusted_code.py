@@ -9,7 +9,7 @@ import pytest
 import transformula as tf
 import trust
 from transformula.kernel.rules.rule_table import RULES
-from transformula.trusted_code import trusted_modules
+from transformula.proven import trusted_modules
 
 CHECK = """
 import sys

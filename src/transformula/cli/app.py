@@ -26,9 +26,9 @@ _VERBS = {
     "verify": ("folder_verbs", "Prove a model's claim again from its files alone; exit code 1 if it does not hold."),
     "eval": ("folder_verbs", "Evaluate a model at a point, or for every row of a CSV file of any size."),
     "show": ("folder_verbs", "Show a model: its claim, its blocks and tokens, and what each of its tables computes."),
-    "batch": ("batch_verb", "Compile, verify, export or report many formulas."),
+    "batch": ("page_verbs", "Compile, verify, export or report many formulas."),
     "compare": (
-        "study_verbs",
+        "page_verbs",
         "Compile a formula by every construction and compare their sizes; exit code 1 if none is proven.",
     ),
     "explore": ("page_verbs", "Open the explorer: type a formula, move the tolerance, watch the Transformer change."),
@@ -48,7 +48,7 @@ _VERBS = {
         "page_verbs",
         "Write a self-contained page about a model; exit code 1 if the model does not verify.",
     ),
-    "reproduce": ("study_verbs", "Run one of the papers' experiments: a table, a figure and the numbers as JSON."),
+    "reproduce": ("page_verbs", "Run one of the papers' experiments: a table, a figure and the numbers as JSON."),
 }
 #: Verbs whose unknown options are taken as formulas, since a formula may begin with a minus sign.
 _TAKE_FORMULAS = ("compile", "compare")
@@ -150,6 +150,7 @@ def main() -> None:
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     output = Output("--json" in arguments)
     debug = len(arguments) < len(sys.argv) - 1
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing of a stranger's working directory
     try:
         code = _run(arguments, output, debug)
         sys.stdout.flush()

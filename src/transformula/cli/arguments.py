@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -12,10 +14,69 @@ import typer
 
 from transformula.cluster.engines import workers
 from transformula.errors import InputError, NotProvenError, TransformulaError
-from transformula.formula.formula_file import FormulaFile
+from transformula.formula.given_box import CONTINUED, goes_on
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.model import Model
 from transformula.proven import verify_folder
+
+_SETTING = re.compile(r"\s*(\w+)\s*:(?!=)(.*)")
+_KEYS = ("on", "eps", "rel", "pointwise", "dtype", "construction")
+
+
+@dataclass(frozen=True)
+class FormulaFile:
+    """A model in one readable file: settings by name, then named values and formulas, a statement each.
+
+    ::
+
+        # Magnus formula: dew point in degrees Celsius
+        on: T=0..60, RH=1..100
+        eps: 1e-4
+        s = log(RH/100) + 17.625*T/(243.04 + T)
+        243.04*s/(17.625 - s)
+    """
+
+    formulas: list[str]
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str, source: str) -> FormulaFile:
+        """Read a file's text; ``source`` is its name in messages.
+
+        Examples
+        --------
+        >>> FormulaFile.of("on: x=0..1  # a box\\n2*x", "f")
+        FormulaFile(formulas=['2*x'], settings={'on': 'x=0..1'})
+        """
+        settings: dict[str, str] = {}
+        formulas: list[str] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            line = line.partition("#")[0].strip()
+            found = _SETTING.fullmatch(line)
+            if found is None:
+                if formulas and goes_on(line):
+                    raise InputError(f"{source}, line {number}: {line!r} {CONTINUED}")
+                formulas += [line] * bool(line)
+                continue
+            key, value = found[1], found[2].strip()
+            if key not in _KEYS:
+                raise InputError(f"{source}, line {number}: {key!r} is no setting: use {', '.join(_KEYS)}")
+            if key in settings and key != "on":
+                raise InputError(f"{source}, line {number}: {key} is given twice")
+            settings[key] = f"{settings[key]}, {value}" if key in settings else value
+        if not formulas:
+            raise InputError(f"{source} has no formula in it")
+        return cls(formulas, settings)
+
+    def number(self, key: str) -> float | None:
+        """A setting that is a number, or None."""
+        if key not in self.settings:
+            return None
+        try:
+            return float(self.settings[key])
+        except ValueError:
+            raise InputError(f"the file's {key} is {self.settings[key][:40]!r}, not a number") from None
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Folder = Annotated[Path, typer.Argument(help="A model folder, as written by compile --out.")]
@@ -58,10 +119,12 @@ def given_formulas(words: list[str], file: Path | None = None) -> FormulaFile:
 def _read_text(file: Path | None, source: str) -> str:
     try:
         if file is None or str(file) == _STDIN:
-            data = sys.stdin.buffer.read(2 * MAX_LENGTH)
+            data = sys.stdin.buffer.read(2 * MAX_LENGTH + 1)
         else:
             with open(file, "rb") as handle:
-                data = handle.read(2 * MAX_LENGTH)
+                data = handle.read(2 * MAX_LENGTH + 1)
+        if len(data) > 2 * MAX_LENGTH:  # what is left of a text that was cut short may be another formula
+            raise InputError(f"{source} is too long: at most {2 * MAX_LENGTH} bytes are read")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{source} is not a text in UTF-8") from None

@@ -8,23 +8,45 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from transformula import model_folder
 from transformula.cli.arguments import Folder, Json, loaded
-from transformula.cli.coq_facts import REAL_ARITHMETIC, check_theorem
 from transformula.cli.hf_facts import hf_reasons
 from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.cli.point_evaluation import CsvJob, evaluate_csv, evaluate_point, evaluate_raw
+from transformula.coq.coq_check import NATIVE, prove_folder
+from transformula.coq.coq_compiler import find_coqc
 from transformula.errors import InputError
 from transformula.export.hf_files import hf_bound
 from transformula.export.onnx_files import onnx_differences
 from transformula.files import STDOUT, write_file
+from transformula.kernel.check import Verification
 from transformula.kernel.folder.description import CERTIFICATE_FILE, Certificate
 from transformula.kernel.folder.model_files import read_text
 from transformula.learn.columns import read_columns, read_notes
 from transformula.learn.fitted_table import OUTSIDE, TableModel
-from transformula.proven import stated, verify_folder
+from transformula.proven import stated, trusted_modules, verify_folder
 from transformula.show.architecture import circuit_svg
 from transformula.show.describe import describe
-from transformula.trusted_code import trusted_modules
+
+REAL_ARITHMETIC = "proven in real arithmetic, not in floating point"
+PROVEN = f"{REAL_ARITHMETIC}: |exact function of the weights - formula| <= eps - rounding, and the formula is defined"
+
+
+def check_theorem(folder: Path, result: Verification, floats: bool = True) -> tuple[Verification, dict[str, object]]:
+    """The verification with Coq's verdict added, and the facts to print."""
+    exported = folder / model_folder.COQ_FOLDER
+    verdict = prove_folder(folder, exported if exported.is_dir() else None, floats=floats)
+    native = sorted({name.partition(".")[0] for name in verdict.axioms} & set(NATIVE))
+    reals = [name for name in verdict.axioms if name.partition(".")[0] not in NATIVE]
+    facts: dict[str, object] = {
+        "coq": PROVEN if verdict.proven else "not accepted",
+        "coq_version": find_coqc().version,
+        "coq_axioms": [*reals, *(f"{module} (native numbers)" for module in native)],
+        "coq_files": {file.name: "cached" if file.cached else round(file.seconds, 2) for file in verdict.files},
+        "coq_seconds": verdict.seconds,
+        "coq_memory_mb": round(verdict.memory / 1e6),
+    }
+    return replace(result, verified=verdict.proven, reasons=verdict.reasons), facts
 
 
 def verify_command(

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from transformula.budget import report
-from transformula.cluster.batch_jobs import Done, Job, work
-from transformula.cluster.batch_requests import VERBS, Request, read_requests
+from transformula.cluster.batch_jobs import VERBS, Done, Job, Request, read_requests, work
 from transformula.cluster.batch_summary import SUMMARIES, Summary, write_summary
 from transformula.cluster.engines import Engine, EngineError, Outcome, opened_engine
 from transformula.compiler.certify import stated

@@ -75,7 +75,7 @@ class PlanningGuide(Guide):
         """The middle of the values, where they vary less than that."""
         low, high = function_range(function, *self.ranges.of(argument))
         middle = Fraction(0)
-        if min(abs(low), abs(high)) > policy.FAR_FROM_ZERO * (high - low) and low * high > 0:
+        if min(abs(low), abs(high)) > high - low and low * high > 0:
             middle, _ = _centre((low, high))
         return middle
 
@@ -87,11 +87,11 @@ class PlanningGuide(Guide):
         return ends[0] is not None and low - slack < ends[0], ends[1] is not None and high + slack > ends[1]
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
-        """Exchange them where the others' sizes multiply to less than half: then less cancels."""
+        """Exchange them where the others' sizes multiply to less: then less cancels."""
         ends = self.ranges.of(inner)
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
-        return after < policy.CLEARLY_SMALLER * math.prod(largest(self.ranges.of(f)) for f in factors)
+        return after < math.prod(largest(self.ranges.of(f)) for f in factors)
 
     def measure(self, radicand: Expr) -> Measure | None:
         """The mode's measure if the length may come so close to zero that errors under the root grow."""
@@ -100,13 +100,13 @@ class PlanningGuide(Guide):
 
     def in_logs(self, bases: Sequence[Expr], alone: bool) -> bool:
         """Whether all are positive and there are enough of them: a logarithm takes no table more for them."""
-        wanted = alone or len(bases) >= (policy.CAREFUL_LOGS if self.mode.careful else policy.PLAIN_LOGS)
+        wanted = alone or len(bases) >= (2 if self.mode.careful else policy.PLAIN_LOGS)
         return wanted and all(self.ranges.of(base)[0] > 0 for base in bases)
 
     def by_logs(self, bases: Sequence[Expr]) -> list[Expr]:
         """The bases with positive ranges, in a careful circuit and if there are enough of them."""
         positive = [base for base in bases if self.ranges.of(base)[0] > 0] if self.mode.careful else []
-        return positive if len(positive) >= policy.CAREFUL_LOGS else []
+        return positive if len(positive) > 1 else []
 
     def divides(self, base: Expr) -> bool:
         """Whether the range excludes zero, in a careful circuit."""
@@ -121,7 +121,7 @@ class PlanningGuide(Guide):
         """Whether the rest is smaller, in a careful circuit."""
         if not self.mode.careful:
             return False
-        return largest(self.ranges.of(rest)) < policy.CLEARLY_SMALLER * largest(self.ranges.of(part))
+        return largest(self.ranges.of(rest)) < largest(self.ranges.of(part))
 
 
 def _centre(ends: Interval) -> tuple[Fraction, float]:
@@ -140,8 +140,8 @@ SPLITS = (
     ToleranceSplit(0.8, 0.05, 0.5, 1.0),
     ToleranceSplit(0.85, 0.3, 0.8, 0.7),
 )
-#: Folds with which the effect of a length on the outputs is found.
-_ROUGH = Measure(policy.ROUGH_FOLDS)
+#: Few folds, with which the effect of a length on the outputs is found.
+_ROUGH = Measure(MIN_UNITS)
 #: In the order tried: the careful one is for what rounds too much, or has products that are too long to be compared.
 _MODES = (Mode(_ROUGH), Mode(_ROUGH, careful=True))
 

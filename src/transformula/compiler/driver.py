@@ -1,10 +1,8 @@
 """The driver: parse → prepare → plan → build → prove → store.
 
-*How much work.* A search may take `ALL` seconds of work as long as no attempt has failed with a known error, and
-`AFTER_FAILURE` seconds once one has. Only a longer time limit allows more.
-
-*A refusal has a bound.* A part of the work, and of a time limit, is kept back. If nothing is proven in the end, it is
-spent on coarser models, whose bounds say which tolerance to ask for.
+A search may take `ALL` seconds of work as long as no attempt has failed with a known error, and `AFTER_FAILURE` seconds
+once one has; only a longer time limit allows more. A part of it is kept back: if nothing is proven in the end, it goes
+into coarser models, whose bounds say which tolerance to ask for.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import (
     Attempt,
     BuildTask,
+    Findings,
     Round,
     at_positions,
     attempts,
@@ -42,6 +41,7 @@ from transformula.compiler.attempts import (
 )
 from transformula.compiler.certify import claimed, package
 from transformula.compiler.constructions import CIRCUIT, Construction
+from transformula.compiler.evidence.definedness import Undefined
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import (
     Checked,
@@ -53,6 +53,7 @@ from transformula.compiler.refusal import (
     when_ended,
     when_pointwise,
     when_refuted,
+    when_undefined,
 )
 from transformula.errors import (
     InputError,
@@ -66,6 +67,7 @@ from transformula.errors import (
     closer,
     closest_bound,
 )
+from transformula.formula.given_box import box_and_constants
 from transformula.formula.notations import given_formula
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.description import Proof
@@ -76,21 +78,28 @@ from transformula.model import Model
 _LOST = (ArithmeticError, np.linalg.LinAlgError)
 
 
-def compile_formula(
-    given: Any, on: Any, *, shape: Any = None, time_limit: Any = None, rel: Any = None, **asked: Any
-) -> Model:
+def compile_formula(given: Any, on: Any, *, shape: Any = None, time_limit: Any = None, **asked: Any) -> Model:
     """The smallest model that is proven to meet the tolerance, or a refusal; see `transformula.compile`."""
     sequence, seconds = known_shape(shape), positive(time_limit, "time_limit")
     formula = parse_formula(given, on, sequence)
+    try:
+        return _found(formula, seconds, shape=sequence, **asked)
+    except NotProvenError as error:
+        if isinstance(error.reason, Undefined):
+            error.reason = when_undefined(error.reason, formula, box_and_constants(on)[1])
+        raise
+
+
+def _found(formula: Formula, seconds: float | None, **asked: Any) -> Model:
+    """The model that a search finds."""
     search = Search(formula, seconds)
     with search.budget():
         ground = Prepared(formula)
-        options = checked_options(ground, rel=rel, shape=sequence, **asked)
+        options = checked_options(ground, **asked)
         if options.construction in (None, CIRCUIT):
             ground = ground.floored(options.eps or options.usual)
-        plan = rounds(ground, options)
         try:
-            return search.run(plan, BuildTask(ground, options))  # attempts in turn: build → prove → store
+            return search.run(rounds(ground, options), BuildTask(ground, options))  # build → prove → store
         except NotProvenError as error:
             raise when_pointwise(error, options.pointwise, options.eps) from None
 
@@ -124,7 +133,7 @@ class Search:
         self.limit: Limit | None = None  # None while coarser models are looked for
         self.ending: Ending | None = None
         self.met = math.inf  # smallest tolerance that a coarser model was made for
-        self.checked: Checked | None = None
+        self.checked = Checked()
 
     @contextmanager
     def budget(self) -> Iterator[None]:
@@ -168,7 +177,8 @@ class Search:
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
-        with suppress(OutOfTime, OutOfWork), limited(self.seconds(policy.ADVICE)):
+        rest = self.seconds(policy.WHOLE) - (counted() - before) / SECOND
+        with suppress(OutOfTime, OutOfWork), limited(max(rest, self.seconds(policy.ADVICE))):
             self.look_for_advice(task)
         if self.ending is not None:
             raise self.stopped(self.ending)
@@ -187,7 +197,7 @@ class Search:
 
     def finish(self) -> None:
         """Look for the proofs that were cut short once more, with all the work that is left."""
-        for name, (attempt, task) in [*self.unfinished.items()]:
+        for name, (attempt, task) in [] if self.proven else [*self.unfinished.items()]:
             assert self.limit is not None, "coarser models are not looked for yet"
             self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
             with suppress(TransformulaError, *_LOST):
@@ -279,33 +289,48 @@ class Search:
         """Find a tolerance, and options for the one asked for, that searches of their own are seen to meet."""
         if self.eps is None or (self.closest is None and self.ending is None):
             return
-        self.checked = Checked(self.tolerance_met(task))
-        rounding = (self.closest.rounding if self.closest else None) or 0.0
-        if task.options.dtype == "float32" and rounding > self.eps and self.meets(task, dtype="float64", eps=self.eps):
-            self.checked = replace(self.checked, others=("dtype='float64'",))
-        elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
-            self.checked = replace(self.checked, others=("construction='auto'",))
         self.checked = replace(self.checked, share=(task.options.pointwise or 0.0) / self.eps)
+        rounding = (self.closest.rounding if self.closest else None) or 0.0
+        if task.options.dtype == "float32" and rounding > self.eps:
+            if self.meets(task, dtype="float64", eps=self.eps):
+                self.checked = replace(self.checked, others={"dtype": "float64"})
+        elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
+            self.checked = replace(self.checked, others={"construction": "auto"})
+        if self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf:
+            self.look_for_tolerance(task)
 
-    def tolerance_met(self, task: BuildTask) -> float | None:
-        """A larger tolerance that is seen to be met, from the best bound."""
-        if not (self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf):
-            return None
-        known = min(self.bound, spread(self.formula))
-        first, *others = (room * known for room in policy.ADVICE_ROOM)
-        for eps in (max(first, min(self.met, others[0])) if self.met < math.inf else first, *others):
-            if eps < math.inf and self.meets(task, eps=float(at_most(eps, 2))):
-                return float(at_most(eps, 2))
-        return None
+    def look_for_tolerance(self, task: BuildTask) -> None:
+        """Advise a larger tolerance that is met, from the best bound, or else from the formula's own range."""
+        reach = spread(self.formula)
+        if not self.bound < policy.WORTH_SAYING * reach < math.inf:
+            measured = min(self.fitted_error, self.format_error)
+            low, high = max(self.eps or 0.0, policy.ROOM * measured if measured < reach else 0.0), reach
+            while 0 < policy.ADVICE_ROOM[-1] * low < high < math.inf:  # halve the orders of magnitude in between
+                middle = math.sqrt(low * high)
+                low, high = (low, middle) if self.tolerates(task, middle) else (middle, high)
+        if self.checked.eps is None:
+            wide, tight, widest = (room * min(self.bound, reach) for room in policy.ADVICE_ROOM)
+            met = self.tolerates(task, wide)
+            tight = max(tight, min(self.met, wide)) if self.met < math.inf else tight
+            self.tolerates(task, tight if met else widest)
+
+    def tolerates(self, task: BuildTask, eps: float) -> bool:
+        """Whether a larger tolerance, rounded up, is met; then it is the advice."""
+        rounded = float(at_most(eps, 2))
+        met = rounded < math.inf and self.meets(task, eps=rounded)
+        if met:
+            self.checked = replace(self.checked, eps=rounded)
+        return met
 
     def meets(self, task: BuildTask, **asked: Any) -> bool:
         """Whether a search that begins anew proves a model with other options."""
         options = replace(task.options, **asked)
+        known = Findings(circuits=task.findings.circuits if options.dtype == task.options.dtype else None)
         search = Search(self.formula, None)
         search.eps = options.eps
         try:
             with part_of_the_rest(policy.EACH_ADVICE), limited(self.seconds(policy.ALL)) as search.limit:
-                search.compete(rounds(task.ground, options), BuildTask(task.ground, options))
+                search.compete(rounds(task.ground, options), BuildTask(task.ground, options, known))
         except TransformulaError:
             return False
         except OutOfWork:
@@ -369,6 +394,6 @@ def shows_nothing(error: NotProvenError) -> bool:
     return isinstance(error, RefutedError) or (error.best_bound is None and error.measured is None)
 
 
-def _size(model: Model) -> tuple[int, float]:
-    """Memory tokens, then parameters; a single layer may have half as many parameters again."""
-    return model.memory_tokens, model.parameter_count / (policy.ONE_LAYER if model.layers == 1 else 1.0)
+def _size(model: Model) -> tuple[int, int]:
+    """Memory tokens, then parameters."""
+    return model.memory_tokens, model.parameter_count

@@ -11,21 +11,22 @@ from __future__ import annotations
 DEFAULT_EPS = 1e-6  # tolerance of the approximating constructions where none is given
 FAINT = 1e-30  # largest |formula| below this: the tolerance stays absolute, as for a formula that is 0
 PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is absolute; beyond, a share of it
-ALL = 22.0  # seconds for a search in all, as long as no attempt has failed with a known error
+ALL = 14.0  # seconds for a search in all, as long as no attempt has failed with a known error
 AFTER_FAILURE = 6.0  # seconds for a search in all, once an attempt has failed
 REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
-KEPT, LEAST_KEPT = 4.0, 1.0  # most and fewest seconds for that bound
+KEPT, LEAST_KEPT = 3.0, 1.0  # most and fewest seconds for that bound
 SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
 IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
 #: Further seconds for proofs whose search ran out of its part, before the last round of constructions and after it.
-FINISHING = 8.5
+FINISHING = 3.5
 EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
 LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 
 # --- search: coarser models for a refusal
-ADVICE = 4.0  # seconds for searches that check the advice of a refusal
-ADVICE_ROOM = (1.2, 3.0, 10.0)  # tolerances that are checked, as multiples of the best bound
+WHOLE, ADVICE = 11.0, 3.0  # seconds for a refusal with its advice, and fewest seconds for searches that check advice
+#: Tolerances that are checked, as multiples of the best bound: one that is easily met, a tighter one, and another.
+ADVICE_ROOM = (3.0, 1.2, 10.0)
 EACH_ADVICE = 0.6  # fraction of the remaining work for one of them
 CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
 WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
@@ -37,7 +38,6 @@ MOST_TOKENS = 20_000  # most tokens of a grid, of a polynomial, and of local pol
 #: Most linear forms of a summand for which a grid competes with a circuit: sin(x)*y at 1e-3 is smaller as one.
 MAX_GRID_FORMS = 2
 FEWEST_FLOATS = 8  # fewest numbers of the format that an interval must contain for a table to make sense
-ONE_LAYER = 1.5  # factor by which a single layer may have more parameters than several layers and still be preferred
 STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a proof is not tried
 
 # --- prepare
@@ -98,7 +98,7 @@ OPERATIONS_PER_MICROSECOND = 4e3  # floating-point operations of one core in a m
 MAX_STEP = 2.0  # largest change of a score within a token's own neighbourhood in one step
 LEAST_WEIGHT = 1e-6  # least weight for which a token's value is priced, which bounds the values
 STALL = 10  # steps over which the cost must fall
-STALLED = 0.98  # fraction that a cost, or a bound that is refined, must fall to for the work on it to go on
+STALLED = 0.98  # fraction that a cost or a bound must fall to, or the unevenness of errors, for work on it to go on
 HIGH_PRICE = 1e-2  # rounding that values as large as the function's range may cost, as a fraction of the tolerance
 
 # --- tables: starts
@@ -116,9 +116,8 @@ LONG_STEPS = 80  # descent steps of a refinement
 LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table or polynomial
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
-SIZE_WORK = 600_000.0  # microseconds on one size
-GROWING_WORK = 3.5e6  # microseconds on growing sizes until one is accepted
-SHRINKING_WORK = 4.2e6  # microseconds on removing tokens from an accepted table
+SIZE_WORK = 600_000.0  # microseconds on one size, and on a table with fewer tokens than oscillations
+TABLE_WORK = 3.5e6  # microseconds on growing sizes until one is accepted, and again on removing tokens from it
 LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again
@@ -131,7 +130,6 @@ DOUBTFUL_PART = 0.1  # the same for growing after a table was not found
 FEW_SWINGS = 8  # crossings of the median up to which a function is not treated as oscillatory
 MANY_SWINGS = 40  # crossings of the median above which only oscillatory tables are tried
 MAX_BEYOND = 8  # tokens beyond the ends
-WAVE_SHARPNESS = (1.0, 0.8, 1.25)  # factors on the sharpness that theory gives
 WAVE_STEPS = 4  # descent steps, and rounds of reweighting, of an oscillatory table
 
 # --- tables: stored scores
@@ -155,18 +153,14 @@ GRID_POINTS = {2: 160, 3: 44, 4: 20}
 GRID_PRICES = (1.0, 10.0, 100.0, 1000.0)
 
 # --- circuit
-ROUGH_FOLDS = 8  # folds of a length with which its effect on the outputs is found
 FOLDS_SHARE = 1 / 6  # fraction of the tolerance that the lengths made of folds may use
 #: Most folds of a length by format: a relative error of 8.7e-15 and of 1.5e-7.
 MOST_FOLDS = {"float64": 26, "float32": 14}
 #: Fraction of its largest square below which a length is measured by folds, not by a table of the root.
 SHORT_LENGTH = 1e-4
 LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
-FAR_FROM_ZERO = 1.0  # distance of values from zero, in spreads, beyond which a table holds them around zero
 CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
-CLEARLY_SMALLER = 0.5  # ratio of two sizes up to which the smaller form of a product or of p/(p + r) is taken
 PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
-CAREFUL_LOGS = 2  # fewest positive factors that a careful circuit multiplies by adding logarithms
 NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
 MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of finer meshes, of limits
 OUT_OF_REACH = 10.0  # ratio of rounding to tolerance above which the tolerance is out of reach
@@ -221,7 +215,6 @@ RANGE_CORNERS = 8
 # --- evidence: pieces of tables
 PIECE_TIGHTNESS = 1.08  # ratio of the bound of an error to an error that occurs
 PIECE_NOISE = 2.0**-60  # fraction of |f| below which an error is not refined
-PIECE_PATIENCE = 100  # halvings without a gain before giving up
 SLOPE_PIECES = 600  # most pieces of a table, or cells of a function, that bound a slope
 PIECE_OVERHANG = 1e-3  # fraction of an interval by which its pieces may reach beyond it
 

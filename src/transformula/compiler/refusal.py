@@ -8,18 +8,20 @@ line and the explorer print them in their own words (`errors.in_words_of`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from transformula.compiler import policy
-from transformula.errors import NotProvenError, Reason, RefutedError, TransformulaError, closer, closest_bound
+from transformula.compiler.evidence.definedness import Undefined
+from transformula.errors import Advised, NotProvenError, Reason, RefutedError, TransformulaError, closer, closest_bound
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.description import Proof
-from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.boxes import Formula, split_commas
+from transformula.kernel.syntax.expression import substitute
 
 
 class Ending(Enum):
@@ -60,7 +62,7 @@ class Checked:
     """Advice that searches of their own were seen to meet: a tolerance, or other options for the one asked for."""
 
     eps: float | None = None
-    others: tuple[str, ...] = ()
+    others: dict[str, object] = field(default_factory=dict)
     share: float = 0.0  # of the smallest |formula|, for one unit of eps; 0 unless pointwise was asked for
 
     @property
@@ -68,12 +70,26 @@ class Checked:
         """The advice; empty if nothing was found that holds."""
         found = [] if self.eps is None else [f"ask for eps >= {at_most(self.eps, 2)}"]
         if self.eps is not None and self.share:
-            pointwise = self.eps * self.share
-            if pointwise < 1:
-                found = [f"ask for pointwise={at_most(pointwise, 2)}"]
+            if self.pointwise < 1:
+                found = [f"ask for pointwise={at_most(self.pointwise, 2)}"]
             else:  # an error larger than the formula itself
                 found = ["narrow the box to where |formula| is larger", *found]
-        return " or ".join([*found, *(f"use {one}" for one in self.others)])
+        return " or ".join([*found, *(f"use {name}={value!r}" for name, value in self.others.items())])
+
+    @property
+    def pointwise(self) -> float:
+        """The tolerance relative to |formula| that the larger tolerance stands for."""
+        return (self.eps or 0.0) * self.share
+
+    @property
+    def advice(self) -> tuple[dict[str, object], ...]:
+        """The same as arguments of `compile`."""
+        found: list[dict[str, object]] = [{name: value} for name, value in self.others.items()]
+        if self.eps is not None and 0 < self.pointwise < 1:
+            found = [{"pointwise": float(at_most(self.pointwise, 2))}, *found]
+        elif self.eps is not None:
+            found = [{"eps": float(at_most(self.eps, 2))}, *found]
+        return tuple(found)
 
 
 def _advised(said: str, *advice: str) -> str:
@@ -168,9 +184,7 @@ def when_refuted(name: str, closest: NotProvenError, dtype: str) -> NotProvenErr
     return NotProvenError(said + advice, place=closest.place)
 
 
-def when_all_is_tried(
-    formula: Formula, refusals: Sequence[TransformulaError], checked: Checked | None = None
-) -> TransformulaError:
+def when_all_is_tried(formula: Formula, refusals: Sequence[TransformulaError], checked: Checked) -> TransformulaError:
     """The most informative refusal; if only errors of tables are known, with the formula's spread as a bound."""
     closest: NotProvenError | None = None
     bound = spread(formula)
@@ -179,15 +193,17 @@ def when_all_is_tried(
             closest = closer(error, closest)  # a bound above that of a constant says nothing
     if closest is None:  # nothing could even be built: the first reason
         return refusals[0]
-    advice = "" if checked is None else checked.text
+    advice, reason = checked.text, Advised(checked.advice)
     if isinstance(closest.reason, Shortfall):
-        return closest.reason.error(advice)
+        error = closest.reason.error(advice)
+        error.reason = reason
+        return error
     known, said = closest.best_bound, str(closest)
     if closest.measured is not None and bound < math.inf:
         known, said = bound, f"{said}; the formula itself stays within {at_most(bound)} of a constant"
     elif not advice:
         return closest
-    return NotProvenError(_advised(said, advice), known, closest.place, closest.measured, closest.rounding)
+    return NotProvenError(_advised(said, advice), known, closest.place, closest.measured, closest.rounding, reason)
 
 
 def when_ended(
@@ -196,7 +212,7 @@ def when_ended(
     formula: Formula,
     eps: float | None,
     closest: NotProvenError | None,
-    checked: Checked | None = None,
+    checked: Checked,
     unfinished: bool = False,
 ) -> NotProvenError:
     """The refusal of a search that was not finished: what is known, and what was checked to help.
@@ -216,16 +232,29 @@ def when_ended(
             said += f", and the formula itself stays within {at_most(bound)} of a constant"
     known = bound if bound < math.inf else None
     rounding, more = found.rounding or 0.0, ""
+    advice = checked.advice
     if eps is not None and rounding > eps:  # which no search reduces
         said += f", and rounding alone is {at_most(rounding)}"
     elif ending is Ending.TIME and time_limit is not None:
         more = f"allow more time than time_limit={time_limit:g}"
     elif ending is Ending.WORK and unfinished:
-        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0f}"
-    said = _advised(
-        f"{ending.value.format(time_limit=time_limit)}: {said}", "" if checked is None else checked.text, more
-    )
-    return NotProvenError(said, known, found.place, found.measured, found.rounding)
+        seconds = round(4 * (policy.ALL + policy.FINISHING))
+        more, advice = f"allow more time, such as time_limit={seconds}", (*advice, {"time_limit": seconds})
+    said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", checked.text, more)
+    return NotProvenError(said, known, found.place, found.measured, found.rounding, Advised(advice))
+
+
+def when_undefined(reason: Undefined, formula: Formula, constants: Mapping[str, str]) -> Advised:
+    """A smaller box, with all its variables and constants, and a formula that is kept inside the domain of a part."""
+    found: list[dict[str, object]] = []
+    if reason.smaller is not None:
+        parts = [part.partition("=") for part in split_commas(f"{formula.box}, {reason.smaller}")]
+        ends = {name: value for name, _, value in parts} | dict(constants)
+        found.append({"on": ", ".join(f"{name}={value}" for name, value in ends.items())})
+    if reason.kept is not None:
+        outputs = [str(substitute(expr, {reason.part: reason.kept})) for expr in formula.outputs]
+        found.append({"formula": outputs if len(outputs) > 1 else outputs[0]})
+    return Advised(tuple(found))
 
 
 def when_pointwise(error: NotProvenError, pointwise: float | None, eps: float | None) -> NotProvenError:

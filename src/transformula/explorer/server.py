@@ -21,13 +21,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from transformula import __version__
-from transformula.explorer.guard import Guard
 from transformula.explorer.page_requests import (
     AttentionRequest,
     CompareRequest,
     CompileRequest,
     ConstructionsRequest,
     FormulaRequest,
+    Guard,
     Limits,
     SliceRequest,
     first_complaint,

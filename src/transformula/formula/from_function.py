@@ -1,4 +1,4 @@
-"""Python functions as formulas: called once with symbols for numbers, which record the operations on them.
+"""Python functions as formulas: called with symbols for numbers, which record the operations on them.
 
 Operators and NumPy's functions are followed, and comparisons where `np.where` or `np.select` chooses by them. Anything
 else that depends on a comparison is not: a symbol has no value to compare. No text is executed; the function itself is
@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -34,6 +36,18 @@ _TWO = FormulaText("2")
 _DEGREE = _PI / FormulaText("180")
 
 
+#: Refusals of the function that is being traced.
+_refused_here: ContextVar[list[FormulaError]] = ContextVar("_refused_here")
+
+
+class UntraceableError(FormulaError):
+    """An operation that symbols do not have. The function may catch this, and go on as it would with no number."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        _refused_here.get([]).append(self)
+
+
 def traced(function: Callable[..., Any], variables: Sequence[str]) -> list[str]:
     """The texts of what a function of named arguments returns: one number, or a sequence of them.
 
@@ -50,16 +64,22 @@ def traced(function: Callable[..., Any], variables: Sequence[str]) -> list[str]:
     """
     returned = _called(function, _arguments(function, variables))
     several = isinstance(returned, (list, tuple)) or (isinstance(returned, np.ndarray) and returned.ndim > 0)
-    texts = [_written(value) for value in (np.ravel(_objects(returned)) if several else [returned])]
-    for text, value in zip(texts, returned if several else [returned], strict=False):
-        if text is None:
+    values = np.ravel(_objects(returned)) if several else [returned]
+    texts = [_written(value) for value in values]
+    for text, value in zip(texts, values, strict=True):
+        if text is None or isinstance(value, bool):
             raise FormulaError(f"the function returned {type(value).__name__}, not a number made of its arguments")
     return [text.text for text in texts if text is not None]
 
 
 def _called(function: Callable[..., Any], arguments: dict[str, Symbol]) -> Any:
     try:
-        return function(**arguments)
+        refused: list[FormulaError] = []
+        _refused_here.set(refused)
+        returned = function(**arguments)
+        if refused:
+            raise refused[0]
+        return returned
     except TransformulaError:
         raise
     except Exception as error:
@@ -97,7 +117,7 @@ def _arguments(function: Callable[..., Any], variables: Sequence[str]) -> dict[s
 
 def _written(value: Any) -> FormulaText | None:
     if isinstance(value, complex):
-        raise FormulaError(f"the function uses the complex number {value}: formulas are real")
+        raise UntraceableError(f"the function uses the complex number {value}: formulas are real")
     if isinstance(value, Symbol):
         return value.written
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -107,7 +127,7 @@ def _written(value: Any) -> FormulaText | None:
 
 def _refused(said: str) -> Any:
     def refuse(*_: Any) -> NoReturn:
-        raise FormulaError(said)
+        raise UntraceableError(said)
 
     return refuse
 
@@ -163,7 +183,7 @@ def _rounded(a: FormulaText, digits: FormulaText = ZERO) -> FormulaText:
 
 def _step(a: FormulaText, middle: FormulaText) -> FormulaText:
     if middle.text != "0.5":
-        raise FormulaError("np.heaviside is read with the value 0.5 at zero")
+        raise UntraceableError("np.heaviside is read with the value 0.5 at zero")
     return call("heaviside", a)
 
 
@@ -190,7 +210,7 @@ class _Traced:
             boxed = [np.array(value, dtype=object) if isinstance(value, _Traced) else value for value in inputs]
             return getattr(ufunc, method)(*(_held(v) for v in boxed), **options)
         if method != "__call__" or options:
-            raise FormulaError(f"np.{ufunc.__name__} cannot be compiled in this form: only plain calls can")
+            raise UntraceableError(f"np.{ufunc.__name__} cannot be compiled in this form: only plain calls can")
         return _applied(ufunc.__name__, inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
@@ -199,8 +219,11 @@ class _Traced:
             return _clipped(*args, **options)
         if name == "select" and not options:
             return _selected(*args)
-        if options or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
-            raise FormulaError(f"np.{name} cannot be compiled in this form: only plain calls with single numbers can")
+        along = name in ("sum", "prod", "max", "min") and len(args) > 1  # not terms, but an axis
+        if options or along or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
+            raise UntraceableError(
+                f"np.{name} cannot be compiled in this form: only plain calls with single numbers can"
+            )
         return _applied(name, args)
 
 
@@ -227,7 +250,7 @@ class Symbol(_Traced):
     __eq__ = __ne__ = __bool__ = _compared
     __hash__ = None  # type: ignore[assignment]
     __float__ = __int__ = __index__ = __complex__ = _as_number
-    __iter__ = __contains__ = __matmul__ = __rmatmul__ = _as_many
+    __matmul__ = __rmatmul__ = _as_many
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _as_bits
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _as_bits
 
@@ -262,6 +285,9 @@ class Symbol(_Traced):
         return lambda *more: _applied(name, (self, *more))
 
 
+Real.register(Symbol)  # as np.isscalar asks: a function takes the way that it takes with numbers
+
+
 class Condition(_Traced):
     """A comparison of symbols, or several joined by &, | and ~: the condition of `np.where`."""
 
@@ -291,7 +317,7 @@ def _condition(value: Any) -> Condition:
         return value
     if isinstance(value, (bool, np.bool_)):
         return Condition(choose=lambda a, b: a if value else b)
-    raise FormulaError("np.where and np.select choose by comparisons such as x > 1, joined by &, | and ~")
+    raise UntraceableError("np.where and np.select choose by comparisons such as x > 1, joined by &, | and ~")
 
 
 def _held(value: Any) -> Any:
@@ -304,7 +330,7 @@ def _known(name: str, values: Sequence[Any]) -> list[FormulaText]:
     parts = [_written(value) for value in values]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
-        raise FormulaError(f"np.{name} is given something that is neither a number nor an argument of the function")
+        raise UntraceableError(f"np.{name} is given something that is neither a number nor an argument of the function")
     return known
 
 
@@ -331,14 +357,14 @@ def _numpy_function(name: str, *args: FormulaText) -> FormulaText:
     try:
         return _MEANINGS[name](*args)
     except TypeError:
-        raise FormulaError(f"np.{name} cannot be compiled with {len(args)} arguments") from None
+        raise UntraceableError(f"np.{name} cannot be compiled with {len(args)} arguments") from None
 
 
 def _clipped(a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Any:
     """np.clip, whose ends may be left out."""
     low, high = named.pop("min", a_min), named.pop("max", a_max)
     if named:
-        raise FormulaError("np.clip cannot be compiled in this form: only plain calls with single numbers can")
+        raise UntraceableError("np.clip cannot be compiled in this form: only plain calls with single numbers can")
     a = a if low is None else _applied("maximum", (a, low))
     return a if high is None else _applied("minimum", (a, high))
 
@@ -346,7 +372,7 @@ def _clipped(a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> Any:
 def _selected(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Symbol:
     """np.select: the choice of the first condition that holds."""
     if len(conditions) != len(choices):
-        raise FormulaError(f"np.select is given {len(choices)} choices for {len(conditions)} conditions")
+        raise UntraceableError(f"np.select is given {len(choices)} choices for {len(conditions)} conditions")
     (found,) = _known("select", [default])
     for condition, choice in reversed(list(zip(conditions, _known("select", choices), strict=True))):
         found = _condition(condition).choose(choice, found)

@@ -147,7 +147,7 @@ def _joined(node: Any, done: dict[Any, FormulaText]) -> FormulaText:
         return call("heaviside", args[0])
     if name == "polygamma" and node.args[0] == 0:
         return call("digamma", args[1])
-    if name == "exp_polar" or not _NAME.fullmatch(name):
+    if name in ("exp_polar", "jn", "yn") or not _NAME.fullmatch(name):  # its jn is spherical
         raise _refused(node)
     return call(_NAMES.get(name, name), *args)
 

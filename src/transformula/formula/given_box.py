@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Complex, Rational, Real
 from typing import Any
+from unicodedata import category, normalize
 
 from flint import fmpq, fmpz
 
@@ -31,8 +32,11 @@ from transformula.kernel.syntax.parsing import MAX_LENGTH
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SIGNS = str.maketrans(
-    {**dict.fromkeys("·×∙⋅∗", "*"), **dict.fromkeys("÷∕", "/"), **dict.fromkeys("−–", "-"), "≤": "<=", "≥": ">="}
-)
+    {
+        **dict.fromkeys("·×∙⋅∗", "*"), **dict.fromkeys("÷∕⁄", "/"), **dict.fromkeys("−–", "-"), "≤": "<=", "≥": ">=",
+        **dict.fromkeys("\u200b\u2060\ufeff", " "),
+    }
+)  # fmt: skip
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ϵ": "epsilon", "ζ": "zeta", "η": "eta",
@@ -43,13 +47,15 @@ _GREEK = {
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _ROOTS = {"√": "sqrt", "∛": "cbrt"}
 _ROOT = re.compile(r"([√∛])\s*(\(|[A-Za-z_]\w*|\d+(?:\.\d+)?)(?=(\s*(?:\*\*|\^))?)")
+_FRACTION = re.compile("[¼½¾⅐-⅞]")
 _WORD = re.compile(r"[^\W\d]\w*")
 _COMMENT = re.compile(r"#[^\n]*")
 _DEFINED = re.compile(r"\s*([A-Za-z_]\w*)\s*:?=(?![=>])(.*)", re.ASCII | re.DOTALL)
 _NAME = re.compile(r"(?<![\w.#])[A-Za-z_]\w*(?![\w.])(?!\s*\()", re.ASCII)
 _ATOM = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[A-Za-z_]\w*", re.ASCII)
-_BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)", re.DOTALL)
-_BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈)\s*\[(.+)\]\s*", re.DOTALL)
+_BETWEEN = re.compile(r"(.+?)<=?([^<>=]+)<=?(.+)|(.+?)>=?([^<>=]+)>=?(.+)", re.DOTALL)
+_BRACKETS = re.compile(r"(.+?)(?:=|\bin\b|∈|:)\s*\[(.+)\]\s*", re.DOTALL)
+CONTINUED = "could go on with the line before it: write both on one line, or begin another formula with 0 + or 0 -"
 _DOTTED = re.compile(r"([A-Za-z_]\w*)\s*(?:\bin\b|∈|:)\s*([^\[\]:]+\.\.[^\[\]:]+)", re.DOTALL)
 
 
@@ -64,9 +70,16 @@ def plain(text: str) -> str:
     if text.isascii():
         return text
     text = _RAISED.sub(lambda found: _power(found, text), text)
-    text = text.translate(_SIGNS).translate(_SUBSCRIPTS).replace("½", "(1/2)")
+    text = _FRACTION.sub(lambda found: f"({normalize('NFKC', found[0]).replace('⁄', '/')})", text)
+    text = "".join(normalize("NFKC", char) if _is_variant(char) else char for char in text.translate(_SIGNS))
+    text = text.translate(_SUBSCRIPTS)
     text = _WORD.sub(lambda found: _spelled(found[0]), text)
     return _ROOT.sub(_root, text).rstrip()
+
+
+def _is_variant(char: str) -> bool:
+    """Whether a character is a letter, digit, space or sign in another width or style."""
+    return category(char) in ("Lu", "Ll", "Zs", "Nd") or "\uff01" <= char <= "\uff5e"
 
 
 def _root(found: re.Match[str]) -> str:
@@ -102,7 +115,17 @@ def names_defined(texts: Iterable[str]) -> list[str]:
 
 def _statements(texts: Iterable[str]) -> Iterator[str]:
     """The parts of some texts between semicolons and line breaks outside of brackets, in plain notation."""
-    return (part for text in texts for part in _parts(_COMMENT.sub("", plain(text)), ";\n") if part)
+    for text in texts:
+        for lines in _parts(_COMMENT.sub("", plain(text)), ";"):
+            for k, line in enumerate(filter(None, _parts(lines, "\n"))):
+                if k and goes_on(line):
+                    raise FormulaError(f"the line {brief(line)} {CONTINUED}")
+                yield line
+
+
+def goes_on(line: str) -> bool:
+    """Whether a line begins as the rest of a sum does."""
+    return line.startswith(("+", "- "))
 
 
 def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
@@ -125,8 +148,8 @@ def formulas_of(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
         name, meaning = defined[1], defined[2].strip()
         if name in known or name in RESERVED or name == "pi":
             raise FormulaError(f"{name} already has a meaning: give the intermediate value another name")
-        if not meaning:
-            raise FormulaError(f"{name} = is followed by nothing: write what {name} is")
+        if len(_parts(meaning, ",")) != 1:
+            raise FormulaError(f"{name} = is followed by {brief(meaning)}: write what {name} is")
         known[name] = _inlined(meaning, known)
         last = f"{name} = {meaning}"
     if not found and len(known) == len(values):
@@ -162,7 +185,7 @@ def intervals_of(text: str) -> list[tuple[str, str, str]]:
     >>> intervals_of("x=0..2*pi, y in [-1, 1], 0 <= z <= 1/2, c=299792458")
     [('x', '0', '2*pi'), ('y', '-1', '1'), ('z', '0', '1/2'), ('c', '299792458', '299792458')]
     """
-    return [_interval(part) for part in _parts(plain(text))]
+    return [_interval(part) for part in _parts(re.sub(r"\s#\s[^\n]*", "", plain(text)))]
 
 
 def _parts(text: str, ends: str = ",;\n") -> list[str]:
@@ -184,13 +207,12 @@ def _interval(part: str) -> tuple[str, str, str]:
             raise BoxError(f"cannot read {part!r} in the box: write {found[1].strip()}=low..high")
         return found[1].strip(), ends[0], ends[1]
     if found := _BETWEEN.fullmatch(part):
-        return found[2].strip(), found[1].strip(), found[3].strip()
+        low, name, high = found.groups()[:3] if found[1] else found.groups()[:2:-1]
+        return name.strip(), low.strip(), high.strip()
     if found := _DOTTED.fullmatch(part):
         part = f"{found[1]}={found[2]}"
     names, equals, interval = (side.strip() for side in part.partition("="))
-    if not equals:
-        raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
-    if re.search("[=°]", interval):
+    if not equals or re.search("[<>'\"\\[]|:$", names) or re.search("[=°]", interval):
         raise BoxError(f"cannot read {part!r} in the box: {_box_hint(part)}")
     if ".." in interval:
         if "..." in interval:
@@ -207,40 +229,59 @@ def _interval(part: str) -> tuple[str, str, str]:
 def _misread(interval: str) -> bool:
     """Whether a value of the box looks like an interval in a notation that has other meanings elsewhere."""
     return bool(
-        re.search(r":|\bto\b|\band\b|linspace|arange|±|\+/-|\+-|\.\.|\d\s*-\s*\d|^\(.*,.*\)$|~|…|<|>", interval)
+        re.search(r":|\bto\b|\band\b|range|linspace|±|\+/-|\+-|\.\.|\d\s*-\s*-?\d|^\(.*,.*\)$|~|…|<|>|['\"]", interval)
     )
+
+
+def _ends(m: re.Match[str]) -> str:
+    return f"write {m[1].strip()}={m[2].strip()}..{m[3].strip()}"
+
+
+def _one_end(m: re.Match[str]) -> str:
+    ends = (m[3], "high") if m[2] == ">" else ("low", m[3])
+    return f"give both ends, {m[1]}={ends[0]}..{ends[1]}"
+
+
+#: Mistakes in an interval, from the most to the least specific: a pattern of all of it, and advice with its groups.
+_BOX_MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\{.*", "write x=0..1, y=-1..1, or give a mapping in Python"),
+    (r".*['\"].*", "leave out the quotation marks"),
+    (r".*(?:\[[A-Za-z°%/^]+\]|°[CF]).*", "leave out the units"),
+    (r".*°.*", "angles are in radians: write radians(90) for 90°"),
+    (r"(.+?=.+?)\s*(?:\s|\band\b)+([A-Za-z_]\w*\s*=.+)", lambda m: f"separate intervals by commas: {m[1]}, {m[2]}"),
+    (r"(.+?)=\s*(?:\w+\.)?(?:linspace|arange|range)\((.+?),(.+?)(?:,.*)?\)", _ends),
+    (r"(.+?)=\s*(?:±|\+/-|\+-)\s*(\S+)", lambda m: f"write {m[1].strip()}=-{m[2]}..{m[2]}"),
+    (r"(.+?)(?:=|\bin\b)\s*[(\]]([^\[\]()]+)[,;]([^\[\]()]+)[\[)]", _ends),
+    (r"(\w+)\s*=\s*(\w+)\s*=(.+)", lambda m: f"write {m[1]}={m[3].strip()}, {m[2]}={m[3].strip()}"),
+    (r"(\w+)\s*(?:==|:=|~)\s*(.+\.\..+)", lambda m: f"write {m[1]}={m[2]}"),
+    (r"[A-Za-z_]\w*", lambda m: f"{m[0]} has no interval: write {m[0]}=low..high"),
+    (r"\d+(?:\.\d+)?", "write decimals with a point, and intervals as x=0..5: a comma begins the next variable"),
+    (r"[^A-Za-z_]*", "an interval has a name, two dots between its ends and decimal points: x=0..1.5"),
+    (r"([A-Za-z_]\w*)\s*[=:]?\s*(?:from|between)?\(?([^=:(),<>]+?)(?::|\bto\b|\band\b|,|~|…)([^:,()<>]+)\)?", _ends),
+    (r"(.+?)=\s*(\S+?)\s*(?:±|\+/-|\+-)\s*(\S+)", lambda m: f"write {m[1].strip()}={m[2]}-{m[3]}..{m[2]}+{m[3]}"),
+    (r"(.+?)=\s*(\d\S*?)\s*-\s*(\d\S*)", _ends),
+    (r"\s*([A-Za-z_]\w*)\s*([<>])=?\s*(\S+)\s*", _one_end),
+    (r".*", "write name=low..high"),
+)  # fmt: skip
 
 
 def _box_hint(part: str) -> str:
     """Advice on an interval that cannot be read."""
-    if "°" in part:
-        return "angles are in radians: write radians(90) for 90°"
-    if (found := re.fullmatch(r"(.+?)(?:\s|\band\b)+([A-Za-z_]\w*\s*=.+)", part)) and "=" in found[1]:
-        return f"separate intervals by commas: {found[1].strip()}, {found[2]}"
-    if part.startswith("{"):
-        return "write x=0..1, y=-1..1, or give a mapping in Python"
-    if found := re.fullmatch(r"(.+?)=\s*(?:\w+\.)?(?:linspace|arange)\((.+?),(.+?)(?:,.*)?\)", part):
-        return f"write {found[1].strip()}={found[2].strip()}..{found[3].strip()}"
-    if found := re.fullmatch(r"(.+?)=\s*(?:±|\+/-|\+-)\s*(\S+)", part):
-        return f"write {found[1].strip()}=-{found[2]}..{found[2]}"
-    if re.fullmatch(r"[A-Za-z_]\w*", part):
-        return f"{part} has no interval: write {part}=low..high"
-    if found := re.fullmatch(r"(.+?)\s+in\s+\((.+),(.+)\)", part):
-        return f"write {found[1]}={found[2].strip()}..{found[3].strip()}"
-    if not re.search(r"[A-Za-z_]", part):
-        return "an interval has a name, and two dots between its ends: x=0..1"
-    if found := re.fullmatch(r"(.+?)=?\s*(?:from\s+)?\(?([^=:(),]+?)\s*(?::|\bto\b|,|~|…)\s*([^:,()]+)\)?", part):
-        name, low, high = found[1].strip(" =:") or "x", found[2].strip(), found[3].strip()
-        return f"write {name}={low}..{high}"
-    if found := re.fullmatch(r"(.+?)=\s*(\S+?)\s*(?:±|\+/-|\+-)\s*(\S+)", part):
-        return f"write {found[1].strip()}={found[2]}-{found[3]}..{found[2]}+{found[3]}"
-    if found := re.fullmatch(r"(.+?)=\s*(\d\S*?)\s*-\s*(\d\S*)", part):
-        return f"write {found[1].strip()}={found[2]}..{found[3]}"
-    if found := re.fullmatch(r"\s*([A-Za-z_]\w*)\s*([<>])=?\s*(\S+)\s*", part):
-        given, other = ("low", "high") if found[2] == ">" else ("high", "low")
-        ends = {given: found[3], other: other}
-        return f"give both ends, {found[1]}={ends['low']}..{ends['high']}"
-    return "write name=low..high"
+    found, said = next((m, said) for mistake, said in _BOX_MISTAKES if (m := re.fullmatch(mistake, part, re.DOTALL)))
+    return said if isinstance(said, str) else said(found)
+
+
+#: Mistakes in the ends of an interval, and advice.
+_END_MISTAKES = (
+    ("∞", "only finite numbers can be used"),
+    (r"\d\s*(?:pi|π|e\b|\()", "write 2*pi for 2pi"),
+    (r"\d\s*deg", "angles are in radians: write radians(90) for 90deg"),
+    (r"\d\s*%", "write 50/100 for 50%"),
+    (r"\d[_' ]\d", "write numbers without gaps"),
+    (r"^[\d,]+$", "write decimals with a point"),
+    (r"['\"]", "leave out the quotation marks"),
+    (r"\d\s*[A-Za-zµΩ]+\s*$", "leave out the units"),
+)
 
 
 def is_sympy(given: object) -> bool:
@@ -274,8 +315,9 @@ def box_and_constants(given: str | Mapping[str, Any] | Box) -> tuple[Box, dict[s
     if isinstance(given, str):
         read = [(name, *ends) for names, *ends in intervals_of(given) for name in expanded_names(names)]
     elif isinstance(given, Mapping):
-        names = [from_sympy(name).text if is_sympy(name) else name for name in given]
-        read = [(name, *_ends(name, pair)) for name, pair in zip(names, given.values(), strict=True)]
+        names = [from_sympy(name).text if is_sympy(name) else plain(name) if isinstance(name, str) else name
+                 for name in given]  # fmt: skip
+        read = [(name, *_pair(name, pair)) for name, pair in zip(names, given.values(), strict=True)]
     else:
         raise BoxError(f"a box is text or a mapping of name to (low, high), not {brief(given)}")
     intervals = [(name, exact_number(low, name), exact_number(high, name)) for name, low, high in read]
@@ -308,7 +350,7 @@ def _check_constants(constants: Mapping[str, str], names: Sequence[Any]) -> None
         raise BoxError(f"nothing varies on the box: give an interval for {names[0]}, like {names[0]}=0..1")
 
 
-def _ends(name: Any, pair: Any) -> tuple[Any, Any]:
+def _pair(name: Any, pair: Any) -> tuple[Any, Any]:
     if isinstance(pair, str):
         return intervals_of(f"x={pair}")[0][1:]
     if isinstance(pair, (Real, Decimal, fmpq, fmpz)) and not isinstance(pair, bool):
@@ -329,7 +371,11 @@ def exact_number(value: Any, name: str) -> Expr:
         except FormulaError as error:
             raise BoxError(f"{name} is given as {brief(value)}: {error}") from None
     if isinstance(value, str):
-        return parse_end(value, name)
+        try:
+            return parse_end(plain(value), name)
+        except BoxError as error:
+            said = next((said for mistake, said in _END_MISTAKES if re.search(mistake, value)), "")
+            raise BoxError(f"{error}: {said}" if said else str(error)) from None
     if isinstance(value, Expr):
         return value
     if isinstance(value, (fmpq, fmpz)):

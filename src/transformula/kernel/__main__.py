@@ -1,4 +1,4 @@
-"""``python -m transformula.kernel FOLDER [--json]``: check a model folder with the kernel alone.
+"""``python -I -m transformula.kernel FOLDER [--json]``: check a model folder with the kernel alone.
 
 One line says whether the claim holds, with the bounds that were proven. The exit status is 0 if it does,
 1 if it does not, and 2 if there is no whole model folder to check.
@@ -20,7 +20,7 @@ from transformula.kernel.check import Verification, verify_folder
 from transformula.kernel.exceptions import ModelFileError
 from transformula.kernel.isolation import verify_isolated
 
-USAGE = "usage: python -m transformula.kernel FOLDER [--json]"
+USAGE = "usage: python -I -m transformula.kernel FOLDER [--json]"
 
 
 def main(arguments: list[str]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY, TABLE_FAMILY
-from transformula.compiler.gallery.compact_memory import stored_words
+from transformula.compiler.gallery.memories import stored_words
 from transformula.compiler.gallery.yun import stages
 from transformula.formula.sample_target import shown
 from transformula.internals import tables_of

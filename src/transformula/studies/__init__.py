@@ -11,20 +11,20 @@ __all__ = ["STUDIES", "Report", "StudyRun", "run_study"]
 
 #: Name → (module, description); the study is the module's function of that name.
 STUDIES = {
-    "fang-f1": ("fang_f1_study", "Fang, Figure 2: 41 parameters learn x1² + x2² where two ReLU networks fail"),
+    "fang-f1": ("fang_study", "Fang, Figure 2: 41 parameters learn x1² + x2² where two ReLU networks fail"),
     "fang-f2": ("fang_f2_study", "Fang, Table 1 and Figure 3: f2* by the paper's training, beside two ReLU networks"),
     "fang-closed-form": (
-        "fang_closed_form_study",
+        "fang_study",
         "f1* and f2* by least squares: the statistical limit in seconds",
     ),
-    "sine-sum": ("sine_sum_study", "Gumaan VI-A: sin x1 + sin x2, trained error against heads and width"),
+    "sine-sum": ("gumaan_study", "Gumaan VI-A: sin x1 + sin x2, trained error against heads and width"),
     "existence-vs-training": (
-        "sine_sum_study",
+        "gumaan_study",
         "Gumaan VI-C: one architecture, constructed against trained",
     ),
-    "sorting": ("sorting_study", "Gumaan VI-A: sorting by one layer, constructed, memorised and trained"),
+    "sorting": ("gumaan_study", "Gumaan VI-A: sorting by one layer, constructed, memorised and trained"),
     "memorization": ("memorization_study", "Gumaan VI-A: any finite map, proven against trained"),
-    "distillation": ("distillation_study", "Gumaan VI-B: a deep Transformer into one wide layer"),
+    "distillation": ("gumaan_study", "Gumaan VI-B: a deep Transformer into one wide layer"),
     "rates": ("rates_study", "Gumaan, Theorem 1: error against tokens in 1 to 3 dimensions, with slopes"),
     "attention-only": ("rates_study", "Hu et al.: two softmax layers alone, error against tokens, with slopes"),
     "local-polynomials": ("rates_study", "Shi and Liao: local polynomials, error against cells"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transformula.api import memorize
-from transformula.compiler.gallery.compact_memory import MOST_BITS, stored_words
+from transformula.compiler.gallery.memories import MOST_BITS, stored_words
 from transformula.errors import TransformulaError
 from transformula.studies.study_report import (
     Curve,

@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from support.kernel_models import certified, claim_for, cubic, memory_weights, ridge_weights
 from transformula.compiler.certify import certify, pack
 from transformula.kernel import check
-from transformula.kernel.__main__ import main
+from transformula.kernel.__main__ import USAGE, main
 from transformula.kernel.check import OUT_OF_RESOURCES, prove, verify_files, verify_folder
 from transformula.kernel.exceptions import ModelFileError, NotProvenError
 from transformula.kernel.folder.description import Certificate, Description, Proof, add_up
@@ -215,7 +215,16 @@ def test_whatever_happens_is_a_refusal(honest, monkeypatch, error):
     _refused(packed, claim, said)
 
 
-# python -m transformula.kernel
+# python -I -m transformula.kernel
+
+
+def test_the_command_in_a_strangers_folder_runs_nothing_of_it(honest, tmp_path):
+    folder = _write(tmp_path / "model", *honest)
+    for name in ("transformula", "numpy", "flint", "json"):
+        (folder / f"{name}.py").write_text("print('verified: by myself')\nraise SystemExit(0)\n")
+    command = [sys.executable, *USAGE.split()[2:-2], "."]  # usage: python .. FOLDER [--json]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and run.stdout.startswith("verified: |computed - formula| <= "), run
 
 
 def test_the_command_says_it_in_one_line(honest, tmp_path, capsys):

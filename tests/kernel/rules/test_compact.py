@@ -9,7 +9,7 @@ import pytest
 import transformula as tf
 from support.folders import open_model
 from transformula.compiler import policy
-from transformula.compiler.gallery import compact_memory as compact
+from transformula.compiler.gallery import memories as compact
 from transformula.errors import InputError, NotProvenError
 from transformula.kernel.check import verify_files
 from transformula.kernel.folder.model_files import unpack

@@ -24,6 +24,16 @@ _SIGN = 60.0
 _NEAR = 12
 
 
+#: Work of the range of a function whose extrema are found by cuts, in microseconds.
+_EXTREMA = {"gamma": 4000.0, "bessely": 4000.0, "fresnels": 1000.0, "fresnelc": 1000.0, "xlogx": 400.0}
+
+
+@lru_cache(maxsize=4096)
+def extrema(expr: Expr) -> float:
+    """Extrema of functions in an expression that are found by cuts, on one part of a box."""
+    return sum(_EXTREMA.get(node.op.partition(":")[0], 0.0) for node in walk(expr))
+
+
 @lru_cache(maxsize=4096)
 def size(expr: Expr) -> int:
     """Number of distinct nodes; those that are slow to evaluate count more than once."""
@@ -32,7 +42,7 @@ def size(expr: Expr) -> int:
 
 def interval(expr: Expr) -> float:
     """Interval arithmetic on one part of a box."""
-    return 12.0 * size(expr)
+    return 12.0 * size(expr) + extrema(expr)
 
 
 def defined(expr: Expr, cells: int) -> float:
@@ -44,12 +54,12 @@ def models(expr: Expr, parts: int, order: int | None = None) -> float:
     """Taylor models on parts of a box."""
     d = len(expr.names)
     terms = comb(d + (order or order_for(d)) - 1, d)
-    return size(expr) * (150 + 0.07 * parts * terms)
+    return size(expr) * (150 + 0.07 * parts * terms) + parts * extrema(expr)
 
 
 def table_piece(table: SoftmaxTable, function: Expr) -> float:
     """The error of a table of one axis on one piece."""
-    return 400 + 12 * min(table.values.size, _NEAR) + 90 * size(function)
+    return 130 + 4 * min(table.values.size, _NEAR) + 30 * size(function)
 
 
 def slope_piece(table: SoftmaxTable, function: Expr | None) -> float:
@@ -98,7 +108,7 @@ def softmax(table: SoftmaxTable, edges: list[list[float]]) -> float:
 
 def flow(terms: int, parts: int) -> float:
     """Errors followed through a circuit of ``terms`` terms on ``parts`` parts of the box."""
-    return terms * (60 + 0.3 * parts)
+    return terms * (20 + 0.1 * parts)
 
 
 def terms_of(circuit: Circuit) -> int:

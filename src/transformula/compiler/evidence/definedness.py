@@ -63,7 +63,8 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
     if isinstance(found, _UndefinedPart):
         if not found.certain:
             found = _at_a_corner(found, nodes, region, defined) or found
-        raise NotProvenError(_explained(found, nodes, region, defined), place=place_text(found.values))
+        said, reason = _explained(found, nodes, region, defined)
+        raise NotProvenError(said, place=place_text(found.values), reason=reason)
     return found
 
 
@@ -167,7 +168,21 @@ def _error(nodes: Sequence[Expr], values: Mapping[str, Ends], defined: Container
     return None
 
 
-def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> str:
+@dataclass(frozen=True)
+class Undefined:
+    """The reason of a refusal: a part of the formula may be undefined on the box.
+
+    ``smaller`` are intervals on which it is defined; ``kept`` is the same part with its argument kept in its domain.
+    """
+
+    part: Expr
+    smaller: str | None
+    kept: Expr | None
+
+
+def _explained(
+    failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, defined: Container[Expr]
+) -> tuple[str, Undefined]:
     verb = "is" if failure.certain else "could not be shown to be defined: it may be"
     place = place_text(failure.values)
     reason = f"{short_text(failure.part)} {verb} undefined or unbounded near {place}"
@@ -185,10 +200,12 @@ def _explained(failure: _UndefinedPart, nodes: Sequence[Expr], region: Region, d
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
     advice = advice if smaller is None else f"{advice}; {smaller} would work"
     kept = None if failure.certain else _kept_inside(failure.part, region, defined)
-    return advice if kept is None else f"{advice}; or write {kept}, the same wherever the formula is defined"
+    if kept is not None:
+        advice = f"{advice}; or write {short_text(kept)}, the same wherever the formula is defined"
+    return advice, Undefined(failure.part, smaller, kept)
 
 
-def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> str | None:
+def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> Expr | None:
     """The same node with its argument kept inside a closed domain: asin(min(u, 1)) where only 1 may be passed."""
     domain = domain_of(part)
     if domain is None or domain.open:
@@ -201,7 +218,7 @@ def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> str | 
         root = kept.op == "sqrt"  # one table is enough for a function of a root
         kept = ex.call("min", kept.args[0] if root else kept, ex.number(domain.high**2 if root else domain.high))
         kept = ex.call("sqrt", kept) if root else kept
-    return short_text(substitute(part, {inner: kept}))
+    return substitute(part, {inner: kept})
 
 
 def _broken_argument(part: Expr) -> Expr | None:

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from transformula.budget import checkpoint, left, spend
+from transformula.budget import SECOND, checkpoint, left, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
 from transformula.compiler.evidence import grid_pieces as grids
@@ -28,6 +28,7 @@ from transformula.compiler.lower.rewrites import steep_places
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence, Meant, RangeClaim
+from transformula.kernel.isolation import CPU_SECONDS
 from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, argument_names
 from transformula.kernel.syntax.expression import Expr, to_text
 from transformula.kernel.tables.table_error import SoftmaxTable
@@ -38,7 +39,7 @@ Ends = Sequence[tuple[arb, arb]]
 SQUARE_MARGIN = 1e-3
 SQUARE_ENDS = (-1.0 - SQUARE_MARGIN, 1.0 + SQUARE_MARGIN)
 #: Microseconds of work of one check, at most: a checker's process may use ten seconds, on a slower machine too.
-_MAX_CHECK = 8e6
+_MAX_CHECK = 0.8 * CPU_SECONDS * SECOND
 #: Work on one wire of a circuit beside its table: its meaning, its argument and its rounding, in microseconds.
 _WIRE = 500.0
 #: Key of the parts that go with floors: no text of an expression.

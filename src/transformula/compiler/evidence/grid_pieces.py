@@ -22,7 +22,7 @@ from transformula.compiler.evidence.table_pieces import turns
 from transformula.formula.evaluation import evaluate, increasing
 from transformula.kernel.arithmetic import at_most, precision
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.enclosures.expression_ranges import enclose_ranges, model_of
+from transformula.kernel.enclosures.expression_ranges import enclose_ranges, models_on
 from transformula.kernel.enclosures.regions import BallEnds, DefinedCells, products
 from transformula.kernel.enclosures.taylor_models import TINY, Floats, boxes_of
 from transformula.kernel.exceptions import NotProvenError
@@ -35,8 +35,8 @@ from transformula.kernel.tables.table_error import SoftmaxTable
 
 Mask = NDArray[np.bool_]
 
-#: Order of the models that choose where to cut, and boxes modelled at once.
-_ROUGH, _CHUNK = 4, 4096
+#: Order of the models that choose where to cut.
+_ROUGH = 4
 #: Cells between two checkpoints where each is looked at by exact intervals.
 _CELLS = 64
 #: Halvings of all intervals of a rounding bound, by the number of axes.
@@ -132,22 +132,24 @@ def _axes_to_cut(function: Expr, names: Sequence[str], lower: Floats, upper: Flo
     axes = np.ones(lower.shape, dtype=np.bool_)
     if not blame.any():
         return axes
-    centre, radius = boxes_of(lower[:, blame], upper[:, blame])
-    spend((1 + len(names)) * costs.models(function, centre.shape[1]))
-    rest = _rest(function, names, centre, radius)
+    lower, upper = lower[:, blame], upper[:, blame]
+    spend((1 + len(names)) * costs.models(function, lower.shape[1]))
+    rest = _rest(function, names, lower, upper)
     for axis in range(len(names)):
-        narrow = radius.copy()
-        narrow[axis] /= 2
+        quarter = (upper[axis] - lower[axis]) / 4
+        inner, outer = lower.copy(), upper.copy()
+        inner[axis] += quarter
+        outer[axis] -= quarter
         with np.errstate(invalid="ignore"):
-            axes[axis, blame] = ~(_rest(function, names, centre, narrow) > 0.85 * rest)
+            axes[axis, blame] = ~(_rest(function, names, inner, outer) > 0.85 * rest)
     axes[:, ~axes.any(axis=0)] = True
     return axes
 
 
-def _rest(function: Expr, names: Sequence[str], centre: Floats, radius: Floats) -> Floats:
+def _rest(function: Expr, names: Sequence[str], lower: Floats, upper: Floats) -> Floats:
+    """The remainders of rough Taylor models."""
     order = min(ORDERS[len(names)], _ROUGH)
-    parts = [slice(k, k + _CHUNK) for k in range(0, centre.shape[1], _CHUNK)]
-    return np.concatenate([model_of(function, tuple(names), centre[:, p], radius[:, p], order).rest for p in parts])
+    return np.concatenate([model.rest for _, model in models_on(function, tuple(names), lower, upper, order)])
 
 
 def cut_boxes(lower: Floats, upper: Floats, axes: Mask) -> tuple[Floats, Floats]:
@@ -227,10 +229,6 @@ def _fine_edges(
     return edges
 
 
-#: Microseconds for a value in floats.
-_LOOK = 0.1
-
-
 def find_partition_cells(
     table: SoftmaxTable,
     function: Expr,
@@ -271,7 +269,6 @@ def _attained(function: Expr, names: Sequence[str], lower: Floats, upper: Floats
     """An error that some cell's middle or corner comes close to: only a guide for cutting."""
     worst = 0.0
     for points in (lower, upper, lower + (upper - lower) / 2):
-        spend(_LOOK * points.size)
         with np.errstate(all="ignore"):
             error = np.abs(evaluate(function, list(names), list(points)) - values)
         worst = max(worst, float(np.max(error[np.isfinite(error)], initial=0.0)))

@@ -45,6 +45,7 @@ from transformula.errors import InputError, NotProvenError, closer
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.regions import products
+from transformula.kernel.enclosures.taylor_models import TINY
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.gallery.local_rule import MAX_COLUMNS, ORDERS, column_names, local_error, with_columns
 from transformula.kernel.structures.network import HeadTable
@@ -184,10 +185,6 @@ def _moved(wire: dict[str, Any], old: dict[tuple[int, int], int], at: list[tuple
     return {**wire, "from": [*at[old[block, head]], column]}
 
 
-#: Smallest error whose logarithm is taken.
-_TINY = 1e-300
-#: Largest relative size of a coefficient that is left out.
-_NOTHING = 1e-14
 #: Numbers of a head and its slots.
 _HEAD = 16
 
@@ -224,7 +221,7 @@ class CellPlan:
                 ).error()
             finer = [plan.cut(k) for k in range(len(names))]
             gains = [
-                (math.log(max(error, _TINY)) - math.log(max(p.measured, _TINY))) / math.log(p.tokens / plan.tokens)
+                (math.log(max(error, TINY)) - math.log(max(p.measured, TINY))) / math.log(p.tokens / plan.tokens)
                 for p in finer
             ]
             plan = finer[int(np.argmax(gains))]
@@ -394,5 +391,5 @@ class CellPlan:
         parts = [np.linalg.solve(powers, np.einsum("jic,ic->jc", changed, local)).T for local in self.fitted[0]]
         for part in parts:  # what is next to nothing beside the others is left out, and with it two heads
             most = np.abs(part).max(axis=0) * self.sizes
-            part[:, most <= _NOTHING * most.max()] = 0.0
+            part[:, most <= policy.TABLE_FLOOR["float64"] * most.max()] = 0.0
         return np.concatenate(parts, axis=1).astype(self.dtype).astype(float)

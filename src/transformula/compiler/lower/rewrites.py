@@ -61,6 +61,8 @@ def domain_ends(function: Expr) -> tuple[Fraction | None, Fraction | None]:
 
 def _inverse(inside: Expr, least: Fraction | None, most: Fraction | None) -> tuple[Fraction | None, Fraction | None]:
     """The interval of u in which an expression stays between two ends, if that is easy to find."""
+    if inside.op == "exp" and most == 1 and (least is None or least <= 0):
+        return _inverse(inside.args[0], None, Fraction(0))
     if inside.op == "sqrt" and most is not None and most >= 0:
         return _inverse(inside.args[0], None if least is None or least < 0 else least**2, most**2)
     affine = as_affine(inside, ("u",))

@@ -28,12 +28,12 @@ import numpy as np
 from transformula.budget import checkpoint, left, spend
 from transformula.compiler import policy
 from transformula.compiler.tables.softmax_table import Array
+from transformula.kernel.enclosures.taylor_models import TINY
 
 LEAST = 125_000.0  # microseconds that a fit may take, however little is left
 CALL_MICROSECONDS = 150.0  # time of the interpreter for a stack of tables
 TABLE_MICROSECONDS = 30.0  # time of the interpreter for each table of a stack
 TRIALS = 8  # trials of a step, each damped four times as much as the one before
-TINY = 1e-250  # keeps columns of tokens that are nowhere visible from dividing by zero
 
 
 @dataclass
@@ -342,7 +342,6 @@ def _from_gram(turned: Array, residual: Array) -> tuple[Array, Array]:
     return root * axes, np.where(usable, axes @ gradient / root, np.nan)[:, :, 0]
 
 
-ROUNDS = 5  # rounds of reweighting over which the error must fall
 STACK_NUMBERS = 400_000  # numbers in the matrices of one stack: they stay in the processor's cache
 
 
@@ -380,7 +379,9 @@ def equalise(
     squared = np.ones((len(best), len(problem.points)))
     for _ in range(rounds):
         live = [
-            k for k, sups in enumerate(past) if sups[-1] > goal and not (sups[-1] > 2 * goal and _stalled(sups, ROUNDS))
+            k
+            for k, sups in enumerate(past)
+            if sups[-1] > goal and not (sups[-1] > 2 * goal and _stalled(sups, policy.STALL // 2))
         ]
         if not live:
             break

@@ -45,11 +45,7 @@ from transformula.compiler.tables.theory_tables import exponential_table, wave_t
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
 OVERTIME = 1.6  # factor on the budget while the goal is close
-GRADED = 2.0  # factor on the budget next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
-BESIDE_WAVES = 400_000.0  # microseconds on a table that is smaller than one with a token for every oscillation
-QUIET = 1e-3  # rounding that does not matter, as a fraction of the tolerance
-LOUDER = 2.5  # factor on rounding that a closer table may cost
 
 
 def fit_table(
@@ -102,8 +98,8 @@ def allowance(doubtful: bool) -> Allowance:
     growing = part_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
     shrinking = policy.GROWING_PART * left()
     return Allowance(
-        growing if growing < policy.GROWING_WORK else math.inf,
-        shrinking if shrinking < policy.SHRINKING_WORK else math.inf,
+        growing if growing < policy.TABLE_WORK else math.inf,
+        shrinking if shrinking < policy.TABLE_WORK else math.inf,
     )
 
 
@@ -162,7 +158,7 @@ def _grow(task: FitTask, limit: int, failures: Sequence[tuple[int, FitState]]) -
     parent = min((missed for _, missed in failures), key=lambda missed: missed.sup, default=None)
     if history:
         size = history[-1][0] + 1
-    budget = task.work + min(_growing_work(task), math.inf if wave is None else BESIDE_WAVES)
+    budget = task.work + min(_growing_work(task), math.inf if wave is None else policy.SIZE_WORK)
     while size <= limit and not task.stuck and task.work < budget * (OVERTIME if _near(task, history) else 1.0):
         worse = parent is not None and history[-1][1] > parent.sup and not within_reach(task, parent.sup)
         warm = grown_from(task, parent, size, gently=worse)
@@ -223,8 +219,7 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 
 def _growing_work(task: FitTask) -> float:
     """Work after which sizes stop growing."""
-    wanted = policy.GROWING_WORK * (1.0 if task.leaves.resolved else UNRESOLVED)
-    return min(wanted * (GRADED if task.leaves.graded else 1.0), task.most.growing)
+    return min(policy.TABLE_WORK * (1.0 if task.leaves.resolved else UNRESOLVED), task.most.growing)
 
 
 def _all_starts(task: FitTask, size: int, history: Sequence[tuple[int, float]]) -> bool:
@@ -260,7 +255,7 @@ def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> 
     Sizes never tried are bisected; a size that failed before is tried again from the table now
     known, less a token, and from all starts if it has not seen them yet.
     """
-    budget = max(policy.GROWING_WORK, task.work) + policy.SHRINKING_WORK
+    budget = max(policy.TABLE_WORK, task.work) + policy.TABLE_WORK
     budget = min(budget, task.work + task.most.shrinking)
     while 1 < table.size <= policy.MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1
@@ -283,13 +278,12 @@ def _sharpened(task: FitTask, table: FittedTable, states: Sequence[FitState]) ->
     if table.size > policy.MAX_SHRINK or not task.most.shrinking:
         return table
     finely = not task.leaves.graded  # next to a singularity there are many points in any case
-    quiet = max(QUIET * task.eps, LOUDER * table.rounding_estimate)
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
     steps = int(min(policy.LAST_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
     closer = equalise(problem, improve(problem, tried, steps), 0.0, min(policy.LAWSON_ROUNDS, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)
-        if rival.rounding_estimate <= quiet and rival.total_error < table.total_error:
+        if rival.total_error < table.total_error:
             table = rival
     return table

@@ -37,8 +37,6 @@ Scores = tuple[Array, Array]
 
 FEW = 3  # tokens up to which a table needs neither stored scores nor poles to start from
 UNEVEN = 8.0  # ratio of leaf widths above which an adapted density is tried
-POLE_POINTS = 120  # samples from which poles are found
-SIDES = (-1.0, 1.0)  # signs of the slopes of tokens that fall, and of those that rise
 SAME = 1.0  # distance of two scores up to which their tokens act as one
 
 
@@ -267,7 +265,8 @@ def nearest_poles(f: Function, lower: float, upper: float) -> tuple[float, float
     True
     """
     middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-    t = -np.cos(np.pi * (np.arange(POLE_POINTS) + 0.5) / POLE_POINTS)
+    count = 4 * (policy.POLE_DEGREES[-1] + 2)  # samples: four for each unknown
+    t = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
     values = f(middle + half * t)
     values = np.ldexp(values, -np.frexp(np.abs(values).max())[1])  # a power of two moves no pole; no square overflows
     last: tuple[float, float] | None = None
@@ -321,15 +320,15 @@ def stretched(scores: Scores, points: Array, softmax: Array, size: int) -> Itera
     """
     flat = int(np.argmax(softmax.mean(axis=0)))
     slopes, offsets = scores[0] - scores[0][flat], scores[1] - scores[1][flat]
-    ends = points.min(), points.max()
+    ends, signs = (points.min(), points.max()), (-1.0, 1.0)  # tokens that fall, and those that rise
     apart = np.max([np.abs(offsets + slopes * end) for end in ends], axis=0)
     for least in (SAME, 0.0):
-        sides = [np.flatnonzero((sign * slopes > 0) & (apart > least)) for sign in SIDES]
+        sides = [np.flatnonzero((sign * slopes > 0) & (apart > least)) for sign in signs]
         counts = _shares([len(side) for side in sides], size - 1)
         if counts is not None:
             parts = [
                 _resampled(slopes[side], offsets[side], sign, end, count)
-                for side, sign, end, count in zip(sides, SIDES, ends, counts, strict=True)
+                for side, sign, end, count in zip(sides, signs, ends, counts, strict=True)
             ]
             yield np.concatenate([[0.0], *(p[0] for p in parts)]), np.concatenate([[0.0], *(p[1] for p in parts)])
         if not ((apart > 0) & (apart <= SAME)).any():

@@ -4,7 +4,9 @@ Row k of the program is the variable ``r{k}``, and ``w`` holds the stored number
 and tables are written out; a step of more than `UNROLLED` tokens is a loop over the numbers in Triton, and in torch a
 call of its array code. The backward kernel repeats the forward lines and follows them in reverse: ``g{k}`` is the
 gradient of row k, and each number occurs in one place, so that its own gradient is one sum: ``a{n}``, which a thread
-keeps while its program goes from block to block of samples, or where those are too many, a sum over each block.
+keeps while its program goes from block to block of samples, or where those are too many, a sum over each block. Where
+only the points' gradients are asked for, a table of one argument gives its derivative with its value: with the same
+exponentials e, slopes a and values y it is (Σ e a y − T Σ e a) / Σ e, so that no exponential is kept or taken again.
 
 *Rounding.* The lines add, multiply, divide once after the sums and take exponentials, as `program_steps` allows, and do
 nothing else. Names decide the rest: ``div`` is IEEE division and ``exp`` a library's exponential, never the fast ones
@@ -25,8 +27,6 @@ from transformula.runtime.program.program_steps import ONE, AffineStep, GridStep
 
 #: Numbers up to which a program is written out: compilers take seconds for a thousand.
 MOST_NUMBERS = 4096
-#: Bytes of a sample's exponentials up to which the backward kernel keeps them; beyond, loops take them again.
-KEPT_BYTES = 400
 #: Samples of a block, warps, and the most programs, by kernel; where the forward kernel has a loop more samples share
 #: what one of its steps reads; and where each thread keeps sums it goes through several blocks.
 LAUNCHES = {"forward": (256, 4, 1 << 30), "backward": (128, 4, 1 << 30), "backward_weights": (64, 1, 1 << 30)}
@@ -44,6 +44,7 @@ class Code:
 
     shifted: bool
     triton: bool = False
+    back: bool = False
     weights: bool = False
     summed: bool = False
     unrolled: int = UNROLLED
@@ -51,6 +52,7 @@ class Code:
     given: set[int] = field(default_factory=set)
     sums: list[str] = field(default_factory=list)
     indent: str = ""
+    loads: str = ""
 
     def put(self, name: str, value: str) -> None:
         """An assignment."""
@@ -58,7 +60,7 @@ class Code:
 
     def number(self, place: str) -> str:
         """A stored number."""
-        return f"tl.load(w + {place})" if self.triton else f"w[{place}]"
+        return f"tl.load(w + {place}{self.loads})" if self.triton else f"w[{place}]"
 
     def clamp(self, name: str, low: float, high: float = math.inf) -> None:
         """A variable held between two ends; Triton would round bare constants to float32."""
@@ -164,6 +166,11 @@ def _exponential(packed: PackedStep, step: Softmax, code: Code, j: Token, end: s
     code.put(f"e{end}", f"exp(s{end})")
 
 
+def _with_slope(packed: PackedStep, code: Code) -> bool:
+    """Whether a table's derivative is taken with its value."""
+    return code.back and not code.weights and len(packed.reads) == 1
+
+
 def _softmax(packed: PackedStep, step: Softmax, code: Code) -> None:
     p = packed.first
     shifted = code.shifted or step.anchors is None
@@ -187,22 +194,39 @@ def _softmax(packed: PackedStep, step: Softmax, code: Code) -> None:
     for c in columns:
         code.put(f"r{p + c}", f"o{p}" if step.anchors is None else f"{code.number(_at(packed, 1, c))}*o{p}")
 
+    slopes = [f"d{p + c}" for c in columns] if _with_slope(packed, code) else []
+    for name in (f"h{p}", *slopes) if slopes else ():
+        code.put(name, "zero")
+
     def more(j: Token, end: str) -> None:
         _exponential(packed, step, code, j, end)
         code.put(f"b{p}", f"b{p} + e{end}")
+        values = [code.number(_at(packed, 0, j, c - step.width)) for c in columns]
         for c in columns:
-            code.put(f"r{p + c}", f"r{p + c} + {code.number(_at(packed, 0, j, c - step.width))}*e{end}")
+            code.put(f"r{p + c}", f"r{p + c} + {values[c]}*e{end}")
+        if slopes:
+            code.put(f"e{end}", f"{code.number(_at(packed, 0, j, 1))}*e{end}")
+            code.put(f"h{p}", f"h{p} + e{end}")
+        for name, value in zip(slopes, values, strict=False):
+            code.put(name, f"{name} + {value}*e{end}")
 
     code.each(packed, more)
+    if code.back:
+        code.put(f"v{p}", f"1.0/b{p}")
     for c in columns:
-        code.put(f"r{p + c}", f"div(r{p + c}, b{p})")
+        code.put(f"r{p + c}", f"r{p + c}*v{p}" if code.back else f"div(r{p + c}, b{p})")
+    for c, name in enumerate(slopes):
+        code.put(name, f"({name} - r{p + c}*h{p})*v{p}")
 
 
 def _softmax_back(packed: PackedStep, step: Softmax, code: Code) -> None:
     """With q = g/Σe the score of a token gets e Σ_c q_c (y_c − T_c)."""
     p, columns = packed.first, [c for c in range(step.width) if packed.first + c in code.given]
+    if _with_slope(packed, code):
+        code.total(f"d{p}_0", [f"g{p + c}*d{p + c}" for c in columns])
+        return _arguments_back(packed, code)
     for c in columns:
-        code.put(f"q{p}_{c}", f"div(g{p + c}, b{p})")
+        code.put(f"q{p}_{c}", f"g{p + c}*v{p}")
         if step.anchors is not None:
             code.gradient(_at(packed, 1, c), f"q{p}_{c}*o{p}")
 
@@ -222,13 +246,17 @@ def _softmax_back(packed: PackedStep, step: Softmax, code: Code) -> None:
 
 
 def _tokens_back(packed: PackedStep, code: Code, follow: Callable[[Token, str], None]) -> None:
-    """The gradients of all that the tokens read; zero where it was clamped."""
-    p = packed.first
+    """The gradients of all that the tokens read."""
     for a in range(len(packed.reads)):
-        code.put(f"d{p}_{a}", "zero")
+        code.put(f"d{packed.first}_{a}", "zero")
     code.each(packed, follow)
+    _arguments_back(packed, code)
+
+
+def _arguments_back(packed: PackedStep, code: Code) -> None:
+    """Zero where an argument was clamped."""
     for a, read in enumerate(packed.reads):
-        code.add(read, f"tl.where(r{read} == u{p}_{a}, d{p}_{a}, 0.0)")
+        code.add(read, f"tl.where(r{read} == u{packed.first}_{a}, d{packed.first}_{a}, 0.0)")
 
 
 def _ridges(packed: PackedStep, step: Powers, code: Code) -> None:
@@ -310,7 +338,6 @@ def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[in
     """Kernels for rows, for gradients of the points, and of the numbers too; nothing where there is a grid."""
     if _too_long(steps) or any(isinstance(packed.step, GridStep) for packed in steps):
         return ""
-    kept = sum(p.tokens * p.numbers.itemsize for p in steps if isinstance(p.step, Softmax)) <= KEPT_BYTES
     summed = sum(int(p.kept.sum()) * p.numbers.itemsize for p in steps) <= SUMMED_BYTES
     launches = dict(LOOP_LAUNCHES if any(p.tokens > UNROLLED for p in steps) else LAUNCHES)
     if summed:
@@ -318,8 +345,8 @@ def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[in
     kernels = [f"launches = {launches}\n"]
     for name, (block, *_) in launches.items():
         weights = name == "backward_weights"
-        again = name != "forward" and not (summed if weights else kept)
-        code = Code(shifted, True, weights, weights and summed, 1 if again else UNROLLED, indent="    " * 2)
+        unrolled = 1 if weights and not summed else UNROLLED  # exponentials are kept, or loops take them again
+        code = Code(shifted, True, name != "forward", weights, weights and summed, unrolled, indent="    " * 2)
         names = ["x", "w", *{"forward": ["y"], "backward": ["given", "dx"]}.get(name, ["given", "dx", "dw", "shares"])]
         _kernel(steps, inputs, outputs, code, names)
         share = f"dw += (tl.program_id(0) % shares).to(tl.int64)*{sum(len(p.numbers) for p in steps)}"
@@ -349,10 +376,23 @@ def _kernel(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], co
         _FORWARD[type(packed.step)](packed, packed.step, code)
     array, ends = "y", [f"r{row}" for row in outputs]
     if "dx" in names:
+        code.loads = ", cache_modifier='.ca'"  # the default, but else Triton would keep all numbers in registers
         for c, row in enumerate(outputs):
             code.add(row, f"tl.where(place < samples, tl.load(given + held*{len(outputs)} + {c}), 0.0)")
         for packed in reversed(steps):
             _BACKWARD[type(packed.step)](packed, packed.step, code)
         array, ends = "dx", [f"g{row}" if row in code.given else "zero" for row in range(1, 1 + inputs)]
-    for c, value in enumerate(ends):
-        code.lines.append(f"{code.indent}tl.store({array} + place*{len(ends)} + {c}, {value}, mask=place < samples)")
+    width = 1 << (len(ends) - 1).bit_length()
+    code.put("column", f"tl.arange(0, {width})[None, :]")
+    code.put("there", f"(place < samples)[:, None] & (column < {len(ends)})")
+    value = _joined([*ends, *["zero"] * (width - len(ends))])
+    code.put("value", f"tl.reshape({value}, (place.shape[0], {width}))")
+    code.lines.append(f"{code.indent}tl.store({array} + place[:, None]*{len(ends)} + column, value, mask=there)")
+
+
+def _joined(columns: list[str]) -> str:
+    """Columns side by side, so that neighbours in memory are written together."""
+    if len(columns) == 1:
+        return columns[0]
+    half = len(columns) // 2
+    return _joined([f"tl.join({a}, {b})" for a, b in zip(columns[:half], columns[half:], strict=True)])

@@ -1,7 +1,12 @@
-r"""A finite map onto two values with few parameters: labels are bits of words (after Kajitsuka and Sato 2024).
+r"""Finite maps: one memory token a sample, or labels as bits of words.
 
-Samples are put in order along one direction, s = w·x, and cut into G runs. All runs have buckets of one width h, at
-an offset of their own, such that no bucket holds samples of both labels. Then
+*One token a sample* (Gumaan section VI: memorisation). Scores λ(c_j·x − |c_j|²/2), values y_j: at x = c_i token i leads
+token j by λ|c_i − c_j|²/2, so with smallest separation s the others share at most N e^{−λ s²/2} of the weight. λ is the
+smallest that makes that harmless for the tolerance; a common shift of all slopes (centring) keeps the scores small.
+
+*Bits of words* (after Kajitsuka and Sato 2024), for two labels and few parameters. Samples are put in order along one
+direction, s = w·x, and cut into G runs. All runs have buckets of one width h, at an offset of their own, such that no
+bucket holds samples of both labels. Then
 
 * a head finds the run: the upper envelope of G lines in s. Its token holds the labels of the run's K buckets as the
   bits of one whole number, the word, and the run's offset;
@@ -29,16 +34,84 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from flint import fmpq
 from numpy.typing import NDArray
 
 from transformula.compiler import policy
-from transformula.compiler.layout import Entries, Unit, feed_forward
+from transformula.compiler.layout import (
+    GATE_MARGIN,
+    Entries,
+    HeadSpec,
+    OneLayerSpec,
+    TableTokens,
+    Unit,
+    assemble,
+    feed_forward,
+)
 from transformula.errors import InputError
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.runtime.matrices import dense_matrix, matrix_of
 
 Floats = NDArray[np.float64]
+
+
+def construct_memorize(samples: Samples, eps: float, dtype: str) -> Weights:
+    """Weights whose value at every sample is within the tolerance."""
+    x, y = samples.x.astype(dtype).astype(float), samples.y
+    count, inputs = x.shape
+    if count > policy.MAX_SAMPLES:
+        raise InputError(f"{count} samples are too many for one table; at most {policy.MAX_SAMPLES}")
+    spread = float(2 * np.abs(y).max()) or 1.0
+    separation = _smallest_separation(x)
+    needed = math.log(8 * count * spread / eps) if count > 1 else 0.0
+    # 1.01: the slopes and offsets are rounded to floats
+    scale = 1.01 * 2 * max(needed, 1.0) / separation**2 if count > 1 else 0.0
+    centre = x.mean(axis=0)
+    slopes = (scale * (x - centre)).astype(dtype).astype(float)
+    squares = ((x - centre) * (x + centre)).sum(axis=1)
+    offsets = np.zeros_like(slopes)
+    offsets[:, 0] = (-0.5 * scale * squares).astype(dtype)
+    table = TableTokens(slopes, offsets, y.astype(dtype).astype(float))
+    reads = tuple({f"x.{name}": 1} for name in samples.variables)
+    writes = tuple(f"y{k + 1}" for k in range(y.shape[1]))
+    head = HeadSpec(0, 0, reads, tuple(np.abs(x).max(axis=0).tolist()), writes)
+    zero = ((fmpq(0),) * inputs, fmpq(0))
+    return assemble(OneLayerSpec(samples.variables, [zero] * len(writes), [table], [head], dtype=dtype))
+
+
+def _smallest_separation(x: np.ndarray) -> float:  # type: ignore[type-arg]
+    if len(x) < 2:
+        return 1.0
+    distance, first, second = closest_pair(x)
+    if not distance > 0:
+        raise InputError(f"rows {first} and {second} are the same point in this dtype: use float64")
+    return distance
+
+
+def closest_pair(x: np.ndarray) -> tuple[float, int, int]:  # type: ignore[type-arg]
+    """The smallest distance between two rows, and which they are.
+
+    Rows are sorted along one direction. Two rows are at least as far apart as their places along it, so only
+    those that are close there are compared: neighbours, then those two places apart, and so on.
+    """
+    direction = np.random.default_rng(0).standard_normal(x.shape[1])  # no ties for points of a lattice
+    along = x @ (direction / np.linalg.norm(direction))
+    order = np.argsort(along, kind="stable")
+    along, sorted_rows = along[order], x[order]
+    slack = 1e-12 * float(np.abs(along).max())  # rounding of the places
+    best = (math.inf, 0, 0)
+    for step in range(1, len(x)):
+        near = np.flatnonzero(along[step:] - along[:-step] <= best[0] + slack)
+        if not len(near):
+            break
+        apart = np.linalg.norm(sorted_rows[near + step] - sorted_rows[near], axis=1)
+        k = int(np.argmin(apart))
+        if apart[k] < best[0]:
+            first, second = sorted((int(order[near[k]]), int(order[near[k] + step])))
+            best = (float(apart[k]), first, second)
+    return best
+
 
 #: How many bits a word may have: the sum that takes a bit off has terms of twice as many.
 MOST_BITS = {"float64": 26, "float32": 11}
@@ -59,7 +132,8 @@ def construct_compact(samples: Samples, dtype: str) -> Weights:
     if len(np.unique(x, axis=0)) < len(x):
         raise InputError("two samples are the same point in this dtype: use float64")
     labels = samples.y[:, 0] == values[-1]
-    return assemble(_best_cut(x, labels, dtype), samples.variables, (float(values[0]), float(values[-1])), dtype)
+    runs = _best_cut(x, labels, dtype)
+    return _CompactBuilder(runs, samples.variables, dtype).weights(float(values[0]), float(values[-1]))
 
 
 def _best_cut(x: Floats, labels: NDArray[np.bool_], dtype: str) -> Runs:
@@ -158,10 +232,6 @@ def _middle(offsets: int) -> float:
     return float(starts[longest] + ends[longest] - 1) / 2 / policy.OFFSETS
 
 
-#: The lead of a token over all others: e^-760 is less than the smallest number of float64.
-LEAD = 900.0
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Runs of samples along a direction: the edges between them, their offsets (in widths) and their words.
@@ -196,11 +266,6 @@ def stored_words(weights: Weights) -> Words:
     memory = weights.memory.dense()[1:]
     index, words, offsets = (memory[:, weights.slot(name)] for name in ("index", "word", "shift"))
     return Words(int(index.max()), [int(v) for v in words if v], offsets[words != 0].tolist())
-
-
-def assemble(runs: Runs, inputs: Sequence[str], values: Sequence[float], dtype: str) -> Weights:
-    """The weights; ``values`` are what the bits 0 and 1 stand for."""
-    return _CompactBuilder(runs, inputs, dtype).weights(*values)
 
 
 class _CompactBuilder:
@@ -284,16 +349,18 @@ class _CompactBuilder:
 def _lines(edges: Floats, samples: Floats) -> Floats:
     """Lines (slope, offset) whose upper envelope changes at the edges, with a lead over all others at the samples.
 
-    Others are lines that are zero: tokens of the other head, and the data token.
+    Others are lines that are zero: tokens of the other head, and the data token. e^-760 is less than the smallest
+    number of float64; a tenth more is for rounding.
     """
+    lead = 1.1 * GATE_MARGIN
     if not len(edges):
-        return np.array([[0.0, 1.1 * LEAD]])
-    steep = LEAD / _nearest(edges, samples)
+        return np.array([[0.0, 1.1 * lead]])
+    steep = lead / _nearest(edges, samples)
     slopes = steep * (np.arange(len(edges) + 1) - len(edges) // 2)
     offsets = -steep * np.concatenate([[0.0], np.cumsum(edges)])
     run = np.searchsorted(edges, samples)
     least = float((slopes[run] * samples + offsets[run]).min())
-    return np.column_stack([slopes, offsets + (1.1 * LEAD - least)])
+    return np.column_stack([slopes, offsets + (1.1 * lead - least)])
 
 
 def _nearest(edges: Floats, samples: Floats) -> float:

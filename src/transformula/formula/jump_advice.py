@@ -1,0 +1,143 @@
+"""Advice on a formula that jumps: its pieces with their boxes, a box that ends before the jump, or a ramp."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformula.errors import FormulaError
+from transformula.formula.evaluation import evaluate
+from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.syntax.boxes import Box, Formula, split_commas
+from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.parsing import parse
+
+#: Width of an advised ramp, and of what an advised box leaves out, as a share of the interval of the variable.
+_SHARE = 0.01
+_WHERE = re.compile(r"\bwhere\s*\(")
+_SIGN = re.compile(r"[<>]=?")
+
+
+@dataclass(frozen=True)
+class WhereCall:
+    """A call of where in a text, whose first piece is taken where left < right (or else where it is larger)."""
+
+    text: str
+    start: int
+    end: int
+    left: str
+    right: str
+    smaller: bool
+    pieces: tuple[str, str]
+
+    def instead(self, piece: str) -> str:
+        """The text with something else in place of the call."""
+        alone = self.start == 0 and self.end == len(self.text)
+        return piece if alone else f"{self.text[: self.start]}({piece}){self.text[self.end :]}"
+
+
+def where_calls(text: str) -> Iterator[WhereCall]:
+    """The calls of where in a text, the outermost first.
+
+    Examples
+    --------
+    >>> [call.instead(call.pieces[0]) for call in where_calls("2*where(x > 1, x, where(x < 0, 1, 2))")]
+    ['2*(x)', '2*where(x > 1, x, (1))']
+    """
+    for found in _WHERE.finditer(text):
+        depth, end = 1, found.end()
+        while depth and end < len(text):
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+        test, *pieces = split_commas(text[found.end() : end - 1])
+        if len(pieces) == 2 and (sign := _SIGN.search(test)):
+            sides = test[: sign.start()].strip(), test[sign.end() :].strip()
+            yield WhereCall(text, found.start(), end, *sides, sign[0][0] == "<", (pieces[0], pieces[1]))
+
+
+def advice_on_jump(
+    place: str, texts: Sequence[str], box: Box, constants: Mapping[str, str]
+) -> tuple[str, tuple[dict[str, object], ...]]:
+    """Advice on a formula that jumps at a place such as ``x = 1/2``, in words and as arguments of `compile`."""
+    held = "".join(f", {name}={value}" for name, value in constants.items())
+    name, _, at = place.partition(" = ")
+    found: list[dict[str, object]] = []
+    calls = [*where_calls(texts[0])] if len(texts) == 1 else []
+    cut = parse(at) if name in box.variables else None
+    parts = [] if cut is None or cut.names else [*_sides(box, name, cut)]
+    for part in parts:
+        if text := next(_alone(calls, part), ""):
+            found.append({"formula": text, "on": f"{part}{held}"})
+    said = "compile the pieces alone, " + " and ".join(f"{one['formula']} on {one['on']}" for one in found)
+    if not found:
+        shorter = next((b for part in parts for b in _shorter(part, name, cut) if _reads(texts, b)), None)
+        said = "" if shorter is None else f"end the box before it, {shorter}"
+        if shorter is not None:
+            found.append({"on": f"{shorter}{held}"})
+    ramp = _ramp(place, box)
+    for call in calls[:1]:
+        a, b = call.pieces if call.smaller else call.pieces[::-1]
+        joined = call.instead(f"({a}) + (({b}) - ({a}))*{ramp}")
+        if _reads([joined], box):
+            found.append({"formula": joined})
+    return f"{said}, or join the pieces by a ramp such as {ramp}".removeprefix(", or "), tuple(found)
+
+
+def _sides(box: Box, name: str, cut: Expr) -> Iterator[Box]:
+    """The box on either side of a cut, or all of it if the cut is not inside."""
+    k = box.variables.index(name)
+    low, at, high = (enclose(end) for end in (box.lower[k], cut, box.upper[k]))
+    if low < at and at < high:
+        yield Box(box.variables, box.lower, (*box.upper[:k], cut, *box.upper[k + 1 :]))
+        yield Box(box.variables, (*box.lower[:k], cut, *box.lower[k + 1 :]), box.upper)
+    else:
+        yield box
+
+
+def _alone(calls: Sequence[WhereCall], part: Box) -> Iterator[str]:
+    """The formula of a part of the box, with the piece that a choice takes there."""
+    middle = [np.array([(low + high) / 2]) for low, high in part.floats()]
+    for call in calls:
+        try:
+            sides = [parse(side, part.variables) for side in (call.left, call.right)]
+        except FormulaError:
+            continue
+        left, right = (float(evaluate(side, part.variables, middle)[0]) for side in sides)
+        text = call.instead(call.pieces[(left < right) != call.smaller])
+        if _reads([text], part):
+            yield text
+
+
+def _shorter(part: Box, name: str, cut: Expr | None) -> Iterator[Box]:
+    """The part without a little at the end that is the cut."""
+    k = part.variables.index(name)
+    low, high = part.floats()[k]
+    away = _SHARE * (high - low)
+    if part.upper[k] == cut:
+        yield Box(part.variables, part.lower, (*part.upper[:k], parse(f"{high - away:.6g}"), *part.upper[k + 1 :]))
+    elif part.lower[k] == cut:
+        yield Box(part.variables, (*part.lower[:k], parse(f"{low + away:.6g}"), *part.lower[k + 1 :]), part.upper)
+
+
+def _reads(texts: Sequence[str], box: Box) -> bool:
+    """Whether formulas are read, so that none jumps."""
+    try:
+        Formula.of(list(texts), box)
+    except FormulaError:
+        return False
+    return True
+
+
+def _ramp(place: str, box: Box) -> str:
+    """A ramp over one percent of the interval of the variable that jumps, from where it jumps."""
+    name, _, at = place.partition(" = ")
+    if name not in box.variables:
+        name, at = box.variables[0], "0"
+    low, high = box.floats()[box.variables.index(name)]
+    shifted = name if at == "0" else f"({name} + {at[1:]})" if at[0] == "-" else f"({name} - {at})"
+    shifted = f"({name} - ({at}))" if re.search(r"[+*-]", at[1:]) else shifted
+    width = float(f"{(high - low) * _SHARE:.1g}")
+    return f"min(max({shifted}/{width:g}, 0), 1)"
