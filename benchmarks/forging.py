@@ -78,6 +78,14 @@ BASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "bent": ("max(x*y, x - 1/4)", "x=-1..1, y=0..1", {"eps": 0.02, "construction": "circuit"}),
     "relu": ("max(x, 0)", "x=-1..1", {"eps": 1e-4, "construction": "circuit"}),
     "three": ("x*y*z", "x=0..1, y=0..1, z=1/2..1", {"eps": 0.05, "construction": "circuit"}),
+    "squares": (
+        "acos(sin(x)*sin(y) + cos(x)*cos(y)*cos(z))",
+        "x=0..1, y=0..1, z=0..1",
+        {"eps": 0.2, "construction": "circuit"},
+    ),
+    "sines": ("(sin(x) - sin(y))/(x - y)", "x=0..1, y=0..1", {"eps": 0.05, "construction": "circuit"}),
+    "limit": ("y*(1/tanh(x) - 1/x)", "x=-1..1, y=0..1", {"eps": 0.05, "construction": "circuit"}),
+    "powers": ("y*x**x + sqrt(x)*log(x)", "x=0..1, y=0..1", {"eps": 0.1, "construction": "circuit"}),
     "removed": ("y*sin(x)/x", "x=-1..1, y=0..1", {"eps": 0.05, "construction": "circuit"}),
     "ranges": ("exp(x*y*(1 - x*y) - x*y)", "x=0..1, y=0..1", {"eps": 0.1, "construction": "circuit"}),
     "cubic": ("x**3/3 - 2*x*y + 1/7", "x=-2..2, y=-1..3", {}),
@@ -698,7 +706,14 @@ def sign_claim(folder: Folder, rng: random.Random) -> None:
     text = rng.choice(
         ("x", "x + 1", "x - 1/2", "x*x", "x**2 - x", "-x", "1", "0", "sin(x)", "1/x", "log(x)", "sqrt(x)", "x - x")
     )
-    circuit.setdefault("signs", []).append(text)
+    signs = circuit.setdefault("signs", [])
+    pairs = [sign for sign in signs if isinstance(sign, list)]
+    if pairs and rng.random() < 0.5:  # one that is proven of squares
+        pair, place = rng.choice(pairs), rng.randrange(2)
+        pair[place] = edited(str(pair[place]), rng)
+        return
+    squares = rng.choice(("x**2", "sin(x/2)**2", "1", "cos(x)**2 + 1", "sinc(x)**2", "2*sin(x/2)**2", "(x/x)**2"))
+    signs.append(text if rng.random() < 0.5 else [text, squares])
     folder.evidence.setdefault("signs", []).append(rng.choice(([-1], [0, -1, -1], [0, 0, -1, -1, -1])))
 
 
@@ -732,6 +747,17 @@ def step(folder: Folder, rng: random.Random) -> None:
                 ("x*sqrt(x)/x", "sqrt(x)", f"{text} + 0*(x*sqrt(x)/x)"),
                 ("max(x, 0)/max(x, 0)", "1", f"({text})*(max(x, 0)/max(x, 0))"),
                 ("1/x", "0", f"{text} + 0*(1/x)"),
+                ("x/sqrt(x)**2", "1", f"({text})*(x/sqrt(x)**2)"),
+                ("1/x - 1/x", "0", f"{text} + (1/x - 1/x)"),
+                ("1/x - cos(x)/x", "0", f"{text} + (1/x - cos(x)/x)"),
+                ("x*log(x)", "xlogx(abs(x))", f"{text} + x*log(x)"),
+                ("x*log(x)", "2*xlogx(sqrt(x))*sqrt(x)", f"{text} + x*log(x)"),
+                ("x*log(x)*log(x)", "xlogx(x)*log(x)", f"{text} + 0*(x*log(x)*log(x))"),
+                ("x**x", "exp(xlogx(x))", f"({text})*x**x"),
+                ("x**x", "1", f"({text})*x**x"),
+                ("x*log(abs(x))", "xlogx(abs(x))", f"{text} + x*log(abs(x))"),
+                ("(sin(x + 1) - sin(1))/x", "cos(1 + x/2)*sinc(x/2)", f"{text} + (sin(x + 1) - sin(1))/x"),
+                ("(sin(x + 1) - sin(1))/x", "cos(1 + x/2)", f"{text} + (sin(x + 1) - sin(1))/x"),
             )
         )
         folder.body["formulas"][0] = typed

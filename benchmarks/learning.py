@@ -45,7 +45,7 @@ def product_target(rng, d, rank, degree):
 
 
 def draw(target, rows, d, rank, degree, seed):
-    from transformula.studies.fang_data import f2, f2_sample
+    from transformula.studies.fang_f2_study import f2, f2_sample
 
     if target == "f2":
         sample = f2_sample(seed, rows)

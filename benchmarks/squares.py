@@ -21,7 +21,7 @@ from transformula.compiler.tables.softmax_table import FittedTable
 #: Tolerances tried, from coarse to what no table meets.
 GOALS = {"float64": 10.0 ** -np.arange(9, 14.2, 0.1), "float32": 10.0 ** -np.arange(4, 5.4, 0.02)}
 #: The policy of a compile, and one that searches longer.
-THOROUGH = {"SIZE_WORK": 5e9, "GROWING_WORK": 3e10, "SHRINKING_WORK": 2e10, "QUICK_STEPS": 20, "FINALISTS": 10}
+THOROUGH = {"SIZE_WORK": 5e9, "TABLE_WORK": 3e10, "QUICK_STEPS": 20, "FINALISTS": 10}
 EFFORTS = ({name: getattr(policy, name) for name in THOROUGH}, THOROUGH)
 
 

@@ -2,7 +2,11 @@
 
 Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
 A text means what docs/functions.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
+<<<<<<< HEAD
+0/0 and 0*log(0) are taken as their limits (the claims are about continuous extensions), by a look beside the point.
+=======
 A quotient 0/0 and a logarithm of 0 are taken as limits (the claims are about continuous extensions), by looks beside the point.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -26,9 +30,9 @@ class Undefined(ArithmeticError):
 
 
 def _root(x: Any) -> Any:
-    if x < 0:
+    if x < -(mpmath.mpf(10) ** (10 - DIGITS)):  # what is 0 by an identity may be rounded down
         raise Undefined
-    return mpmath.sqrt(x)
+    return mpmath.sqrt(max(x, 0))
 
 
 def _log(x: Any) -> Any:
@@ -41,9 +45,9 @@ def _log(x: Any) -> Any:
 
 def _arc(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def found(x: Any) -> Any:
-        if abs(x) > 1:
+        if abs(x) > 1 + mpmath.mpf(10) ** (10 - DIGITS):  # what is 1 by an identity may be rounded up
             raise Undefined
-        return mpmath.re(function(x))
+        return mpmath.re(function(min(max(x, -1), 1)))
 
     return found
 
@@ -165,10 +169,8 @@ class Truth:
         try:
             with mpmath.workdps(DIGITS):
                 return self._precise({n: mpmath.mpf(v) for n, v in zip(self.names, point, strict=True)})
-        except ZeroDivisionError:
+        except (ZeroDivisionError, Undefined):
             return self._limit(point)
-        except Undefined:
-            return None
 
     def _limit(self, point: Sequence[float]) -> Any:
         """The value 1e-40 and 1e-44 away, in a direction that no formula has as a factor."""

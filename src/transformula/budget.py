@@ -83,7 +83,7 @@ class Limit:
         return (counted() - self.start) / SECOND
 
     def all(self) -> Iterator[Limit]:
-        """This limit and those outside of it."""
+        """The limit itself, then the limits around it."""
         now: Limit | None = self
         while now is not None:
             yield now

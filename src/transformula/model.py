@@ -13,9 +13,8 @@ from flint import fmpq
 from transformula import model_folder, proven
 from transformula.errors import ExportError, ModelFileError, UncertifiedError
 from transformula.files import STDOUT, as_path, write_file
-from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.prompt_target import Prompts
-from transformula.formula.sample_target import Samples, stored_target
+from transformula.formula.sample_target import Samples, as_array, is_tensor, stored_target
 from transformula.internals import NamedTrace
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.description import (

@@ -235,3 +235,9 @@ def test_processes_of_a_command_run_nothing_of_the_working_directory(tmp_path):
     command = [sys.executable, str(script), "batch", "jobs.csv", "--jobs", "1", "--out", "made"]
     run = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     assert run.returncode == 0 and not list(place.glob("*.was_run")), run
+
+
+def test_a_formula_is_shown_without_characters_that_a_terminal_obeys(cli, tmp_path):
+    model = tf.compile("7 + 0*(\rsin(x)         )", "x=0..1", eps=1e-2)  # which a terminal shows as sin(x)
+    result = cli("show", str(model.save(tmp_path / "m")))
+    assert result.code == 0 and "\r" not in result.out and "7 + 0*( sin(x)" in result.out

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import transformula as tf
-from transformula.cli.output import Pace
 
 SOURCE = Path(tf.__file__).parents[1]
 #: The last formula takes seconds, so that the run is still under way when it is interrupted.
@@ -134,13 +133,3 @@ def test_compile_takes_workers(cli):
     assert made.code == 0 and json.loads(made.out)["status"] == "proven"
     refused = cli(*asked, "--scheduler", "tcp://127.0.0.1:1")
     assert refused.code == 2 and refused.out == "" and "no Dask scheduler answers at" in refused.err
-
-
-def test_progress_says_rate_and_time_left(monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr("transformula.cli.output.time.monotonic", lambda: clock[0])
-    pace = Pace()
-    clock[0] += 10
-    assert pace.said(20, 41) == "2 a second, 20 s left" and pace.said(20, 0) == "2 a second"
-    assert pace.said(1, 60) == "6 a minute, 10 min 0 s left" and pace.said(1, 3000) == "6 a minute, 8 h 20 min left"
-    assert pace.said(0, 5) == ""

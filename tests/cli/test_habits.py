@@ -115,7 +115,8 @@ def test_hints_fit_the_mistake(cli, text, said):
             "jumps by 1 at x = 1/2, .*: compile the pieces alone, 0 on x=0..1/2 and 1 on x=1/2..1, or join",
         ),
         ("x*floor(2*x)", "jumps by .*: end the box before it, x=.*, or join the pieces by a ramp"),
-        ("where(abs(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write where"),
+        ("where(sin(x) < 1/2, x, 1/2)", "linear in one of its variables, .*: write it as several conditions"),
+        ("where(abs(x) < 1/2, x, 1/2)", "jumps by 1 at x = -1/2"),
     ],
 )
 def test_a_formula_that_jumps_is_refused_with_what_to_do(text, said):

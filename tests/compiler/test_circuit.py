@@ -2,6 +2,7 @@
 
 import csv
 import json
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +11,7 @@ import pytest
 import transformula as tf
 from support.circuit_models import CASES, CASES_FILE
 from transformula.cluster.batch_jobs import largest_found_error
-from transformula.compiler import policy
-from transformula.compiler.circuit import Circuits, Mode
+from transformula.compiler.circuit import Circuits, Mode, PlanningGuide
 from transformula.compiler.prepare import Prepared
 from transformula.errors import InputError, RefutedError, TransformulaError
 from transformula.kernel.folder.evidence import Evidence
@@ -145,7 +145,7 @@ def test_values_far_from_zero_are_held_around_zero(monkeypatch):
     """log on 90,000..110,000 is 11.5 +- 0.1: what is rounded is the 0.1."""
     task = {"formula": "log(a)*b", "on": "a=90000..110000, b=1..2", "rel": 1e-3}
     model = tf.compile(**task, construction="circuit", dtype="float32")
-    monkeypatch.setattr(policy, "FAR_FROM_ZERO", np.inf)
+    monkeypatch.setattr(PlanningGuide, "offset", lambda *_: Fraction(0))
     plain = tf.compile(**task, construction="circuit", dtype="float32")
     assert model.certificate.rounding < plain.certificate.rounding / 2
 

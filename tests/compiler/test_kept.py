@@ -79,7 +79,6 @@ def test_what_was_not_found_is_not_looked_for_again(place, fits):
     lambda data: json.dumps({**data, "table": {**data["table"], "offsets": ["a"]}}).encode(),
     lambda data: json.dumps({**data, "table": {**data["table"], "linear": float("inf")}}).encode(),
     lambda data: json.dumps({**data, "table": {k: v for k, v in data["table"].items() if k != "dtype"}}).encode(),
-    lambda data: b" " * (kept.MAX_BYTES + 1) + json.dumps(data).encode(),
 ])  # fmt: skip
 def test_files_that_make_no_sense_are_written_anew(place, fits, change):
     table, _ = fitted()

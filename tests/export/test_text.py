@@ -18,7 +18,7 @@ from flint import arb
 import transformula as tf
 from text_prompts import FORMULAS, Answers, Prompts, largest_error, write
 from transformula.errors import ExportError, NotProvenError
-from transformula.export import text_layout
+from transformula.export import hf_files, text_layout
 from transformula.export.hf_files import hf_differences, hf_export
 from transformula.export.text_export import text_model
 from transformula.export.text_grammar import TextGrammar
@@ -100,7 +100,8 @@ def test_gravity_in_one_line(gravity: tf.Model, tmp_path: Path) -> None:
     assert answers(prompts) == ["0.468750", "0.468750", "nan"]
 
 
-def test_a_changed_folder_does_not_verify(text: SimpleNamespace) -> None:
+def test_a_changed_folder_does_not_verify(text: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf_files, "text_model", lambda model, decimals: (text.layout, text.claim))  # proven once
     assert hf_differences(text.model, text.folder) == ()
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md"):
         path = text.folder / name
@@ -191,7 +192,7 @@ def _grammar(layout: TextLayout, **changed: int) -> TextLayout:
 def test_refusals_name_the_reason(gravity: tf.Model) -> None:
     with pytest.raises(ExportError, match="from 1 to 12"):
         text_model(gravity, 0)
-    with pytest.raises(NotProvenError, match="--decimals 8 is too many"):
+    with pytest.raises(NotProvenError, match=r"--decimals 8 is too many.*smaller --eps"):
         text_model(gravity, 8)
     with pytest.raises(ExportError, match="not of a polynomial"):
         text_model(tf.compile("x*y", on="x=0..1, y=0..1"))
@@ -207,6 +208,12 @@ def test_a_table_whose_values_are_far_beyond_the_answers() -> None:
     texts, box, options = FORMULAS["growth"]
     layout, claim = text_model(tf.compile(texts, on=box, **options))
     assert layout.grammar.places == 4 and claim.bound <= 1e-4
+
+
+def test_the_advice_of_a_refusal_for_large_values_works() -> None:
+    with pytest.raises(NotProvenError, match=r"narrow the box until they are below 2e\+03"):
+        text_model(tf.compile("exp(x)", on="x=-2..15"))
+    assert text_model(tf.compile("exp(x)", on="x=-2..7.5"))[0].grammar.places >= 1  # exp(7.5) = 1,808
 
 
 def test_claim_is_stated_in_the_config(text: SimpleNamespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from numbers import Real
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import sympy
 import transformula as tf
 from transformula.errors import FormulaError, InputError
 from transformula.formula import notations
-from transformula.formula.notations import as_texts
+from transformula.formula.notations import as_texts, given_formula
 from transformula.kernel.syntax.parsing import parse
 
 X, Y = sympy.symbols("x y")
@@ -127,6 +128,8 @@ def _norm(x, y):
         (lambda x, y: np.var([x, y]), ["((x - (x + y)/2)*(x - (x + y)/2) + (y - (x + y)/2)*(y - (x + y)/2))/2"]),
         (lambda x, y: np.logaddexp(x, y) + np.real(x), ["log(exp(x) + exp(y)) + x"]),
         (lambda x: f"{x}" == "x" and x, ["x"]),
+        (lambda x: x**2 if np.isscalar(x) and isinstance(x, Real) else 0, ["x**2"]),
+        (lambda x: 0 if hasattr(x, "__iter__") else x**2, ["x**2"]),
     ],
 )  # fmt: skip
 def test_functions_are_traced(function, texts):
@@ -177,9 +180,10 @@ def test_a_refusal_that_the_function_swallows_is_one():
         (lambda x: f"{x:.3f}", "needs the value"),
         (lambda x: len(x), r"no len\(\)"),
         (lambda x: x[0], "not subscriptable"),
-        (lambda x: sum(x), "one number"),
+        (lambda x: sum(x), "not iterable.*each is one real number"),
         (lambda x: x @ x, "one number"),
-        (lambda x: 1 in x, "one number"),
+        (lambda x: 1 in x, "not iterable"),
+        (lambda x: isinstance(x, float), "returned bool"),
         (lambda x: x ^ 2, r"write \*\* for a power"),
         (lambda x: x << 1, r"write \*\* for a power"),
         (lambda x: {x: 1}, "unhashable"),
@@ -191,6 +195,8 @@ def test_a_refusal_that_the_function_swallows_is_one():
         (lambda x: np.linalg.det(np.array([[x, 1], [1, x]])), "Cannot cast ufunc 'det'"),
         (lambda x: np.zeros(1) + np.array([x], dtype=float), "needs the value"),
         (lambda x: np.logaddexp(x, x, x), "only plain calls"),
+        (lambda x: np.max(x, 0), "np.max cannot be compiled in this form"),  # x along axis 0 is x, not max(x, 0)
+        (lambda x: np.prod(x, 0), "np.prod cannot be compiled in this form"),
         (lambda x: 1 if x else 2, "compares its arguments"),
         (lambda x: x == 1, "compares its arguments"),
         (lambda x: math.sin(x), "use np.sin, not math.sin"),
@@ -234,3 +240,25 @@ def test_powers_and_e_as_people_write_them():
 
 def test_a_list_may_mix_notations():
     assert notations.as_texts(["x", X + 1, lambda x: x], ["x"]) == ["x", "1 + x", "x"]  # sympy's own order
+
+
+def test_a_function_that_goes_another_way_for_numbers_is_refused():
+    with pytest.raises(FormulaError, match=r"at x = 0\.38.* the function returns \[0\.38.*\], and \[0\.14"):
+        given_formula(lambda x: x if isinstance(x, float) else x**2, "x=0..1")
+    with pytest.raises(FormulaError, match="asks what its arguments are"):
+        given_formula(lambda x, c: [x, c * x if hasattr(x, "hex") else x], "x=0..1, c=2")
+
+
+@pytest.mark.parametrize(
+    ("function", "box"),
+    [
+        (lambda x, c, k=3: c * np.sin(x) + k, "x=0..1, c=9"),
+        (lambda x, y: np.exp(x) * y, "x=0..1, y=1e-9..2e-9"),
+        (lambda x: [np.cos(x), x**2], "x=0..pi"),
+        (lambda x: (1 - np.cos(x)) / x**2, "x=1e-6..1"),
+        (lambda x: np.where(x > 1, x**2, x), "x=0..3"),
+        (lambda x: np.exp(x) / {}.get("a", 1) if not isinstance(x, float) else 1 / 0, "x=0..1"),
+    ],
+)
+def test_a_function_that_agrees_with_its_formula_or_takes_no_numbers_is_read(function, box):
+    assert given_formula(function, box).outputs

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -23,10 +24,10 @@ ESTIMATORS = [
     PolynomialTransformerRegressor(solver="exact"),
     PolynomialTransformerRegressor(solver="sparse"),
     PolynomialTransformerRegressor(solver="lowrank"),
-    PolynomialTransformerRegressor(solver="adam", epochs=60),
+    PolynomialTransformerRegressor(solver="adam", epochs=10),
     PolynomialTransformerClassifier(),
-    PolynomialTransformerClassifier(solver="adam", epochs=40),
-    OneLayerTransformerRegressor(),
+    PolynomialTransformerClassifier(solver="adam", epochs=10),
+    OneLayerTransformerRegressor(epochs=10),
     LinearAttentionRegressor(),
 ]
 
@@ -69,6 +70,25 @@ def test_sparse_indicators_are_those_of_dense_ones(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cross_val_score(make_pipeline(OneHotEncoder(), estimator), table, y, cv=3).min() > 0.9
+
+
+def test_names_pass_through_pipelines_without_a_warning():
+    pd = pytest.importorskip("pandas")
+    chance = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": chance.choice(["Rom", "Ulm"], 200), "sq m": chance.uniform(30, 200, 200)})
+    price = 2 * frame["sq m"] * (1 + (frame["city"] == "Rom")) + chance.normal(size=200)
+    encoder = OneHotEncoder(sparse_output=False, drop="if_binary")
+    columns = make_column_transformer(
+        (encoder, ["city"]), (StandardScaler(), ["sq m"]), verbose_feature_names_out=False
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipe = (
+            make_pipeline(columns, PolynomialTransformerRegressor(2)).set_output(transform="pandas").fit(frame, price)
+        )
+        assert cross_val_score(pipe, frame, price, cv=3).min() > 0.99
+    assert list(pipe[-1].feature_names_in_) == ["city_Ulm", "sq m"] == list(pipe[:-1].get_feature_names_out())
+    assert "city_Ulm*sq_m" in pipe[-1].to_formula(1e-2)
 
 
 @pytest.mark.parametrize("solver", ["exact", "sparse", "lowrank", "adam"])

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits, make_friedman1
 
 from transformula.learn import PolynomialTransformerClassifier, PolynomialTransformerRegressor
-from transformula.studies.fang_data import f1_sample, f2_sample
+from transformula.studies.fang_f2_study import f1_sample, f2_sample
 from transformula.studies.fang_study import TERMS, terms_of
 
 
@@ -20,7 +20,7 @@ def test_f1_in_closed_form(solver):
 
 
 def test_sparse_finds_exactly_the_seven_terms_of_f2():
-    sample = f2_sample(seed=0)
+    sample = f2_sample(seed=0, rows=15_000)
     model = PolynomialTransformerRegressor(5, "sparse").fit(sample.X, sample.y)
     assert _mse(model, sample) <= 0.001
     assert terms_of(model.to_formula(1e-4)) == TERMS
@@ -37,8 +37,7 @@ def test_exact_is_at_the_statistical_limit():
     assert np.mean((model.predict(sample.X_test) - truth) ** 2) < 1.3 * 1001 / (12_000 - 1001)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("rows, limit", [(10_000, 0.05), (20_000, 1e-3)])
+@pytest.mark.parametrize("seed, rows, limit", [(0, 10_000, 0.05), (1, 20_000, 1e-3)])
 def test_lowrank_on_fifty_variables(seed, rows, limit):
     rng = np.random.default_rng(seed)
     W = rng.normal(size=(5, 50))
@@ -60,6 +59,6 @@ def test_friedman_and_digits():
     X, y = make_friedman1(600, noise=1.0, random_state=0)
     model = PolynomialTransformerRegressor(degree=3).fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.9
-    X, y = load_digits(return_X_y=True)
-    model = PolynomialTransformerClassifier(2).fit(X[:1200], y[:1200])
-    assert model.score(X[1200:], y[1200:]) > 0.93
+    X, y = load_digits(n_class=5, return_X_y=True)
+    model = PolynomialTransformerClassifier(2).fit(X[:600], y[:600])
+    assert model.score(X[600:], y[600:]) > 0.97

@@ -135,5 +135,5 @@ def test_selected_terms_get_the_coefficients_of_all_rows(noise):
     for rows in (slice(300), slice(300, None)):
         total.append(Gram(some.terms, some.basis, np.zeros(2)))
         some.add_residuals(total[-1], x[rows], y[rows], w[rows])
-    found = some.corrected(total[0] + total[1], some.penalty)
+    found = some.corrected(total[0] + total[1], some.ridge)
     np.testing.assert_allclose(found.predict(x), whole.predict(x), rtol=1e-9)

@@ -79,7 +79,7 @@ def test_early_stopping_stops_and_keeps_the_best():
 
 
 def test_the_papers_training_learns_f1():
-    from transformula.studies.fang_data import f1_sample
+    from transformula.studies.fang_f2_study import f1_sample
 
     sample = f1_sample(seed=1)
     model = PolynomialTransformerRegressor(

@@ -129,6 +129,7 @@ def test_arrays_go_by_position_and_so_do_numbered_columns(model):
         (pd.DataFrame({"x": pd.to_datetime(["2020-01-01"]), "y": [1]}), "x: expected real numbers"),
         (np.ma.array([[1.0, 2.0]], mask=[[True, False]]), "masked"),
         (torch.tensor([[1j, 0]]), "complex"),
+        (torch.eye(2).to_sparse(), "dense tensor, got a sparse one"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(model, given, said):

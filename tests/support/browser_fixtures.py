@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 import pytest
 
 from support.browsing import reach
-from support.explorer import PATIENCE, running
 
 FLAGS = (
     "--headless",
@@ -41,6 +40,8 @@ DRIVER = re.compile(r"WebGL|GL Driver|willReadFrequently")
 @pytest.fixture(scope="session")
 def server():
     """One explorer for all tests that ask for no special one."""
+    from support.explorer import running  # every test loads this file, also where there is no web server
+
     with running() as at:
         yield at
 
@@ -48,6 +49,8 @@ def server():
 @pytest.fixture
 def visit(browser, server):
     """visit(state, **device) opens the page and waits for its model; nothing may be logged meanwhile."""
+    from support.explorer import PATIENCE
+
     contexts, logged = [], []
 
     def open_page(state=None, wait="done", **device):

@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 
 import transformula as tf
-from support.attention_models import attention_model
 from support.in_context_models import learner
 from support.layer_models import layered
 from support.one_layer_models import model_named
@@ -61,6 +60,8 @@ def exported(name: str, dtype: str, circuits) -> tf.Model:
     if name in IN_CONTEXT:
         return learner(IN_CONTEXT[name], dtype)
     if name in ATTENTION:
+        from support.attention_models import attention_model  # scikit-learn and scipy, which a GPU machine may lack
+
         return attention_model(ATTENTION[name], dtype)
     if name in LAYERS:
         return layered(LAYERS[name], dtype)

@@ -26,7 +26,7 @@ _VERBS = {
     "verify": ("folder_verbs", "Prove a model's claim again from its files alone; exit code 1 if it does not hold."),
     "eval": ("folder_verbs", "Evaluate a model at a point, or for every row of a CSV file of any size."),
     "show": ("folder_verbs", "Show a model: its claim, its blocks and tokens, and what each of its tables computes."),
-    "batch": ("batch_verb", "Compile, verify, export or report many formulas."),
+    "batch": ("page_verbs", "Compile, verify, export or report many formulas."),
     "compare": (
         "page_verbs",
         "Compile a formula by every construction and compare their sizes; exit code 1 if none is proven.",

@@ -20,7 +20,7 @@ from transformula.cli.output import Output, check_stdout, progress_bar
 from transformula.coq.coq_files import coq_files
 from transformula.errors import ExportError
 from transformula.export.hf_files import SOFTMAX
-from transformula.export.norm_rounding import norm_gain, prove_normed
+from transformula.export.norm_rounding import Norms, norms_off, prove_normed
 from transformula.export.onnx_files import BLOCKS, PROGRAM, onnx_bytes, rounded_entries, status_entry
 from transformula.export.onnx_interface import Interface
 from transformula.export.parity import largest_difference, measured_parity, sample_points
@@ -246,14 +246,15 @@ def _export_torch(model: Model, folder: Path, out: Path | None, layer_norm: bool
     import torch
 
     path = folder / model_folder.TORCH_FOLDER if out is None else out
-    gain, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
-    module = stock_module(model.weights, model.sequence, gain)
+    norms, rounding = _normed(model) if layer_norm else (None, model.certificate.rounding)
+    weights = model.weights if norms is None else norms.weights
+    module = stock_module(weights, model.sequence, norms)
     asking = model.tokens if layer_norm else None
     runtime = f"torch {torch.__version__.partition('+')[0]}"
     parity = measured_parity(model, _runner(module), runtime, rounding, asking)
     bound = add_up(model.certificate.approximation, rounding)
     claim = rounded_entries(model.packed, model.certificate, rounding, proven=model.proven)
-    contents = stock_files(model.weights, model.sequence, gain, claim)
+    contents = stock_files(weights, model.sequence, norms, claim)
     model_folder.write_folder(path, contents, force)
     return {
         "out": path,
@@ -274,14 +275,14 @@ def _centre(model: Model) -> str:
     return " ".join(f"{(low + high) / 2:.6g}" for low, high in model.box.floats())
 
 
-def _normed(model: Model) -> tuple[float, float]:
-    """The gain that switches LayerNorm off, and the proven rounding of layers with it."""
+def _normed(model: Model) -> tuple[Norms, float]:
+    """How LayerNorm is switched off, and the proven rounding of layers with it."""
     if model.construction not in SOFTMAX:
         raise ExportError(
             f"no stock layer has the attention of a model by {model.construction}: leave --layer-norm out"
         )
-    gain = norm_gain(model.weights, model.box, centred=True)
-    return gain, prove_normed(model.packed, model.box, normed_width(model.weights)).rounding
+    norms = norms_off(model.packed, model.box, centred=True)
+    return norms, prove_normed(model.packed, model.box, norms, normed_width(norms.weights)).rounding
 
 
 def _runner(module: torch.nn.Module, dtype: torch.dtype | None = None) -> Any:

@@ -19,9 +19,7 @@ _WIDE = 250
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = ("bound", "claimed_bound", "hf_bound", "approximation", "rounding", "seams", "outside_seams", "largest")
 #: Stage of the work → the units that its progress counts; tables for others.
-_UNITS = {"proving": "piece", "reading": "part"}
-#: Seconds between two lines of progress in a log.
-_LOG_INTERVAL = 30.0
+_UNITS = {"proving": "piece", "reading": "part", "formulas": "formula"}
 
 
 class Interrupted(TransformulaError):
@@ -151,7 +149,8 @@ def _text(value: Any, name: str) -> str:
         return at_most(value, 6) if name.removeprefix("mean_") in _BOUNDS else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return "\n".join(_text(v, name) for v in value)
-    return str(value)
+    # a terminal obeys other characters, and may show another formula: a folder may hold any
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in str(value))
 
 
 @contextmanager
@@ -186,61 +185,3 @@ def progress_bar(quiet: bool) -> Iterator[None]:
 
         with listening(show):
             yield
-
-
-@contextmanager
-def sweep_progress(quiet: bool) -> Iterator[None]:
-    """Number of finished formulas, their rate and the time left: a bar, or in a log a line now and then."""
-    if quiet:
-        yield
-        return
-    if not sys.stderr.isatty():
-        with listening(_LogLines().show):
-            yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task, pace = bar.add_task("", total=None, said=""), Pace()
-
-        def show(stage: str, done: int, left: int | None) -> None:
-            if stage == "formulas" and left is not None:
-                bar.update(task, completed=done, total=done + left, said=pace.said(done, left))
-
-        with listening(show):
-            yield
-
-
-class Pace:
-    """Rate and time left, from the mean since the start."""
-
-    def __init__(self) -> None:
-        self.start = time.monotonic()
-
-    def said(self, done: int, left: int) -> str:
-        """Text such as ``2.5 a second, 1 min 4 s left``."""
-        rate = done / max(time.monotonic() - self.start, 1e-9)
-        if not done:
-            return ""
-        shown = f"{rate:.3g} a second" if rate >= 1 else f"{60 * rate:.3g} a minute"
-        return f"{shown}, {_duration(round(left / rate))} left" if left else shown
-
-
-class _LogLines:
-    def __init__(self) -> None:
-        self.pace, self.last = Pace(), time.monotonic()
-
-    def show(self, stage: str, done: int, left: int | None) -> None:
-        now = time.monotonic()
-        if stage == "formulas" and left and done and now - self.last >= _LOG_INTERVAL:
-            self.last = now
-            print(f"{done} of {done + left} done, {self.pace.said(done, left)}", file=sys.stderr, flush=True)
-
-
-def _duration(seconds: int) -> str:
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -86,14 +86,7 @@ class Engine(ABC):
 
 
 def opened_engine(jobs: int | None = None, scheduler: str | None = None) -> Engine:
-    """Open the requested workers.
-
-    Parameters
-    ----------
-    jobs : int, optional
-        Processes of this machine; by default one for each core.
-    scheduler : str, optional
-        The address of a Dask scheduler, like ``tcp://10.0.0.1:8786``, instead.
+    """Open the requested workers, as `workers` describes them.
 
     Examples
     --------

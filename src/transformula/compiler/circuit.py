@@ -87,11 +87,11 @@ class PlanningGuide(Guide):
         return ends[0] is not None and low - slack < ends[0], ends[1] is not None and high + slack > ends[1]
 
     def exchange(self, factors: Sequence[Expr], others: Sequence[Expr], last: Expr, inner: Expr) -> bool:
-        """Exchange them where the others' sizes multiply to less than half: then less cancels."""
+        """Exchange them where the others' sizes multiply to less: then less cancels."""
         ends = self.ranges.of(inner)
         size = largest(function_range(last, *ends)) if math.isfinite(ends[1] - ends[0]) else math.inf
         after = math.prod(largest(self.ranges.of(f)) for f in others) * size
-        return after < policy.CLEARLY_SMALLER * math.prod(largest(self.ranges.of(f)) for f in factors)
+        return after < math.prod(largest(self.ranges.of(f)) for f in factors)
 
     def measure(self, radicand: Expr) -> Measure | None:
         """The mode's measure if the length may come so close to zero that errors under the root grow."""
@@ -121,7 +121,7 @@ class PlanningGuide(Guide):
         """Whether the rest is smaller, in a careful circuit."""
         if not self.mode.careful:
             return False
-        return largest(self.ranges.of(rest)) < policy.CLEARLY_SMALLER * largest(self.ranges.of(part))
+        return largest(self.ranges.of(rest)) < largest(self.ranges.of(part))
 
 
 def _centre(ends: Interval) -> tuple[Fraction, float]:

@@ -395,6 +395,6 @@ def shows_nothing(error: NotProvenError) -> bool:
     return isinstance(error, RefutedError) or (error.best_bound is None and error.measured is None)
 
 
-def _size(model: Model) -> tuple[int, float]:
-    """Memory tokens, then parameters; a single layer may have half as many parameters again."""
-    return model.memory_tokens, model.parameter_count / (policy.ONE_LAYER if model.layers == 1 else 1.0)
+def _size(model: Model) -> tuple[int, int]:
+    """Memory tokens, then parameters."""
+    return model.memory_tokens, model.parameter_count

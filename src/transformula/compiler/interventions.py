@@ -34,7 +34,7 @@ from transformula.compiler.lower.derivation_hints import signs_of
 from transformula.compiler.lower.store_circuit import store_circuit
 from transformula.compiler.prepare import Prepared, proven_signs
 from transformula.errors import InputError, brief
-from transformula.formula.given_arrays import is_tensor
+from transformula.formula.sample_target import is_tensor
 from transformula.internals import Wires, written_slot
 from transformula.kernel.folder.description import Certificate
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Matrix, Weights

@@ -38,7 +38,6 @@ MOST_TOKENS = 20_000  # most tokens of a grid, of a polynomial, and of local pol
 #: Most linear forms of a summand for which a grid competes with a circuit: sin(x)*y at 1e-3 is smaller as one.
 MAX_GRID_FORMS = 2
 FEWEST_FLOATS = 8  # fewest numbers of the format that an interval must contain for a table to make sense
-ONE_LAYER = 1.5  # factor by which a single layer may have more parameters than several layers and still be preferred
 STRAINED = 4.0  # expected error of fitted tables, in tolerances, above which a proof is not tried
 
 # --- prepare
@@ -118,8 +117,7 @@ LAWSON_ROUNDS = 25  # rounds of reweighting towards the minimax table or polynom
 WITHIN_REACH = 30.0  # factor by which reweighting may lower an error at best
 HOPELESS = 300.0  # error over the goal above which a size is given up after its best start
 SIZE_WORK = 600_000.0  # microseconds on one size, and on a table with fewer tokens than oscillations
-GROWING_WORK = 3.5e6  # microseconds on growing sizes until one is accepted
-SHRINKING_WORK = 4.2e6  # microseconds on removing tokens from an accepted table
+TABLE_WORK = 3.5e6  # microseconds on growing sizes until one is accepted, and again on removing tokens from it
 LAST_WORK = 2e6  # microseconds on the last refinement of a table
 ALL_STARTS = 5  # size up to which all starts are tried; larger tables mostly grow from smaller ones
 ALL_STARTS_RATIO = 1.4  # growth of the size after which all starts are tried again
@@ -132,7 +130,6 @@ DOUBTFUL_PART = 0.1  # the same for growing after a table was not found
 FEW_SWINGS = 8  # crossings of the median up to which a function is not treated as oscillatory
 MANY_SWINGS = 40  # crossings of the median above which only oscillatory tables are tried
 MAX_BEYOND = 8  # tokens beyond the ends
-WAVE_SHARPNESS = (1.0, 0.8, 1.25)  # factors on the sharpness that theory gives
 WAVE_STEPS = 4  # descent steps, and rounds of reweighting, of an oscillatory table
 
 # --- tables: stored scores
@@ -163,7 +160,6 @@ MOST_FOLDS = {"float64": 26, "float32": 14}
 SHORT_LENGTH = 1e-4
 LEAST_VARIATION = 2.0**-10  # least fraction of its size that a factor of a product is taken to vary by
 CLAMP_SLACK = 0.01  # fraction of its range within which an argument counts as close to the end of a function's domain
-CLEARLY_SMALLER = 0.5  # ratio of two sizes up to which the smaller form of a product or of p/(p + r) is taken
 PLAIN_LOGS = 3  # fewest factors of a product of which a function is read at a sum of logarithms
 NEAR = 0.1  # share of its range by which errors may move an argument without other slopes being looked at
 MOST_ROUNDS = 80  # most rounds of loops that usually end after a few: of halving, of cuts, of finer meshes, of limits
@@ -219,7 +215,6 @@ RANGE_CORNERS = 8
 # --- evidence: pieces of tables
 PIECE_TIGHTNESS = 1.08  # ratio of the bound of an error to an error that occurs
 PIECE_NOISE = 2.0**-60  # fraction of |f| below which an error is not refined
-PIECE_PATIENCE = 100  # halvings without a gain before giving up
 SLOPE_PIECES = 600  # most pieces of a table, or cells of a function, that bound a slope
 PIECE_OVERHANG = 1e-3  # fraction of an interval by which its pieces may reach beyond it
 

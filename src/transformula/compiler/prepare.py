@@ -16,19 +16,18 @@ from transformula.compiler.evidence.definedness import find_apart, find_defined
 from transformula.compiler.evidence.finder import FLOORS
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
-from transformula.compiler.lower.derivation_hints import extended_formula, signs_of
-from transformula.compiler.lower.removable import without_removable
+from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, signs_of
 from transformula.compiler.lower.rewrites import conjugated
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, floored, parsed, split_quotient
+from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, floored
+from transformula.kernel.derivations.extensions import parsed
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.balls import float_above
 from transformula.kernel.enclosures.expression_ranges import open_nodes
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
-from transformula.kernel.syntax import expression as ex
-from transformula.kernel.syntax.boxes import Box, Formula
+from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, short_text, to_text, walk
 
 #: Sign of an expression that is not zero anywhere.
@@ -42,13 +41,15 @@ class SignSearch(Facts):
     ----------
     tried : dict
         Trees of signs by text, None where none was found: results of earlier searches.
+    squares : dict
+        Sums of squares that show a sign of what they equal, by its text: results of earlier searches, too.
     """
 
-    def __init__(self, formula: Formula, tried: dict[str, list[int] | None]) -> None:
+    def __init__(self, formula: Formula, tried: dict[str, list[int] | None], squares: dict[str, Expr]) -> None:
         super().__init__(Formula((), formula.box), {}, Evidence({}))
         self.formula = formula
         self.found: dict[str, list[int]] = {}
-        self.tried = tried
+        self.tried, self.squares = tried, squares
 
     def try_sign(self, expr: Expr) -> None:
         """Learn a sign if it can be proven, and does not follow from others."""
@@ -63,12 +64,23 @@ class SignSearch(Facts):
             tree, seen = self.tried.get(text), self.seen(expr)
             if tree is None and abs(NodeSigns(self.algebra).of(expr)) == _STRICT and not open_nodes(expr, seen):
                 tree = [-1]
+            if tree is None and any(node.op in ("sin", "cos") for node in walk(expr)):
+                from transformula.compiler.lower.angle_squares import as_angle_squares  # few formulas need it
+
+                squares = as_angle_squares(expr, as_nonnegative)
+                if squares is not None:
+                    self.squares[text], tree = squares, [-1]
             if tree is None:
                 tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
-            self.add_sign(expr, tree)
+            self.take(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None
             return
+
+    def take(self, expr: Expr, tree: list[int]) -> None:
+        """Prove a sign on the leaves of a tree, of an expression or of the squares that it is."""
+        text = to_text(expr)
+        self.add_sign(self.squares.get(text, expr), tree, expr)
         self.tried[text] = self.found[text] = tree
 
 
@@ -166,7 +178,9 @@ class Prepared:
 
     def stored(self, signs: Iterable[str]) -> dict[str, Any]:
         """Steps, signs and floors as a stored circuit has them."""
-        return {"extends": self.steps, "signs": list(signs), **({"floors": self.floors} if self.floors else {})}
+        squares = self.facts.squares if signs else {}
+        written = [[text, to_text(squares[text])] if text in squares else text for text in signs]
+        return {"extends": self.steps, "signs": written, **({"floors": self.floors} if self.floors else {})}
 
     @property
     def derivation(self) -> dict[str, Any] | None:
@@ -193,47 +207,22 @@ def is_polynomial(formula: Formula) -> bool:
 
 def _proven_facts(before: tuple[Expr, ...], extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
     """Signs that can be proven, and a proof that every output is defined on the box."""
-    search = SignSearch(extended, {})
+    search = SignSearch(extended, {}, {})
     candidates = signs_of(written, extended.box, facts=needed)
     candidates += signs_of(extended.outputs, extended.box) if written != extended.outputs else []
     for expr in candidates:
         search.try_sign(expr)
     for expr in dict.fromkeys((*before, *extended.outputs)):
-        try:
-            find_defined(expr, search.region, search.seen(expr))
-        except NotProvenError as error:
-            raise _with_a_limit(error, expr, extended.box) from None
+        find_defined(expr, search.region, search.seen(expr))
         search.known |= frozenset(walk(expr))
     return search
 
 
-def _with_a_limit(error: NotProvenError, expr: Expr, box: Box) -> NotProvenError:
-    """The refusal, with what to write if a sum of quotients in the formula has a limit: 1/tanh(x) - 1/x at 0."""
-    region = Region.of_box(box)
-    for node in walk(expr):
-        quotients = [split_quotient(term) for term in node.args] if node.op == "add" else []
-        numbers = {b for _, b in quotients if not b.names}
-        below = list(dict.fromkeys(b for _, b in quotients if b.names))
-        if len(below) < 2 or len(quotients) > policy.MOST_ORDER:
-            continue
-        above = [ex.mul(ex.div(a, b) if b in numbers else a, *(c for c in below if c != b)) for a, b in quotients]
-        whole = ex.div(ex.add(*above), ex.mul(*below))
-        try:
-            find_defined(without_removable(whole, box), region)
-        except NotProvenError:
-            continue
-        return NotProvenError(
-            f"{error}; or write {short_text(whole)} if its limit is meant", place=error.place, reason=error.reason
-        )
-    return error
-
-
 def _known(ground: Prepared) -> SignSearch:
     """A search that knows the signs of the formula."""
-    search = SignSearch(ground.extended, ground.facts.tried)
+    search = SignSearch(ground.extended, ground.facts.tried, ground.facts.squares)
     for text, tree in ground.signs.items():
-        search.add_sign(parsed(text, search.region.names), tree)
-        search.found[text] = tree
+        search.take(parsed(text, search.region.names), tree)
     return search
 
 

@@ -64,7 +64,7 @@ class SharpLemma(TableLemma):
         return order
 
     def _seams(self) -> Iterator[tuple[Fraction, Fraction]]:
-        """Where each token and the next are less than G apart."""
+        """Intervals on which a token and the next are less than G apart."""
         slopes, offsets, _ = self.tokens
         for a, b in pairwise(self._sorted()):
             steep = slopes[b] - slopes[a]

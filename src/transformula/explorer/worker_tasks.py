@@ -224,7 +224,7 @@ def read_problem(formula: str, box: str) -> Formula:
 
 
 def _start(formula: str, box: str, error: FormulaError) -> int | None:
-    """Where the formula with the error starts in the field; None if the field is not what the error speaks of."""
+    """The start of the formula with the error, as an index of the field; None if the error is of something else."""
     offset = 0
     for piece in formula.split(";"):
         try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformula import proven
 from transformula.errors import ExportError, InputError, ModelFileError, NotProvenError, brief
-from transformula.export.hf_layout import ARCHITECTURES, REMOTE, HfLayout, hf_layout, remote_code
-from transformula.export.norm_rounding import prove_normed
+from transformula.export.hf_layout import ARCHITECTURES, REMOTE, HfLayout, hf_layout, remote_code, remote_layout
+from transformula.export.norm_rounding import Norms, norms_off, prove_normed
 from transformula.export.onnx_files import UNVERIFIED, rounded_entries
 from transformula.export.text_export import stated_decimals, text_contents, text_model
 from transformula.export.text_layout import TextLayout
@@ -80,9 +80,9 @@ def hf_rounding(model: Model, arch: str) -> float:
     """The proven rounding of a model in an architecture of transformers."""
     if arch == REMOTE:
         return model.certificate.rounding
-    layout_width = layout_of(model, arch).config.get("n_embd")
+    width = layout_of(model, arch).config.get("n_embd")
     try:
-        proof = prove_normed(model.packed, model.box, layout_width)
+        proof = prove_normed(model.packed, model.box, _norms(model, arch), width)
     except NotProvenError as error:
         raise NotProvenError(f"the rounding of {arch} in {model.weights.dtype} is not proven: {error}") from None
     if not (math.isfinite(proof.rounding) and proof.rounding >= 0):
@@ -97,7 +97,15 @@ def layout_of(model: Model, arch: str) -> HfLayout:
             f"no stock architecture of transformers has the attention of a model by {model.construction}: "
             f"use --arch {REMOTE}, or compile with --construction circuit"
         )
-    return hf_layout(model.weights, model.box, arch, model.sequence)
+    if arch == REMOTE:
+        return remote_layout(model.weights, model.sequence)
+    if arch == "llama" and model.weights.dtype != "float32":
+        raise ExportError("Llama's norms compute in float32: compile with --dtype float32, or use --arch t5 or gpt2")
+    return hf_layout(_norms(model, arch), arch, model.sequence)
+
+
+def _norms(model: Model, arch: str) -> Norms:
+    return norms_off(model.packed, model.box, centred=arch == "gpt2")
 
 
 def hf_contents(model: Model, arch: str, rounding: float, *, proven: bool) -> dict[str, bytes | str]:
@@ -136,8 +144,15 @@ def _circuit(model: Model, layout: HfLayout) -> dict[str, Any]:
                 entry["head"] = layout.heads[node.block][node.head]
             nodes.append({**entry, "slot": layout.slots.get(node.name, layout.slots.get(f"x.{node.name}"))})
     labels = model.token_labels
+    labels += ("sink",) * (len(layout.tokens) - len(labels))
     tokens = [labels[layout.tokens.index(place)] for place in range(len(labels))]
-    return {"slots": dict(layout.slots), "tokens": tokens, "nodes": nodes, "edges": edges}
+    return {
+        "slots": dict(layout.slots),
+        "scales": dict(layout.scales),
+        "tokens": tokens,
+        "nodes": nodes,
+        "edges": edges,
+    }
 
 
 _NAMES = {

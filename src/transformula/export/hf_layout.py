@@ -25,11 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from transformula.errors import ExportError
-from transformula.export.norm_rounding import CENTRE_SLOTS, gate_slots, norm_gain
+from transformula.export.norm_rounding import Norms
+from transformula.export.norm_sizes import CENTRE_SLOTS, gate_slots
 from transformula.export.stock_packing import State, negated_sums, pack_stock
 from transformula.kernel.folder.weights import FloatArray, IntArray, Weights
-from transformula.kernel.syntax.boxes import Box
 from transformula.model_folder import HF_CODE
 from transformula.runtime.matrices import leading_tokens
 
@@ -59,23 +58,24 @@ class HfLayout:
     loader: str
     #: Lines of Python that turn ``x`` (rows × inputs) into ``y``.
     call: tuple[str, ...]
-    #: The column of each slot of the residual stream.
+    #: The column of each slot of the residual stream, and the power of two it is held times, where that is not 1.
     slots: Mapping[str, int]
+    scales: Mapping[str, float]
     #: For every block, the first of the architecture's heads that is head h.
     heads: list[list[int]]
     #: The place of each token in the sequence.
     tokens: list[int]
-    #: The rows that inputs are added to: tokens × width; where: places in the flattened rows, numbers of inputs, signs.
+    #: The rows that inputs are added to: tokens × width; where, which, and times what.
     constants: FloatArray
-    entries: tuple[IntArray, IntArray, IntArray]
+    entries: tuple[IntArray, IntArray, FloatArray]
     #: The token and the logit of every output.
     outputs: tuple[IntArray, IntArray]
 
     def embed(self, x: FloatArray) -> FloatArray:
         """The ``inputs_embeds`` of samples × inputs."""
         flat = np.tile(self.constants.reshape(-1), (len(x), 1))
-        for place, column, sign in zip(*self.entries, strict=True):
-            flat[:, place] += sign * x[:, column]
+        for place, column, factor in zip(*self.entries, strict=True):
+            flat[:, place] += x.dtype.type(factor) * x[:, column]
         return flat.reshape(len(x), *self.constants.shape)
 
     def read_out(self, logits: FloatArray) -> FloatArray:
@@ -83,22 +83,19 @@ class HfLayout:
         return logits[:, self.outputs[0], self.outputs[1]]
 
 
-def hf_layout(weights: Weights, box: Box, arch: str, sequence: tuple[int, int] | None = None) -> HfLayout:
-    """Lay a model out in an architecture; all but transformula take softmax models only."""
-    if arch == REMOTE:
-        return _transformula(weights, sequence)
-    if arch == "llama" and weights.dtype != "float32":
-        raise ExportError("Llama's norms compute in float32: compile with --dtype float32, or use --arch t5 or gpt2")
-    return _ARCHITECTURES[arch](_Parts(weights, box, sequence, arch == "gpt2"))
+def hf_layout(norms: Norms, arch: str, sequence: tuple[int, int] | None = None) -> HfLayout:
+    """Lay a softmax model out in a stock architecture whose norms are switched off."""
+    return _ARCHITECTURES[arch](_Parts(norms, sequence))
 
 
 class _Parts:
     """The packed blocks, and the tokens in the order of the architecture."""
 
-    def __init__(self, weights: Weights, box: Box, sequence: tuple[int, int] | None, centred: bool) -> None:
-        self.weights, self.sequence, self.centred = weights, sequence, centred
-        self.gain = norm_gain(weights, box, centred)
-        self.packed, self.state = pack_stock(weights, None, self.gain if centred else None, 1, loops=False)
+    def __init__(self, norms: Norms, sequence: tuple[int, int] | None) -> None:
+        weights, centred = norms.weights, norms.scales is not None
+        self.weights, self.sequence, self.centred, self.gain = weights, sequence, centred, norms.gain
+        self.scales = np.ones(weights.width) if norms.scales is None else norms.scales
+        self.packed, self.state = pack_stock(weights, None, norms if centred else None, 1, loops=False)
         self.width = self.packed["width"]
         self.lead, self.tokens = leading_tokens(weights), weights.tokens
         gates = len(gate_slots(weights)) if centred else 0
@@ -161,6 +158,11 @@ class _Parts:
         what = f"x.reshape(len(x), {self.lead}, -1)" if self.repeated else "x[:, None]"
         last = first + self.lead
         lines = [f"tokens[:, {first}:{last}, {where}] += {what}"]
+        powers = np.log2(self.scales[slots]).astype(int).tolist()
+        if any(powers):
+            factors = ", ".join(f"2.0**{k}" for k in powers)
+            each = f".repeat({self.lead})" if self.repeated else ""
+            lines.insert(0, f"x = x * torch.tensor([{factors}], dtype=x.dtype){each}  # slots of about 1")
         if self.centred:
             lines.append(f"tokens[:, {first}:{last}, {self.weights.width + 1}] -= {what}.sum(-1)")
         return lines
@@ -171,7 +173,8 @@ class _Parts:
         """The layout, its arrays contiguous and in the model's dtype."""
         dtype, slots = self.weights.dtype, dict(zip(self.weights.slots, range(self.weights.width), strict=True))
         first = self.weights.width
-        slots |= {"(zero)": first, "(balance)": first + 1} if self.centred else {}
+        added = ("(zero)", "(balance)", "(memory)", "(sink)") if self.centred else ()
+        slots |= {name: first + k for k, name in enumerate(added)}
         arrays = {name: np.ascontiguousarray(a, dtype=dtype) for name, a in state.items()}
         places = [order.index(token) for token in range(self.tokens)]
         shared = {"dtype": dtype, "architectures": [config["architectures"]], "transformers_version": "5.22.0"}
@@ -182,14 +185,15 @@ class _Parts:
         labels = np.arange(self.weights.outputs, dtype=np.int32) % self.labels
         answers = np.array(places, dtype=np.int32)[self._answering()], np.asarray(labels, dtype=np.int32)
         whole = {**config, **shared}
-        return HfLayout(whole, arrays, loader, tuple(call), slots, self.places, places, base, given, answers)
+        scaled = {n: float(d) for n, d in zip(self.weights.slots, self.scales, strict=True) if d != 1}
+        return HfLayout(whole, arrays, loader, tuple(call), slots, scaled, self.places, places, base, given, answers)
 
-    def _entries(self, places: list[int], width: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Where inputs are added; with LayerNorm balance takes what they add."""
+    def _entries(self, places: list[int], width: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Tokens and slots to which inputs are added; with LayerNorm the balance slot takes what they add."""
         embedding = self.weights.embedding
         tokens, slots = np.divmod(embedding.rows, self.weights.width)
         starts = np.array(places)[tokens] * width
-        rows, signs = [starts + slots], [np.ones(len(slots), dtype=np.int64)]
+        rows, signs = [starts + slots], [self.scales[slots]]
         if self.centred:
             rows, signs = [*rows, starts + self.weights.width + 1], [*signs, -signs[0]]
         return np.concatenate(rows), np.tile(embedding.cols, len(rows)), np.concatenate(signs)
@@ -249,7 +253,9 @@ def _t5(parts: _Parts) -> HfLayout:
 
 def _causal(parts: _Parts) -> tuple[list[int], int]:
     """The order of the tokens, memory first, and the place of the first data token."""
-    return [*range(parts.lead, parts.tokens), *range(parts.lead)], parts.tokens - parts.lead
+    memory = [*range(parts.lead, parts.tokens)]
+    sink = [memory.pop()] if parts.centred else []  # which all memory tokens see
+    return [*sink, *memory, *range(parts.lead)], parts.tokens - parts.lead
 
 
 def _gpt2(parts: _Parts) -> HfLayout:
@@ -349,7 +355,8 @@ def _labels(count: int) -> dict[str, Any]:
     return {"id2label": {str(k): n for k, n in enumerate(names)}, "label2id": {n: k for k, n in enumerate(names)}}
 
 
-def _transformula(weights: Weights, sequence: tuple[int, int] | None) -> HfLayout:
+def remote_layout(weights: Weights, sequence: tuple[int, int] | None) -> HfLayout:
+    """Blocks of any kind as they are written, run by a file of code."""
     outline, state = pack_stock(weights, sequence, loops=False)
     classes = {"AutoConfig": "FormulaConfig", "AutoModel": "FormulaModel"}
     config = {
@@ -362,7 +369,9 @@ def _transformula(weights: Weights, sequence: tuple[int, int] | None) -> HfLayou
     none = np.zeros(0, dtype=np.int32)
     arrays = {f"formula.{name}": array for name, array in state.items()}
     call, empty = ("y = model(x).logits",), np.zeros((0, 0))
-    return HfLayout(config, arrays, "AutoModel", call, slots, heads, tokens, empty, (none,) * 3, (none,) * 2)
+    return HfLayout(
+        config, arrays, "AutoModel", call, slots, {}, heads, tokens, empty, (none, none, empty), (none,) * 2
+    )
 
 
 def remote_code() -> str:

@@ -11,7 +11,7 @@ from transformula.export.hf_files import HfExport, hf_contents, layout_of
 from transformula.export.hf_layout import REMOTE, HfLayout
 from transformula.export.stock_packing import stock_module
 from transformula.files import write_folder
-from transformula.formula.given_arrays import as_array
+from transformula.formula.sample_target import as_array
 from transformula.kernel.folder.weights import FloatArray
 from transformula.optional import require
 from transformula.runtime.input_rows import as_rows

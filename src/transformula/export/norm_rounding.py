@@ -9,28 +9,30 @@ exact, as an IEEE root and quotient are.
 *RMSNorm* (T5, Llama) multiplies by 1/G and by G: the identity, except that a slot below G·η may underflow on its way.
 It is then off by at most 2·G·η =: f.
 
-*LayerNorm* (GPT-2, torch.nn) first subtracts the mean. The stream is given two more slots: *zero*, never written,
-and *balance*, which holds minus the sum of all others, so that the mean is 0 up to rounding. Let the computed mean be
-m̂, |m̂| ≤ M. Every slot i is read as (z_i − m̂)(1 + δ_i), and zero as −m̂ exactly. Whatever reads Σ w_i z_i reads
-Σ w_i slot_i − s·zero, s = fl(Σ w_i), so that m̂ cancels:
+*LayerNorm* (GPT-2, torch.nn) first subtracts the mean. The stream is written as `norm_sizes` says, slot i holding
+d_i·z_i, and has a slot *zero*, never written, and *balance*, which holds minus the sum of all others, so that the mean
+is 0 up to rounding. Let the computed mean be m̂, |m̂| ≤ M. Every slot i is read as (d_i z_i − m̂)(1 + δ_i), and zero as
+−m̂ exactly. Whatever reads Σ w_i z_i reads Σ (w_i/d_i) slot_i − s·zero, s = fl(Σ w_i/d_i), so that m̂ cancels:
 
-    computed = Σ w_i z_i (1 + θ_{k+2}) + e,    |e| ≤ 2 γ_{k+6} M Σ |w_i|,
+    computed = Σ w_i z_i (1 + θ_{k+2}) + e,    |e| ≤ 2 γ_{k+6} M Σ |w_i|/d_i,
 
 for k terms, since each meets δ_i, one more addition, and the roundings it met before, and s its own. So every term is
-rounded twice more than without a norm, and the form is off by e: of second order, as M is of order u. A sum of
-nonnegative slots may now come out below zero.
+rounded twice more than without a norm, and the form is off by e: of second order, as M is of order u where all slots
+are of order 1. A sum of nonnegative slots may now come out below zero.
 
 *M.* A sublayer writes n terms into a slot and their negated sum into balance, with errors of at most γ_{n+4} times the
 sum of the absolute values; added up over all writes, the sum of the stream is off by at most γ_{n+4}·2S, where S adds
-up bounds of all slots after every write (`_Sizes`). The computed mean is within γ_{E+8} max|slot| of the real mean of
+up bounds of all slots after every write (`Sizes`). The computed mean is within γ_{E+8} max|slot| of the real mean of
 the E slots, whether in one pass, two passes or by updates.
 
 *Keys and values* are read the same way from memory tokens, so a score Σ query_r·key_r is off by Σ |query_r| e_r
-(`score_slip`), and a value by its e (`value_slip`). Gates have slots of their own (`gate_slots`). Slopes and offsets
-meet two more roundings: the kernel counts two for a slope and one for an offset, which are read with a query of exactly
-1 (a bias). With a unit roundoff of 3u it counts six and three, and three for each of the n + 2 ≥ 3 roundings of a
-value, where n + 4 are made. The kernel's own rule then proves the rounding again in that format, over the same
-evidence.
+(`score_slip`, the largest), and a value by its e, and so is what its head writes, a mean of such values
+(`SlippedWalk`). A gate that is 0 is read as 0. Any other meets at most four more roundings than without a norm, as
+M ≤ 1/8: 2d + 5 for d axes, where the kernel counts 2d + 3 of the whole score, which is 6d + 9 with a unit roundoff of
+3u. Slopes and offsets meet two more roundings: the kernel counts two for a slope and one for an offset, which are read
+with a query of exactly 1 (a bias). With a unit roundoff of 3u it counts six and three, and three for each of the
+n + 2 ≥ 3 roundings of a value, where n + 4 are made. The kernel's own rule then proves the rounding again in that
+format, over the same evidence.
 
 *Attention in blocks.* A fused kernel takes `KEYS` keys or more at a time (torch's on a CPU takes 512) and subtracts the
 largest score m_b so far. What it has is rescaled by the exponential of m_b − m_c when that grows, r times at most for
@@ -46,38 +48,39 @@ kernel's bound for foreign tokens holds for any of them: approximation and round
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
 
 from transformula.compiler.evidence.range_search import inside_domain
-from transformula.errors import ExportError, NotProvenError
+from transformula.errors import NotProvenError
+from transformula.export.norm_sizes import Sizes, banded, stream_scales, times, with_sink
 from transformula.kernel.arithmetic import precision
+from transformula.kernel.circuit.carried_errors import Value
+from transformula.kernel.circuit.error_flow import Fuzz
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import round_up
-from transformula.kernel.folder.description import EVIDENCE_FILE, Description, Proof, parse_json
+from transformula.kernel.folder.description import EVIDENCE_FILE, Description, Proof, add_up, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, unpack
-from transformula.kernel.folder.weights import FloatArray, Head, Matrix, Weights
+from transformula.kernel.folder.weights import FloatArray, Matrix, Weights
 from transformula.kernel.gallery.local_rule import prove_local
 from transformula.kernel.gallery.memorize_rule import prove_memorize
-from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, FloatFormat
+from transformula.kernel.rounding.formats import EXP_ULPS, FORMATS, FloatFormat, check_memory
 from transformula.kernel.rules.rule_table import target
-from transformula.kernel.rules.softmax_rule import NormReading, Walk, prove_softmax
-from transformula.kernel.structures.network import ONE, Term, WireForm, read_network, wire_form
-from transformula.kernel.structures.stored_circuit import CircuitReader, Place
+from transformula.kernel.rules.softmax_rule import NormReading, Walk
+from transformula.kernel.structures.network import ONE, NetworkWire, Term, WireForm, read_network, wire_form
+from transformula.kernel.structures.stored_circuit import CircuitReader, Place, Wire
 from transformula.kernel.syntax.boxes import Box, formula_of_a_position
 
-#: Possible gains of the norms, whose squares are the ε of the config; the larger one only in float64.
-GAINS = (2.0**50, 2.0**100)
 #: Constructions whose circuit is walked, and those with sharp cells in their last block.
 CIRCUITS = ("lookup", "circuit", "partition", "attention-only")
 SHARP = ("partition", "attention-only")
-#: Slots that LayerNorm needs beside those of the weights: zero and balance.
-CENTRE_SLOTS = 2
 _Rows = dict[tuple[str, tuple[int, ...]], arb]
 #: Roundings and unit roundoff of what is read through LayerNorm.
 _READS, _UNITS = 2, 3
@@ -133,101 +136,144 @@ def _widened(edges: list[float], low: float, high: float) -> list[float]:
     return [min(edges[0], low), *edges[1:-1], max(edges[-1], high)]
 
 
-def prove_normed(packed: Packed, box: Box, width: int | None = None) -> Proof:
-    """The kernel's proof of a softmax model read through norms: LayerNorm over ``width`` slots, or RMSNorm."""
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """How the norms of a model are switched off: the gain, and for LayerNorm the stream as `norm_sizes` writes it.
+
+    ``weights`` are the model's, with a sink and bands; ``scales`` has d_i for every slot, None where no mean is
+    subtracted; ``sink`` is c. ``tables`` bounds what the tables of a ``circuit`` hold at data tokens, by place.
+    """
+
+    weights: Weights
+    gain: float
+    sink: int
+    scales: FloatArray | None
+    circuit: bool
+    tables: Mapping[Place, float]
+
+
+@lru_cache(maxsize=2)
+def norms_off(packed: Packed, box: Box, centred: bool) -> Norms:
+    """The norms of a model, LayerNorm if ``centred``."""
     weights, stated = unpack(packed)
-    evidence = StretchedEvidence(parse_json(packed.evidence, EVIDENCE_FILE))
+    circuit = stated.construction in CIRCUITS
+    weights = banded(with_sink(weights)) if centred else weights
     with precision(_BITS):
-        tables = _tables(weights, stated, evidence) if stated.construction in CIRCUITS else {}
-        norm = norm_reading(weights, box, width, tables)
-        found = _tables(weights, stated, evidence, norm) if tables else {}
-    if any(not size <= 1.5 * tables[place] for place, size in found.items()):  # by induction M holds block by block
-        raise NotProvenError("a table read through a norm may hold far more than without one")
+        tables = _held(_walk(weights, stated, packed)) if circuit else {}
+        scales = stream_scales(weights, box, tables) if centred else None
+        sizes = Sizes(weights, box, tables, scales)
+        return Norms(weights, sizes.gain(), sizes.sink, scales, circuit, tables)
+
+
+def prove_normed(packed: Packed, box: Box, norms: Norms, width: int | None = None) -> Proof:
+    """The kernel's proof of a softmax model read through norms: LayerNorm over ``width`` slots, or RMSNorm."""
+    stated = unpack(packed)[1]
+    with precision(_BITS):
+        norm, slips = norm_reading(norms, box, width)
+        if norms.circuit:
+            return _walked(_walk(norms.weights, stated, packed, norm, slips), norms)
+        form = replace(norm.form, value_slip=_largest(list(slips.values())))
     if stated.construction == "memorize":
-        return prove_memorize(weights, stated.samples or {}, norm.form)
-    if stated.construction == "local-polynomials":
-        return prove_local(weights, target(stated), stated.circuit, evidence, norm)
-    return prove_softmax(weights, target(stated), stated.circuit, evidence, stated.construction in SHARP, norm)
+        return prove_memorize(norms.weights, stated.samples or {}, form)
+    return prove_local(norms.weights, target(stated), stated.circuit, _evidence(packed), norm._replace(form=form))
 
 
-def _tables(
-    weights: Weights, stated: Description, evidence: Evidence, norm: NormReading | None = None
-) -> Mapping[Place, float]:
-    """Proven bounds of what the tables hold at data tokens, by place; values alone may be far larger."""
-    form = FORMATS[weights.dtype] if norm is None else norm.form
+def _walked(walk: SlippedWalk, norms: Norms) -> Proof:
+    """The bounds that a walk through norms proves, as `softmax_rule.prove_softmax` concludes them."""
+    # by induction M holds block by block
+    if any(not size <= 1.5 * norms.tables[place] for place, size in _held(walk).items()):
+        raise NotProvenError("a table read through a norm may hold far more than without one")
+    check_memory(norms.weights)
+    results = [walk.output(o) for o in range(len(walk.circuit.outputs))]
+    errors, rounding = (float(np.max([one[side] for one in results])) for side in (0, 1))
+    return Proof(add_up(errors, walk.meanings.facts.apart), rounding)
+
+
+class SlippedWalk(Walk):
+    """A walk over tables whose values are read with an error of their own, by place."""
+
+    slips: Mapping[Place, arb] = MappingProxyType({})
+
+    def _value(self, k: int, wire: Wire, found: NetworkWire) -> Value:
+        value = super()._value(k, wire, found)
+        if wire.function is None or found.place not in self.slips:
+            return value
+        lost = self.slips[found.place] * (1 + arb(2) ** -20)  # a mean of the values' errors, and what rounds beside it
+        rounded = Fuzz(value.rounded.argument, round_up(arb(value.rounded.value) + lost))
+        return replace(value, rounding=(value.rounding + lost).upper(), rounded=rounded)
+
+
+def _walk(
+    weights: Weights,
+    stated: Description,
+    packed: Packed,
+    norm: NormReading | None = None,
+    slips: Mapping[Place, arb] | None = None,
+) -> SlippedWalk:
+    """The kernel's walk over all wires, read through norms or not."""
     network = read_network(weights) if norm is None else read_network(weights, norm.reading)
     formula = target(stated)
     formula = formula_of_a_position(formula, network.positions) if network.repeated else formula
-    circuit = CircuitReader(formula.box.variables).read(stated.circuit)
+    circuit, evidence = CircuitReader(formula.box.variables).read(stated.circuit), _evidence(packed)
     meanings = Meanings(formula, circuit, stated.circuit, evidence, floors=True)
-    walk = Walk(form, network, circuit, meanings, evidence, stated.construction in SHARP)
+    form = FORMATS[weights.dtype] if norm is None else norm.form
+    walk = SlippedWalk(form, network, circuit, meanings, evidence, stated.construction in SHARP)
+    walk.slips = slips or walk.slips
     walk.run()
-    wires = ((wire, walk.values[k]) for k, wire in enumerate(circuit.wires) if wire.function is not None)
+    return walk
+
+
+def _held(walk: Walk) -> dict[Place, float]:
+    """Proven bounds of what the tables hold at data tokens, by place; values alone may be far larger."""
+    wires = ((wire, walk.values[k]) for k, wire in enumerate(walk.circuit.wires) if wire.function is not None)
     return {wire.place: round_up(v.size + v.error + v.rounding) for wire, v in wires if wire.place is not None}
 
 
-def gate_slots(weights: Weights) -> list[FloatArray]:
-    """The gates of all heads, each as one number a token; with LayerNorm each has a slot.
-
-    The weights add up several marks of a token, at most one of which is not 0, times large numbers: m̂ would be
-    multiplied by each of these.
-    """
-    constants, found = weights.memory.dense(np.float64), dict[bytes, FloatArray]()
-    for head in _heads(weights):
-        counts = np.bincount(head.key.rows, minlength=head.key.shape[0])
-        dense = head.key.dense(np.float64)[counts > 1]
-        found |= {gate.tobytes(): gate for gate in dense @ constants.T + 0.0}
-    return list(found.values())
+def _evidence(packed: Packed) -> StretchedEvidence:
+    return StretchedEvidence(parse_json(packed.evidence, EVIDENCE_FILE))
 
 
-def norm_gain(weights: Weights, box: Box, centred: bool) -> float:
-    """The gain that switches off the norms of a model, LayerNorm if ``centred``; its square is their ε."""
-    with precision(_BITS):
-        return _Sizes(weights, box, {}, centred).gain(FORMATS[weights.dtype], centred)
+def norm_reading(norms: Norms, box: Box, width: int | None) -> tuple[NormReading, dict[Place, arb]]:
+    """The format and the network of weights read through norms, and what the values of each table are off by."""
+    weights, centred = norms.weights, norms.scales is not None
+    form, sizes = FORMATS[weights.dtype], Sizes(weights, box, norms.tables, norms.scales)
+    flush, inverse = 2 * arb(norms.gain) * form.normal, 1 / sizes.scales
+    means = [arb(0), arb(0)] if width is None else [sizes.mean(kind, width) for kind in (0, 1)]
+    if any(not mean <= 0.125 for mean in means):
+        raise NotProvenError("the numbers of this model are too far apart for a norm that subtracts their mean")
 
-
-def norm_reading(
-    weights: Weights, box: Box, width: int | None = None, tables: Mapping[Place, float] | None = None
-) -> NormReading:
-    """The format and the network of weights whose slots are read through norms; ``tables`` bounds their results."""
-    form, centred = FORMATS[weights.dtype], width is not None
-    sizes = _Sizes(weights, box, tables or {}, centred)
-    flush = 2 * arb(norm_gain(weights, box, centred)) * form.normal
-    means = [arb(0), arb(0)] if width is None else [sizes.mean(kind, width, form) for kind in (0, 1)]
-
-    def off(matrix: Matrix, mean: arb, bias: Matrix | None = None, answer: bool = False) -> list[arb]:
+    def off(matrix: Matrix, mean: arb, bias: Matrix | None = None) -> list[arb]:
         """e of the theorem, for every row of a matrix that reads the stream, its bias a slot's too."""
-        totals = _times(matrix, np.ones(matrix.shape[1]))
+        totals = times(matrix, np.tile(inverse, matrix.shape[1] // len(inverse)))  # a readout reads all tokens
         terms = np.bincount(matrix.rows, minlength=matrix.shape[0]) + (bias is not None)
-        if answer:  # a gate has a slot of its own
-            totals, terms = np.where(terms > 1, 1.0, totals), np.minimum(terms, 1)
         if bias is not None:
             totals = totals + np.abs(bias.dense(np.float64)[:, 0])
         unit = {k: 2 * form.gamma(k + 6) * mean + flush for k in set(terms.tolist())}
         return [arb(float(t)) * unit[int(k)] for t, k in zip(totals, terms, strict=True)]
 
     rows: _Rows = {("output", (o,)): e for o, e in enumerate(off(weights.readout, means[0], weights.bias))}
+    scores, slips = [arb(0)], dict[Place, arb]()
+    either = max(means, key=round_up)  # data tokens answer too, as foreign ones
+    asked = iter(sizes.asked)
     for b, block in enumerate(weights.blocks):
         for h, head in enumerate(block.attention.heads):
             rows |= {("query", (b, h, k)): e for k, e in enumerate(off(head.query, means[0]))}
+            read = off(head.key, either)
+            if centred:
+                read[-1] = arb(0)  # a gate that is 0
+            scores.append(sum((arb(float(q)) * e for q, e in zip(next(asked), read, strict=True)), arb(0)))
+            written = off(head.value, either)
+            slips |= {(b, h, column): written[slot] for column, slot in enumerate(head.value.rows.tolist())}
         if (layer := block.feed_forward) is not None:
             units = off(layer.hidden, means[0], layer.hidden_bias)
             rows |= {("hidden", (b, unit)): e for unit, e in enumerate(units)}
-    either = max(means, key=round_up)  # data tokens answer too, as foreign ones
-    scores = [arb(0)]
-    values = [arb(0)]
-    for asked, head in zip(sizes.asked, _heads(weights), strict=True):
-        scores.append(
-            sum((arb(float(q)) * e for q, e in zip(asked, off(head.key, either, answer=centred), strict=True)), arb(0))
-        )
-        values += off(head.value, either)
-    unit = flush if tables else _largest([*rows.values()])
+    unit = flush if norms.circuit else _largest([*rows.values()])
     normed = NormFormat(
-        form.name, form.digits, form.largest_exponent, not centred, _largest(scores), _largest(values),
+        form.name, form.digits, form.largest_exponent, not centred, _largest(scores),
         units=max(_UNITS if centred else 1, _block_units(weights.tokens)), read_slip=unit,
     )  # fmt: skip
     inputs = int((weights.embedding.rows < weights.width).sum())
-    return NormReading(normed, _Lost(unit, centred, inputs, rows).reading)
+    return NormReading(normed, _Lost(unit, centred, inputs, rows).reading), slips
 
 
 def _block_units(tokens: int) -> int:
@@ -258,97 +304,6 @@ class _Lost(NamedTuple):
         if not units < math.inf:
             raise NotProvenError("the slots of this model are too large to be read through a norm")
         return WireForm(terms or {ONE: Term(fmpq(0), fmpq(0), 0)}, form.underflow + fmpq(math.ceil(units)))
-
-
-class _Sizes:
-    """Bounds of |slot|, in floats too, of data tokens (0) and memory tokens (1), from the weights alone.
-
-    ``slots`` are the largest slots, ``sums`` the sums over all slots, both at the end, when they are largest;
-    ``written`` adds up these sums over all sublayers. ``asked`` are the sizes of each head's queries. What reading
-    through LayerNorm adds to queries and hidden units is counted as it arises (`_slip`): large weights on small slots
-    make it far larger than what is meant.
-    """
-
-    def __init__(self, weights: Weights, box: Box, tables: Mapping[Place, float], centred: bool) -> None:
-        constants = np.abs(weights.memory.dense(np.float64))
-        data = len(weights.data_tokens)
-        held = np.stack([constants[:data].max(axis=0), constants[data:].max(axis=0, initial=0.0)])
-        held[0, weights.slot("one")] += 1  # the constant 1 may have another slot, for biases
-        for row, column in zip(weights.embedding.rows.tolist(), weights.embedding.cols.tolist(), strict=True):
-            slot = row % weights.width
-            held[0, slot] = max(held[0, slot], round_up(box.magnitude(column)))
-        answers = constants.max(axis=0, initial=0.0)
-        self.asked = list[FloatArray]()
-        self.terms = len(weights.inputs)
-        self.form, self.centred, self.widest = FORMATS[weights.dtype], centred, _widest(weights)
-        for block in weights.blocks:
-            units = 0 if block.feed_forward is None else block.feed_forward.hidden.shape[0]
-            self.terms = max(self.terms, units, sum(head.value.nonzeros for head in block.attention.heads))
-        gates = sum(float(np.abs(gate).max()) for gate in gate_slots(weights))  # the same at all times
-        self.written = held.sum(axis=1) + (2 * len(weights.blocks) + 1) * gates
-        for b, block in enumerate(weights.blocks):
-            heads = block.attention.heads
-            self.asked += [2 * (_times(head.query, held[0]) + self._slip(head.query, held, gates)[0]) for head in heads]
-            for h, head in enumerate(heads):
-                added = np.stack([_times(head.value, answers)] * 2)
-                for column, slot in enumerate(head.value.rows.tolist()):
-                    added[0, slot] = tables.get((b, h, column), added[0, slot])
-                held = held + added
-            self.written = self.written + held.sum(axis=1)
-            if (layer := block.feed_forward) is not None:
-                bias, added = (np.abs(m.dense(np.float64)[:, 0]) for m in (layer.hidden_bias, layer.output_bias))
-                slips = self._slip(layer.hidden, held, gates, bias)
-                hidden = [_times(layer.hidden, one) + bias + slip for one, slip in zip(held, slips, strict=True)]
-                held = held + np.stack([_times(layer.output, one) + added for one in hidden])
-                self.written = self.written + held.sum(axis=1)
-        self.slots, self.sums = (
-            2 * held.max(axis=1, initial=0.0),
-            2 * (held.sum(axis=1) + gates),
-        )  # computed: at most twice
-
-    def _slip(self, matrix: Matrix, held: FloatArray, gates: float, bias: FloatArray | float = 0.0) -> list[FloatArray]:
-        """e of the theorem for every row of a matrix, on data and on memory tokens, before the width is known."""
-        if not self.centred:
-            return [np.zeros(matrix.shape[0])] * 2
-        totals, gamma = _times(matrix, np.ones(matrix.shape[1])) + bias, self.form.gamma
-        flush, reading = 2 * arb(GAINS[-1 if self.form.digits > 24 else 0]) * self.form.normal, gamma(self.widest + 8)
-        means = [4 * gamma(self.terms + 4) * arb(float(w)) for w in self.written]
-        means = [m + 2 * reading * arb(float(one.sum() + gates)) for m, one in zip(means, held, strict=True)]
-        return [totals * round_up(2 * reading * mean + flush) * (1 + 2.0**-20) for mean in means]
-
-    def gain(self, form: FloatFormat, centred: bool) -> float:
-        """The smallest gain that no stream of this size disturbs."""
-        most = float(self.sums.max() if centred else self.slots.max())
-        digits = form.digits if centred else FORMATS["float32"].digits  # in which the mean square is computed
-        gains = GAINS if digits == FORMATS["float64"].digits else GAINS[:1]
-        fitting = [gain for gain in gains if 16 * arb(most) ** 2 < arb(gain) ** 2 * arb(2) ** -digits]
-        if not fitting:
-            raise ExportError(f"the residual stream of this model may reach {most:.2g}, too large to switch off a norm")
-        return fitting[0]
-
-    def mean(self, kind: int, width: int, form: FloatFormat) -> arb:
-        """M of the theorem."""
-        unbalanced = form.gamma(self.terms + 4) * 4 * arb(float(self.written[kind])) / width
-        return (unbalanced + form.gamma(width + 8) * arb(float(self.sums[kind]))).upper()
-
-
-def _widest(weights: Weights) -> int:
-    """No layer is wider: heads have at most 16 times as many coordinates as queries have rows (`stock_packing`)."""
-    rows = max((head.query.shape[0] for head in _heads(weights)), default=1)
-    pieces = max((sum(h.value.nonzeros for h in block.attention.heads) for block in weights.blocks), default=0)
-    return weights.width + CENTRE_SLOTS + len(gate_slots(weights)) + 1 + 16 * rows * (1 + pieces)
-
-
-def _times(matrix: Matrix, sizes: FloatArray) -> FloatArray:
-    """|matrix|·sizes, a little above what it is: rounding, and floats that stand for rationals."""
-    products = np.abs(matrix.values.astype(np.float64)) * sizes[matrix.cols]
-    sums: FloatArray = np.bincount(matrix.rows, products, matrix.shape[0]) * (1 + 2.0**-20)
-    return sums
-
-
-def _heads(weights: Weights) -> Iterator[Head]:
-    for block in weights.blocks:
-        yield from block.attention.heads
 
 
 def _largest(values: list[arb]) -> arb:

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from transformula.errors import ExportError
-from transformula.export.norm_rounding import CENTRE_SLOTS, gate_slots
+from transformula.export.norm_rounding import Norms
+from transformula.export.norm_sizes import CENTRE_SLOTS, gate_key, gate_of, gate_power, gate_slots
 from transformula.kernel.folder.description import WEIGHTS_FILE
 from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.model_folder import LOADER_FILE
@@ -47,19 +48,19 @@ Piece = tuple[Head, FloatArray, FloatArray]  # a head, rows of its value (D' × 
 def pack_stock(
     weights: Weights,
     sequence: tuple[int, int] | None = None,
-    gain: float | None = None,
+    norms: Norms | None = None,
     extra: int = 0,
     loops: bool = True,
 ) -> tuple[dict[str, Any], State]:
     """The configuration and the state_dict of `stock_torch.Transformer` for some weights.
 
-    ``gain`` is that of layers with LayerNorm (`norm_rounding.norm_gain`); None leaves LayerNorm out.
+    ``norms`` switches LayerNorm off, for weights that are its own; None leaves LayerNorm out.
     ``extra`` empty slots follow the others. Without ``loops`` all blocks of a loop are written out.
     """
     pieces = [_pieces(weights, block.attention) for block in weights.blocks]
-    dim, heads = _head_shape(weights, pieces)
-    if gain is not None or extra:
-        heads = normed_width(weights, extra) // dim
+    dim, heads = _head_shape(weights, pieces, norms is not None)
+    if norms is not None or extra:
+        heads = _room(weights, dim, heads, extra)
     width = dim * heads if heads else weights.width
     lead, read = leading_tokens(weights), read_tokens(weights).tolist() or [0]
     numbers = width * (lead * len(weights.inputs) + weights.tokens + 4 * width * len(weights.blocks))
@@ -80,8 +81,8 @@ def pack_stock(
         state |= {f"blocks.{b}.self_attn.{name}": array for name, array in arrays.items()}
         state |= {f"blocks.{b}.{name}": array for name, array in layer.items()}
     state |= _ends(weights, width, lead, read)
-    if gain is not None:
-        _add_norms(state, outlines, weights, gain)
+    if norms is not None:
+        _add_norms(state, outlines, norms, dim, pieces)
     config = {
         "inputs": len(weights.inputs),
         "outputs": weights.outputs,
@@ -98,20 +99,20 @@ def pack_stock(
 def stock_files(
     weights: Weights,
     sequence: tuple[int, int] | None = None,
-    gain: float | None = None,
+    norms: Norms | None = None,
     claim: Mapping[str, str] | None = None,
 ) -> dict[str, bytes | str]:
     """The two files of the export: a plain state_dict with its claim, and the code that loads it."""
     from safetensors.numpy import save
 
-    config, state = pack_stock(weights, sequence, gain)
+    config, state = pack_stock(weights, sequence, norms)
     config["claim"] = dict(claim or {})
     loader = Path(__file__).with_name("stock_torch.py").read_text(encoding="utf-8")
     return {WEIGHTS_FILE: save(state, {"config": json.dumps(config)}), LOADER_FILE: loader}
 
 
 def stock_module(
-    weights: Weights, sequence: tuple[int, int] | None = None, gain: float | None = None
+    weights: Weights, sequence: tuple[int, int] | None = None, norms: Norms | None = None
 ) -> stock_torch.Transformer:
     """The module that the exported code would load."""
     require("an export to torch", "torch")
@@ -119,7 +120,7 @@ def stock_module(
 
     from transformula.export import stock_torch
 
-    config, state = pack_stock(weights, sequence, gain)
+    config, state = pack_stock(weights, sequence, norms)
     tensors: dict[str, torch.Tensor] = {name: torch.from_numpy(array) for name, array in state.items()}
     return stock_torch.build(config, tensors)
 
@@ -135,12 +136,12 @@ def _pieces(weights: Weights, attention: Attention) -> list[Piece]:
     return pieces
 
 
-def _head_shape(weights: Weights, pieces: list[list[Piece]]) -> tuple[int, int]:
-    """Coordinates of a head, and heads of a block; no heads if no block is softmax."""
+def _head_shape(weights: Weights, pieces: list[list[Piece]], normed: bool) -> tuple[int, int]:
+    """Coordinates of a head, one more with LayerNorm, and heads of a block; no heads if no block is softmax."""
     stock = [p for block, p in zip(weights.blocks, pieces, strict=True) if block.attention.kind == "softmax"]
     if not stock:
         return HEAD_DIMS[0], 0
-    longest = max((head.query.shape[0] for parts in stock for head, _, _ in parts), default=1)
+    longest = max((head.query.shape[0] for parts in stock for head, _, _ in parts), default=1) + normed
     fitting = [d for d in HEAD_DIMS if d >= longest]
     if not fitting:
         raise ExportError(f"a head's query has {longest} rows; at most {HEAD_DIMS[-1]} can be packed")
@@ -209,51 +210,88 @@ def _feed_forward(block: Block, width: int) -> tuple[int, State]:
 
 
 def normed_width(weights: Weights, extra: int = 0) -> int:
-    """The width of a layer with LayerNorm: room for the stream, zero, balance, gates and further slots."""
-    dim, heads = _head_shape(weights, [_pieces(weights, block.attention) for block in weights.blocks])
+    """The width of a layer with LayerNorm: room for the stream, `CENTRE_SLOTS`, gates and further slots."""
+    dim, heads = _head_shape(weights, [_pieces(weights, block.attention) for block in weights.blocks], True)
+    return dim * _room(weights, dim, heads, extra)
+
+
+def _room(weights: Weights, dim: int, heads: int, extra: int) -> int:
+    """Heads of a layer that also has room for what LayerNorm needs."""
     slots = weights.width + CENTRE_SLOTS + len(gate_slots(weights)) + extra
-    return dim * max(heads, math.ceil(slots / dim))
+    return max(heads, math.ceil(slots / dim))
 
 
-def _add_norms(state: State, outlines: list[dict[str, Any]], weights: Weights, gain: float) -> None:
-    """Turn packed blocks into stock pre-norm layers, in place: zero, balance, gains and biases."""
-    width, one = state["memory"].shape[1], weights.slot("one")
-    zero, balance = weights.width, weights.width + 1
-    gates = np.array(gate_slots(weights)).reshape(-1, weights.tokens)
-    first, lead = weights.width + CENTRE_SLOTS, len(state["embedding.bias"]) // width
-    for tokens, own in (
-        (state["embedding.bias"].reshape(-1, width), gates[:, :lead]),
-        (state["memory"], gates[:, lead:]),
-    ):
-        tokens[:, first : first + len(gates)] = own.T
-        tokens[:, balance] = negated_sums(tokens)
-    places = {gate.tobytes(): first + k for k, gate in enumerate(gates)}
-    constants = weights.memory.dense(np.float64)
+def _gate_rows(pieces: list[Piece], dim: int) -> Iterator[tuple[int, Head]]:
+    """The row of the packed keys that is a head's gate, for every place of the head."""
+    place = 0
+    for head, value, _ in pieces:
+        for _ in range(0, len(value), dim):
+            yield place * dim + head.key.shape[0] - 1, head
+            place += 1
+
+
+def _add_norms(state: State, outlines: list[dict[str, Any]], norms: Norms, dim: int, pieces: list[list[Piece]]) -> None:
+    """Turn packed blocks into stock pre-norm layers, in place: zero, balance, gates, scales, gains and biases."""
+    weights, width, one = norms.weights, state["memory"].shape[1], norms.weights.slot("one")
+    zero, balance, asks, sink = range(weights.width, weights.width + CENTRE_SLOTS)
+    first = sink + 1
+    gates, constants = gate_slots(weights), weights.memory.dense(np.float64)
+    scales, lead = np.ones(width), len(state["embedding.bias"]) // width
+    scales[: weights.width] = norms.scales
+    root = math.sqrt(dim)
     embedding = state["embedding.weight"].reshape(-1, width, state["embedding.weight"].shape[1])
-    embedding[:, balance] = -embedding.sum(axis=1)  # of a single 1 for each input
+    embedding *= scales[None, :, None]
+    embedding[:, balance] = -embedding.sum(axis=1)  # of one power of two for each input
+    held = np.array([*gates.values()]).reshape(-1, weights.tokens)
+    for tokens, own in (
+        (state["embedding.bias"].reshape(-1, width), held[:, :lead]),
+        (state["memory"], held[:, lead:]),
+    ):
+        tokens *= scales
+        tokens[:, first : first + len(gates)] = own.T
+    state["memory"][:, asks] = state["memory"][-1, sink] = 1.0
+    for tokens in (state["embedding.bias"].reshape(-1, width), state["memory"]):
+        tokens[:, balance] = negated_sums(tokens)
+    state["readout.weight"].reshape(weights.outputs, -1, width)[...] /= scales
+    places = {key: first + k for k, key in enumerate(gates)}
     for b, outline in enumerate(outlines):
         if isinstance(outline, int):
             continue
         name = f"blocks.{b}"
         projection = state[f"{name}.self_attn.in_proj_weight"]
-        keys = projection[width : 2 * width]
-        for row in keys[(keys != 0).sum(axis=1) > 1]:
-            place = places[(row[: weights.width] @ constants.T + 0.0).tobytes()]
-            keys[(keys == row).all(axis=1)] = np.eye(1, width, place)
         bias = np.zeros(3 * width)
         bias[:width] = projection[:width, one]  # a query that reads 1 reads it exactly
         projection[:width, one] = 0.0
+        projection /= scales
+        for row, head in _gate_rows(pieces[b], dim):
+            gate = gate_of(head, constants)
+            projection[width + row] = np.eye(1, width, places[gate_key(gate)]) * gate_power(gate)
+            half = norms.sink // 2
+            projection[row + 1, asks] = 2.0 ** (norms.sink - half) * root
+            projection[width + row + 1, sink] = 2.0**half
         state[f"{name}.self_attn.in_proj_bias"] = bias
         state[f"{name}.self_attn.out_proj.bias"] = np.zeros(width)
+        state[f"{name}.linear1.weight"] /= scales
         for reads in (projection, state[f"{name}.linear1.weight"]):
             reads[:, zero] = negated_sums(reads)
         for writes in ("self_attn.out_proj.weight", "linear2.weight", "linear2.bias"):
             columns = state[f"{name}.{writes}"].reshape(width, -1)
+            columns *= scales[:, None]
             columns[balance] = negated_sums(columns.T)
         for norm in ("norm1", "norm2"):
-            state[f"{name}.{norm}.weight"] = np.full(width, gain)
+            state[f"{name}.{norm}.weight"] = np.full(width, norms.gain)
             state[f"{name}.{norm}.bias"] = np.zeros(width)
-        outline |= {"kind": "layer norm", "eps": gain**2}
+        outline |= {"kind": "layer norm", "eps": norms.gain**2}
+    _check_scaled(state, weights.dtype)
+
+
+def _check_scaled(state: State, dtype: str) -> None:
+    """Scaling is exact while nothing leaves the format's range."""
+    normal = np.finfo(dtype)
+    for array in state.values():
+        sizes = np.abs(array[array != 0])
+        if sizes.size and not (normal.tiny <= sizes.min() and sizes.max() <= normal.max):
+            raise ExportError(f"the weights of this model are too far apart for LayerNorm in {dtype}")
 
 
 def negated_sums(rows: FloatArray) -> FloatArray:

@@ -132,7 +132,7 @@ class TextLayout:
 
     @cached_property
     def edges(self) -> tuple[Fraction, ...]:
-        """Where one cell ends and the next begins."""
+        """The places at which one cell ends and the next begins."""
         cells, h = self.grammar.cells, self.half
         inner = [-(c.digit * Fraction(10) ** c.place) + h if c.sign < 0 else c.digit * Fraction(10) ** c.place - h
                  for c in cells]  # fmt: skip

@@ -39,8 +39,9 @@ weight ±1 reads exactly 0 where its slot is 0: −m + m.
 
        δ = max(3 (η₀ + ν), δ_p + γ_{n+24} (|b| + |p| + h) + 10^k (ν_t + 3 (η₁ + ν))),
 
-   δ_p what reading p costs, b the bias of the readout, n slots. With k the last place that is the theorem. ReLUs of
-   other states are exactly 0, as gates are twice what they close.
+   δ_p what reading p costs, b the bias of the readout, n slots. What reading y costs is in B: a weight of t is rounded
+   twice, its product and up to five more terms once each, at most `_ANSWER` roundings more than an output has. With k
+   the last place that is the theorem. ReLUs of other states are exactly 0, as gates are twice what they close.
 5. *nan.* A number of the grammar is either inside its interval, and half a unit of its last decimal within the fence,
    or outside, and as much beyond. Reading is off by a quarter unit at most, so ``outside`` is exactly 0, or `ALARM` or
    more.
@@ -67,6 +68,8 @@ from transformula.kernel.rounding.formats import EXP_ULPS
 from transformula.model import Model
 
 BITS = 128
+#: Roundings that y meets in a row that prints digits, beyond those of an output (step 4).
+_ANSWER = 12
 #: Float sums and products of bounds are raised by this factor, which is more than they round.
 _UP = 1.0001
 
@@ -243,7 +246,7 @@ class TextProof:
         most = max(int(np.count_nonzero(row)) for row in rows)
         gates = [self.noise(key[-1], held) for _, key, _, _ in heads]
         gate = max(gates, key=round_up, default=arb(0))
-        around = Surroundings(self.mean(held), widest, most, gate, errors, self.layout.positions, answer=12)
+        around = Surroundings(self.mean(held), widest, most, gate, errors, self.layout.positions, answer=_ANSWER)
         for bits in COARSER:
             walk = TextWalk(self.model, around, bits)
             if walk.covered:
@@ -280,12 +283,19 @@ class TextProof:
         delta = max(map(round_up, deltas))
         _require(max(nu, eta, lead, key=round_up) < arb(1) / 16, "its digits are not told apart")
         if not bound + arb(delta) <= 2 * half:
-            off, places = at_most(round_up(bound + delta)), self.grammar.places
-            raise DecimalsError(
-                f"--decimals {places} is too many: an answer may be off by {off}, over a unit of the last; compile "
-                "with a smaller --eps, or narrow the box"
-            )
+            raise self._too_many(error, round_up(bound + delta))
         return TextClaim(error, rounding, round_up(half), delta)
+
+    def _too_many(self, approximation: float, off: float) -> DecimalsError:
+        """The refusal of decimals that are not proven; all errors but the approximation shrink with the numbers."""
+        size, unit = max(round_up(abs(end)) for pair in self.ends for end in pair), 10.0**-self.grammar.places
+        advice = (
+            f"the formula's values reach {size:.2g}: narrow the box until they are below {size * unit / off / 2:.1g}"
+        )
+        if approximation > off / 2:
+            advice = "compile with a smaller --eps"
+        text = f"--decimals {self.grammar.places} is too many: an answer may be off by {at_most(off)}"
+        return DecimalsError(f"{text}, over a unit of the last; {advice}")
 
     def _check_ends(self, bound: arb, half: arb) -> None:
         """The first and last cells reach beyond all answers, and gates close what they have to."""

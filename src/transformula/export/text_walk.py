@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from transformula.export.norm_rounding import StretchedEvidence
-from transformula.kernel.circuit.carried_errors import Value
+from transformula.export.norm_rounding import SlippedWalk, StretchedEvidence
 from transformula.kernel.circuit.error_flow import Fuzz
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.enclosures.balls import round_up
@@ -41,9 +40,8 @@ from transformula.kernel.folder.description import EVIDENCE_FILE, parse_json
 from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.rounding.formats import FORMATS, FloatFormat
 from transformula.kernel.rules.rule_table import checked_target
-from transformula.kernel.rules.softmax_rule import Walk
-from transformula.kernel.structures.network import ONE, HeadTable, Network, NetworkWire, Term, WireForm, read_network
-from transformula.kernel.structures.stored_circuit import CircuitReader, Wire
+from transformula.kernel.structures.network import ONE, HeadTable, Network, Term, WireForm, read_network
+from transformula.kernel.structures.stored_circuit import CircuitReader
 from transformula.model import Model
 
 FORM = FORMATS["float64"]
@@ -80,7 +78,7 @@ class Surroundings:
 NO_SURROUNDINGS = Surroundings(arb(0), arb(0), 0, arb(0), (), 0, 0)
 
 
-class TextWalk(Walk):
+class TextWalk(SlippedWalk):
     """The walk with the changes above; ``bits`` is the binary logarithm of c."""
 
     def __init__(self, model: Model, around: Surroundings, bits: int) -> None:
@@ -96,6 +94,8 @@ class TextWalk(Walk):
         for k, wrong in enumerate(around.errors):
             fuzz = Fuzz(0.0, round_up(wrong))
             self.values[k] = replace(self.values[k], rounding=wrong, rounded=fuzz, nonnegative=False, relative=None)
+        if around.tokens:
+            self.slips = dict.fromkeys((wire.place for wire in network.wires), around.lost)
         self.run()
 
     def _surrounded(self, network: Network) -> Network:
@@ -130,14 +130,6 @@ class TextWalk(Walk):
             foreign_values=more(table.foreign_values, np.zeros(1)),
             gates=more(table.gates, table.gates[:1]),
         )
-
-    def _value(self, k: int, wire: Wire, found: NetworkWire) -> Value:
-        value = super()._value(k, wire, found)
-        if wire.function is None or not self.around.tokens:
-            return value
-        lost = self.around.lost
-        rounded = Fuzz(value.rounded.argument, round_up(arb(value.rounded.value) + lost))
-        return replace(value, rounding=(value.rounding + lost).upper(), rounded=rounded)
 
     def form_size(self, form: WireForm) -> arb:
         """Σ|term| of a form, as computed."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial, reduce
 from typing import Any
@@ -14,10 +15,11 @@ from flint import arb
 from numpy.typing import NDArray
 
 from transformula.budget import spend
+from transformula.errors import FormulaError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.enclosures.balls import Operations, enclose, integer_power
 from transformula.kernel.functions.function_table import function_of
-from transformula.kernel.syntax.boxes import Box
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, variables_of, walk
 
 Floats = NDArray[np.float64]
@@ -45,6 +47,10 @@ _FEW = 64
 _DEGREE = 20
 _CLOSE = 1e-14
 _NODES = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+#: Where functions are called with numbers, as shares of the variables' intervals; how far apart values may be there,
+#: relative to the largest.
+_SHARES = ((0.3819, 0.7236, 0.5433), (0.6417, 0.1931, 0.8377))
+_AGREE = 1e-6
 _CHECKED = np.array([-0.97, -0.31, 0.11, 0.73])
 
 
@@ -166,6 +172,37 @@ def evaluate_accurately(expr: Expr, variables: Sequence[str], arguments: Sequenc
     result = np.array(values).reshape(shape)
     lost = np.isnan(result)
     return np.where(lost, evaluate(expr, variables, arguments), result) if lost.any() else result
+
+
+def check_with_numbers(function: Callable[..., Any], formula: Formula, constants: Mapping[str, Expr]) -> None:
+    """Refuse a Python function whose values differ from those of the formula that was recorded from it.
+
+    Two points show a function that takes another way for numbers, as after `isinstance(x, float)`; one that fails on
+    numbers is not checked. No proof rests on this: a certificate is about the formula, which every answer shows.
+    """
+    box = formula.box
+    low, high = np.array(box.floats()).T
+    for share in _SHARES:
+        point = list(low + (high - low) * np.resize(share, box.dimension))
+        held, wanted = (
+            np.array([evaluate_accurately(e, box.variables, point) for e in some])
+            for some in (constants.values(), formula.outputs)
+        )
+        known = dict(zip((*box.variables, *constants), [*map(float, point), *held.tolist()], strict=True))
+        asked = {name: known[name] for name in inspect.signature(function).parameters if name in known}
+        try:
+            with np.errstate(all="ignore"):
+                found = np.ravel(function(**asked)).astype(float)
+        except Exception:
+            continue
+        if found.shape != wanted.shape or not np.isfinite([found, wanted]).all():
+            continue
+        if np.abs(found - wanted).max() > _AGREE * np.abs(wanted).max():
+            at = ", ".join(f"{name} = {value:.4g}" for name, value in asked.items())
+            raise FormulaError(
+                f"at {at} the function returns {found.tolist()}, and {wanted.tolist()} if symbols stand for its "
+                "arguments: it asks what its arguments are, which a formula cannot; write its formula as text"
+            )
 
 
 def increasing(points: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Python functions as formulas: called once with symbols for numbers, which record the operations on them.
+"""Python functions as formulas: called with symbols for numbers, which record the operations on them.
 
 Operators and NumPy's functions are followed, and comparisons where `np.where` or `np.select` chooses by them. Anything
 else that depends on a comparison is not: a symbol has no value to compare. No text is executed; the function itself is
@@ -11,6 +11,7 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -66,7 +67,7 @@ def traced(function: Callable[..., Any], variables: Sequence[str]) -> list[str]:
     values = np.ravel(_objects(returned)) if several else [returned]
     texts = [_written(value) for value in values]
     for text, value in zip(texts, values, strict=True):
-        if text is None:
+        if text is None or isinstance(value, bool):
             raise FormulaError(f"the function returned {type(value).__name__}, not a number made of its arguments")
     return [text.text for text in texts if text is not None]
 
@@ -218,7 +219,8 @@ class _Traced:
             return _clipped(*args, **options)
         if name == "select" and not options:
             return _selected(*args)
-        if options or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
+        along = name in ("sum", "prod", "max", "min") and len(args) > 1  # not terms, but an axis
+        if options or along or any(isinstance(value, (list, tuple, np.ndarray)) for value in args):
             raise UntraceableError(
                 f"np.{name} cannot be compiled in this form: only plain calls with single numbers can"
             )
@@ -248,7 +250,7 @@ class Symbol(_Traced):
     __eq__ = __ne__ = __bool__ = _compared
     __hash__ = None  # type: ignore[assignment]
     __float__ = __int__ = __index__ = __complex__ = _as_number
-    __iter__ = __contains__ = __matmul__ = __rmatmul__ = _as_many
+    __matmul__ = __rmatmul__ = _as_many
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _as_bits
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _as_bits
 
@@ -281,6 +283,9 @@ class Symbol(_Traced):
         if not isinstance(getattr(np, name, None), np.ufunc):
             raise AttributeError(f"an argument is one number and has no attribute {name}")
         return lambda *more: _applied(name, (self, *more))
+
+
+Real.register(Symbol)  # as np.isscalar asks: a function takes the way that it takes with numbers
 
 
 class Condition(_Traced):

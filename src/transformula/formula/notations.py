@@ -14,9 +14,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from transformula.errors import Advised, FormulaError, Reason
+from transformula.formula.evaluation import check_with_numbers
 from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy
-from transformula.formula.given_box import box_and_constants, formulas_of, is_sympy, names_defined, plain
+from transformula.formula.given_box import box_and_constants, exact_number, formulas_of, is_sympy, names_defined, plain
 from transformula.formula.jump_advice import advice_on_jump
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
@@ -71,7 +72,10 @@ def given_formula(given: Any, on: Any) -> Formula:
     formulas = formulas_of(texts, constants)
     _check_calls(_texts(given), (*box.variables, *constants), names_defined(texts))
     try:
-        return Formula.of(formulas, box)
+        formula = Formula.of(formulas, box)
+        if callable(given):
+            check_with_numbers(given, formula, {name: exact_number(text, name) for name, text in constants.items()})
+        return formula
     except FormulaError as error:
         reason = error.reason
         if reason is Reason.JUMP:
@@ -280,7 +284,7 @@ _SHOWN = 30
 def advice_on(error: FormulaError, given: object, box: Box, constants: Iterable[str] = ()) -> str:
     """Advice on a formula that the kernel refuses to read, by the reason or by the first known mistake."""
     if error.reason is Reason.CONDITION:
-        return "write where(x < -1, .., where(x < 1, .., ..)) for abs(x) < 1, or use min and max"
+        return "write it as several conditions such as x > 2*y, one where(..) in another, or use min and max"
     return hint(given, (*box.variables, *constants))
 
 

@@ -1,7 +1,8 @@
-"""Targets of models: the finite map of a memorised one, and the target that a folder states."""
+"""Samples: arrays of whatever users give (lists, NumPy, pandas, scipy, torch), and finite maps as targets of models."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,14 +12,72 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformula.errors import InputError, ModelFileError
-from transformula.formula.given_arrays import as_array
+from transformula.errors import InputError, ModelFileError, brief
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.folder.description import Description
 from transformula.kernel.gallery.in_context_blocks import PromptTask
 from transformula.kernel.rules.rule_table import target
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
+
+#: Nesting of lists, as NumPy allows it.
+MAX_AXES = 64
+
+
+def is_tensor(given: object) -> bool:
+    """Whether this is a tensor of torch, which is not imported here."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(given, torch.Tensor)
+
+
+def as_array(given: Any) -> NDArray[Any]:
+    """The real numbers that are given, as an array; `InputError` if they are not numbers, or not an array of them.
+
+    Examples
+    --------
+    >>> as_array([[1, 2], [3, 4]]).shape, as_array([["0.5"], ["1"]]).tolist()
+    ((2, 2), [[0.5], [1.0]])
+    >>> as_array([1j])
+    Traceback (most recent call last):
+    transformula.kernel.exceptions.InputError: expected real numbers, got an array of complex128
+    """
+    array = _read(given)
+    if array.dtype.kind in "fiub":
+        return array
+    try:
+        if array.dtype.kind not in "OSU":
+            raise TypeError
+        return np.array([float(value) for value in array.ravel()]).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError):
+        found = f"an array of {array.dtype}" if array.ndim else brief(given)
+        raise InputError(f"expected real numbers, got {found}") from None
+
+
+def _read(given: Any) -> NDArray[Any]:
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise InputError("expected numbers, got an array some of whose values are masked: fill or drop them first")
+    if is_tensor(given):
+        given = given.detach().cpu()
+    elif hasattr(given, "toarray"):  # a sparse matrix
+        given = given.toarray()
+    try:
+        return np.asarray(given)
+    except Exception as error:  # rows of different lengths, and whatever a library's own conversion refuses
+        if isinstance(error, ValueError) and _shape(given) is None:
+            raise InputError("expected numbers, got rows of different lengths") from None
+        raise InputError(f"expected numbers, got {' '.join(str(error).split())[:120]}") from None
+
+
+def _shape(given: Any, depth: int = 0) -> tuple[int, ...] | None:
+    """The shape of nested lists; None where the rows of one differ, or where they are too deep for NumPy."""
+    if not isinstance(given, (list, tuple)):
+        return tuple(getattr(given, "shape", ()))
+    if depth == MAX_AXES:
+        return None
+    rows = {_shape(row, depth + 1) for row in given}
+    first = rows.pop() if rows else ()
+    return None if rows or first is None else (len(given), *first)
+
 
 Floats = NDArray[np.float64]
 

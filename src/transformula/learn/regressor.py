@@ -44,8 +44,8 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         among them.
     ridge : float, optional
         ``exact``, ``lowrank``: penalty on squared coefficients in the orthonormal basis, relative to the
-        total weight. Default: chosen by leave-one-out for ``exact`` (with more on higher degrees where that is
-        better), by held-out rows for ``lowrank``.
+        total weight, for ``exact`` 16 times larger with each degree. Default: chosen by leave-one-out for ``exact``,
+        by held-out rows for ``lowrank``.
     max_terms : int, optional
         ``sparse``: the most terms.
     rank : int, optional

@@ -30,6 +30,8 @@ _AUTO_EXACT_TERMS = 1_000
 _FEWEST_JUDGED = 8
 #: The ridge that takes the smallest coefficients of those that fit equally well.
 _ALMOST_NOTHING = 1e-12
+#: Losses within this factor of the least are alike, and the simplest of them is taken.
+_ALIKE = 1.003
 #: Most rows that say nothing about a curve.
 _FEWEST_CURVED = 3
 _CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
@@ -115,7 +117,7 @@ def solve(solver: str, rows: Rows, settings: Settings) -> PolynomialFit:
 
 
 def choose(rows: Rows, settings: Settings) -> Candidate:
-    """The solver and the settings with the least held-out error; the simpler one where two are within 1 %.
+    """The solver and the settings with the least held-out error; the simpler one where two are within 0.3 %.
 
     `sparse` competes with a linear model and, where there are few terms, with `exact`, otherwise with `lowrank`. A
     winner that is neither `sparse` as asked for nor clearly better than the linear model gives way to it.
@@ -166,7 +168,7 @@ def least_loss(
         waiting = [k for k in waiting if candidates[k][0] != "lowrank" or k == _least(so_far)]  # costly
     total = {k: float(losses.sum()) for k, losses in so_far.items()}
     rounding = 1e-16 * rows
-    best = min(k for k, one in total.items() if one <= 1.01 * min(total.values()) + rounding)
+    best = min(k for k, one in total.items() if one <= _ALIKE * min(total.values()) + rounding)
     linear = next(k for k, (solver, settings) in enumerate(candidates) if (solver, settings.degree) == ("exact", 1))
     if linear not in total or (best == 0 and total[0] <= total[linear] + rounding):
         return candidates[best]

@@ -22,7 +22,7 @@ from transformula.learn.solver_choice import MOST_EXACT_TERMS, Fitted, Settings,
 from transformula.learn.solvers.exact_fit import TermRows, leave_one_out
 from transformula.learn.solvers.features import Indicators, all_terms, count_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.solvers.polynomial_fit import Penalty, PolynomialFit
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties
 from transformula.learn.states import HeldOut, Survey, sample_size
 
 #: Inputs (rows, d), targets (rows, outputs) and weights, of at least one row.
@@ -139,10 +139,10 @@ def fit_parts(parts: Parts, solver: str, settings: Settings, survey: Survey, spl
     if survey.complete:
         return Fitted(solver, found, columns)
     gram = parts.total(partial(residual_pass, Fitted(solver, found, columns), split))
-    penalty = found.penalty
+    ridge = found.ridge
     if settings.ridge is None:  # chosen for the sample: as many pseudo-rows are enough for all rows
-        penalty = replace(penalty, ridge=penalty.ridge * float(sample.weight.sum()) / gram.total)
-    return Fitted(solver, found.corrected(gram, penalty), columns)
+        ridge *= float(sample.weight.sum()) / gram.total
+    return Fitted(solver, found.corrected(gram, ridge), columns)
 
 
 def _training(survey: Survey, split: HeldOut) -> Rows:
@@ -156,8 +156,6 @@ def _training(survey: Survey, split: HeldOut) -> Rows:
 def solve_exact(state: StreamState, ridge: float | None) -> PolynomialFit:
     """Least squares from a state, with the penalty that leave-one-out at its sample prefers."""
     gram, judges = state.gram, state.survey.sample.rows()
-    penalty = Penalty(ridge or 0.0)
     if ridge is None:
-        table = TermRows(judges.X, judges.Y, judges.weight, gram.terms, gram.basis)
-        penalty = leave_one_out(gram, table).penalty
-    return PolynomialFit(gram.terms, gram.basis, gram.solve(penalty.of(gram.terms)), penalty)
+        ridge = leave_one_out(gram, TermRows(judges.X, judges.Y, judges.weight, gram.terms, gram.basis)).ridge
+    return PolynomialFit(gram.terms, gram.basis, gram.solve(penalties(gram.terms, ridge)), ridge)

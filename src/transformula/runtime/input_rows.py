@@ -16,8 +16,8 @@ import numpy as np
 from flint import fmpq
 
 from transformula.errors import BoxError, InputError, PointError, brief
-from transformula.formula.given_arrays import as_array, is_tensor
 from transformula.formula.given_box import exact_number
+from transformula.formula.sample_target import as_array, is_tensor
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box
 
@@ -46,8 +46,9 @@ def as_rows(x: Any, names: tuple[str, ...], sequence: tuple[int, int] | None) ->
     if rows.ndim != 2 or rows.shape[1] != len(names):
         said = f"rows of {len(names)} numbers ({', '.join(names)})"
         raise PointError(f"expected {said}, got an array of shape {tuple(rows.shape[single:])}")
-    if is_tensor(rows) and rows.is_complex():
-        raise PointError("expected real numbers, got a complex tensor")
+    if is_tensor(rows) and (rows.is_complex() or str(rows.layout) != "torch.strided"):
+        kind = "complex" if rows.is_complex() else "sparse"
+        raise PointError(f"expected real numbers in a dense tensor, got a {kind} one")
     return Points(rows, single, tuple(str(name) for name in columns or () if name not in names))
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from transformula.learn import PolynomialTransformerRegressor
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.gradient import FangModule, paper_directions
-from transformula.studies.fang_data import (
+from transformula.studies.fang_f2_study import (
     FangSample,
     Trained,
     f1,

@@ -1,6 +1,5 @@
 """sin(u)/u through u = 0 is sinc(u): the same values, nothing to divide by."""
 
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -73,11 +72,33 @@ def test_the_kernel_accepts_every_step(text):
     assert tf.verify(model).verified
 
 
-def test_a_sum_of_quotients_with_a_limit_is_refused_with_what_to_write():
-    with pytest.raises(NotProvenError, match=r"or write (.*) if its limit is meant") as error:
-        tf.compile("2 - y*(coth(x) - 1/x)", on="x=-1..1, y=0..1", eps=1e-3)
-    whole = re.search(r"or write (.*) if its limit is meant", str(error.value)).group(1)
-    assert tf.compile(f"2 - y*{whole}", on="x=-1..1, y=0..1", eps=1e-3).certificate.bound <= 1e-3
+#: Limits at points, at ends, on diagonals and across them: box, a part of the box near the limit, the limit there.
+LIMITS = {
+    "2 - y*(coth(x) - 1/x)": ("x=-1..1, y=0..1", {"x": 0.0}, lambda v: 2 + 0 * v["y"]),
+    "1/x - 1/(exp(x) - 1)": ("x=-1..1", {"x": 0.0}, lambda v: 0.5 + 0 * v["x"]),
+    "x/tan(x)": ("x=-1..1", {"x": 0.0}, lambda v: 1 + 0 * v["x"]),
+    "(sin(x) - sin(y))/(x - y)": ("x=0..1, y=0..1", {"x": None}, lambda v: np.cos(v["y"])),
+    "(1 - exp(-n*(1 - c)))/(1 - c*exp(-n*(1 - c)))": ("n=0.1..5, c=0..1", {"c": 1.0}, lambda v: v["n"] / (1 + v["n"])),
+    "(exp(-a*t) - exp(-b*t))/(b - a)": ("a=0.1..1, b=0.1..1, t=0..1", {"a": None}, lambda v: v["t"] * np.exp(-v["b"] * v["t"])),
+    "x**x": ("x=0..1", {"x": 0.0}, lambda v: 1 + 0 * v["x"]),
+    "x*log(x)**2": ("x=0..1", {"x": 0.0}, lambda v: 0 * v["x"]),
+    "sqrt(x)*log(3*x)": ("x=0..1", {"x": 0.0}, lambda v: 0 * v["x"]),
+    "sin(sqrt(x**2 + y**2))/sqrt(x**2 + y**2)": ("x=-1..1, y=-1..1", {"x": 0.0, "y": 0.0}, lambda v: 1 + 0 * v["x"]),
+    "(sqrt(1 + x) - 1)/x": ("x=-1..1", {"x": 0.0}, lambda v: 0.5 + 0 * v["x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LIMITS)
+def test_limits_are_proven(text):
+    box, place, limit = LIMITS[text]
+    model = tf.compile(text, box, 1e-3)
+    assert tf.verify(model).verified
+    low, high = np.array(model.box.floats()).T
+    x = np.random.default_rng(2).uniform(low, high, (300, len(low)))
+    names = dict(zip(model.box.variables, x.T, strict=True))
+    for name, value in place.items():  # None: where it equals the next variable
+        names[name][:] = x[:, 1] if value is None else value
+    assert np.abs(model(x) - limit(names)).max() <= model.certificate.bound
 
 
 @pytest.mark.parametrize("construction", ["lookup", "circuit", "partition", "polynomial"])

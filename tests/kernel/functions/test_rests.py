@@ -9,7 +9,7 @@ from flint import arb, arb_series, fmpq
 import transformula as tf
 from transformula.kernel.arithmetic import series_length
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.derivation_steps import extended
+from transformula.kernel.derivations.extensions import extended
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError, SingularError

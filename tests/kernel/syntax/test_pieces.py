@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 from flint import arb
 
 import transformula as tf
+from support.faults import active, fault
 from transformula.errors import NotProvenError, TransformulaError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import enclose
 from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.syntax.boxes import Formula
+from transformula.kernel.syntax.expression import walk
 from transformula.kernel.syntax.parsing import parse
 
 
@@ -49,7 +53,7 @@ def test_pieces_mean_what_they_say(text):
         ("where(x < y, x, 2*y)", r"not seen to meet at x = y: they differ by .*y.* there"),
         ("Piecewise((0, x < -1), (x, x < 2), (2, True))", r"jumps by 1 at x = -1"),
         ("where(x > 1, x, x + 10**-30)", r"jumps by 1e-30 at x = 1"),
-        ("where(x**2 > 1, x, 1)", "linear in one of its variables"),
+        ("where(x**5 + x > 1, x, 1)", "linear in one of its variables"),
         ("where(x > x, x, 1)", "linear in one of its variables"),
         ("where(1 > 2, x, 1)", "linear in one of its variables"),
         ("where(x > 0, 1/x, 0)", "divides by zero"),
@@ -121,3 +125,67 @@ def test_a_piece_that_looks_like_the_other_must_still_be_defined():
         with pytest.raises(TransformulaError, match="undefined"):
             tf.compile(f"x + where(x > 0, y, {other})", on="x=-1..1, y=-1..1", eps=1e-2)
     assert str(parse("where(x > 0, y, 2*y - y)")) == "y"
+
+
+#: Conditions that factor, and pieces in the difference d that meet wherever it is zero; the last two jump, and are refused.
+CONDITIONS = ("x*x - x", "x**2 - 2", "4 - x**2", "abs(2*x - 1) - 1", "1/2 - abs(x)", "x**3 - x", "x**2 + x + 1",
+              "(x - 1)**2", "-(x + 1)**2", "(x - 1)**2*(x + 1/2)", "x*(x - 1)*(x + 1)*(x - 1/3)", "3*x**2 - x - 1")  # fmt: skip
+MEETING = (("d", "0"), ("d + x", "x"), ("sin(d)", "d"), ("exp(d)", "1"), ("d**2", "-d"), ("x", "x*cos(d)"))
+
+
+def differences(condition, pieces, signs=("<", "<=", ">", ">=")):
+    """How far where(..) is from what its text says, at random points and at the zeros."""
+    rng = np.random.default_rng(4)
+    x = np.concatenate([rng.uniform(-2, 2, 200), [-1, -0.5, 0, 0.5, 1, 1 / 3]])
+    names = {"x": x, "abs": np.abs, "sin": np.sin, "cos": np.cos, "exp": np.exp}
+    d = eval(condition, names)
+    a, b = (part.replace("d", f"({condition})") for part in pieces)
+    for sign in signs:
+        (output,) = Formula.of(f"where({condition} {sign} 0, {a}, {b})", "x=-2..2").outputs
+        assert not any(node.op == "where" for node in walk(output))
+        wanted = np.where(eval(f"d {sign} 0", {"d": d}), *(eval(part, names) + 0 * x for part in (a, b)))
+        yield float(np.max(np.abs(evaluate(output, ["x"], [x]) - wanted)))
+
+
+@pytest.mark.parametrize("pieces", MEETING, ids=str)
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_that_factor(condition, pieces):
+    assert max(differences(condition, pieces)) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("where(x*x - x >= 0, x, 0)", "jumps by 1 at x = 1"),
+        ("where((x - 1)**2 > 0, x, 2)", "jumps by 1 at x = 1"),
+        ("where((x - 1)**2 <= 0, x, 2)", "jumps by 1 at x = 1"),
+        ("where(abs(x) < 1, 1, 0)", "jumps by 1 at x = "),
+        ("where(x**2 < 2, x, 0)", "jumps by 1.41421"),
+    ],
+)
+def test_pieces_that_jump_at_a_zero_are_refused(text, said):
+    with pytest.raises(FormulaError, match=said):
+        Formula.of(text, "x=-2..2")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("where", "holds = holds != odd", "holds = not holds"),
+        ("where", "if not odd and holds != (", "if False and holds != ("),
+        ("_seams", "(lead > 0) == (scale_of > 0)", "lead > 0"),
+        ("_seams", "4 * c[high] * c.get(0, 0)", "2 * c[high] * c.get(0, 0)"),
+        ("_seams", "if end > 0 else difference", ""),
+    ],
+)
+def test_faults_of_conditions_are_seen(name, old, new):
+    with active(fault("", f"kernel.syntax.jumps:{name}", old, new, "")):
+        seen = 0
+        for condition in (*CONDITIONS, "abs(x) + 1"):
+            for pieces in (*MEETING, ("x**2", "1")):
+                with contextlib.suppress(FormulaError):
+                    seen += max(differences(condition, pieces)) > 1e-9
+        jumping = ["where((x - 1)**2 > 0, x, 2)"]
+        with contextlib.suppress(FormulaError):
+            seen += sum(bool(Formula.of(text, "x=-2..2")) for text in jumping)
+        assert seen

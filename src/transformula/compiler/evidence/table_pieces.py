@@ -83,7 +83,6 @@ class PieceSearch:
         for a, b in met:
             add(a, b)
         new: list[float] = []
-        before, since = math.inf, 0
         while (
             -heap[0][0] > max(policy.PIECE_TIGHTNESS * reached, size * policy.PIECE_NOISE)
             and len(self._known) < self.most
@@ -93,11 +92,6 @@ class PieceSearch:
             if not a < middle < b:
                 break
             checkpoint()
-            since += 1
-            if -heap[0][0] < policy.STALLED * before:
-                before, since = -heap[0][0], 0
-            if since > max(policy.PIECE_PATIENCE, 2 * len(heap)):
-                break  # all were halved, and none is better: nor will they be
             heapq.heappop(heap)
             new.append(middle)
             add(a, middle)

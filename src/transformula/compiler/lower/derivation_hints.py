@@ -144,7 +144,8 @@ def _needed(node: Expr) -> Iterator[Expr]:
     if low:
         yield ex.add(ex.number(-low), node.args[0])
     if high is not None:
-        yield ex.add(ex.number(high), ex.neg(node.args[0]))
+        root = node.args[0].op == "sqrt" and high >= 0
+        yield ex.add(ex.number(high**2 if root else high), ex.neg(node.args[0].args[0] if root else node.args[0]))
     if low == 0 or fractional:
         inside = node.args[0]
         yield from _factors(inside)

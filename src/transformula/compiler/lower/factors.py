@@ -5,9 +5,10 @@
 * A quotient of polynomials is reduced to lowest terms: (x³ − y³)/(x − y) = x² + xy + y².
 * In a sum, u^v with u > 0 becomes exp(v·log u), whose zeros are known: 1 − (1 + r)^(−n).
 * A difference of roots is multiplied by its conjugate: (√x − √y)/(x − y) = 1/(√x + √y).
-* exp(a) − exp(b) becomes exp(b)·(exp(a − b) − 1), and log(a) − log(b) becomes log(a/b).
+* exp(a) − exp(b) becomes exp(b)·(exp(a − b) − 1), log(a) − log(b) becomes log(a/b), and sin(a) − sin(b) becomes
+  2 cos((a + b)/2) sin((a − b)/2).
 
-Each rewriting is a step that the kernel checks like the others (`derivation_steps`).
+Each rewriting is a step that the kernel checks like the others (`extensions`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.derivation_steps import split_quotient
+from transformula.kernel.derivations.extensions import split_quotient
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.balls import to_fraction
 from transformula.kernel.enclosures.intervals import Ends, try_range
@@ -274,7 +275,7 @@ def rewritten(expr: Expr, ends: Mapping[str, Ends]) -> Expr | None:
     above, below = split_quotient(expr)
     if not _may_vanish(below, ends):
         return None
-    reduced = _lowest_terms(expr, ends) or _conjugated(above, below, ends)
+    reduced = _reduced(expr, ends) or _conjugated(above, below, ends)
     if reduced is not None:
         return reduced
     numerator, denominator = (_with_known_zeros(part, ends) for part in (above, below))
@@ -288,18 +289,21 @@ def _may_vanish(expr: Expr, ends: Mapping[str, Ends]) -> bool:
     return found is None or bool(found[0] <= 0 <= found[1])
 
 
-def _lowest_terms(expr: Expr, ends: Mapping[str, Ends]) -> Expr | None:
-    """A quotient of polynomials without common factors, if its denominator does not vanish any more."""
+def lowest_terms(expr: Expr) -> tuple[Expr, Expr] | None:
+    """Numerator and denominator of a quotient of polynomials, without common factors."""
     names = sorted(expr.names)
     algebra = Algebra(names)
     try:
         form = algebra.of(expr)
     except RefutedError:
         return None
-    found = _polynomials(form, algebra, names)
-    if found is None or _may_vanish(found[1], ends):
-        return None
-    return ex.div(*found)
+    return _polynomials(form, algebra, names)
+
+
+def _reduced(expr: Expr, ends: Mapping[str, Ends]) -> Expr | None:
+    """A quotient of polynomials in lowest terms, if its denominator does not vanish any more."""
+    found = lowest_terms(expr)
+    return None if found is None or _may_vanish(found[1], ends) else ex.div(*found)
 
 
 def _conjugated(above: Expr, below: Expr, ends: Mapping[str, Ends]) -> Expr | None:
@@ -309,7 +313,7 @@ def _conjugated(above: Expr, below: Expr, ends: Mapping[str, Ends]) -> Expr | No
     first, second = above.args
     conjugate = ex.add(first, ex.neg(second))
     squares = ex.add(ex.power(first, ex.number(2)), ex.neg(ex.power(second, ex.number(2))))
-    reduced = _lowest_terms(ex.div(squares, below), ends)
+    reduced = _reduced(ex.div(squares, below), ends)
     return None if reduced is None or _may_vanish(conjugate, ends) else ex.div(reduced, conjugate)
 
 
@@ -356,11 +360,11 @@ def _sum_with_known_zeros(total: Expr, ends: Mapping[str, Ends]) -> Expr:
 
 
 def _difference(total: Expr) -> Expr | None:
-    """c·exp(a) − c·exp(b) as a product, c·log(a) − c·log(b) as one logarithm."""
+    """c·f(a) − c·f(b) for f = exp, sin or cos as a product, c·log(a) − c·log(b) as one logarithm."""
     if len(total.args) != 2:
         return None
     (scale, first), (other, second) = (factors_of(term) for term in total.args)
-    names = ("exp", "log")
+    names = ("exp", "log", "sin", "cos")
     one, two = (next((b for b, e in p.items() if b.op in names and e == 1), None) for p in (first, second))
     if one is None or two is None or one.op != two.op or scale.number is None or other.number != -scale.number:
         return None
@@ -369,5 +373,10 @@ def _difference(total: Expr) -> Expr | None:
     rest = product_of(scale, {b: e for b, e in first.items() if b != one})
     if one.op == "log":
         return ex.mul(rest, ex.call("log", ex.div(one.args[0], two.args[0])))
+    half = ex.number(Fraction(1, 2))
+    mean, gap = (ex.mul(half, ex.add(one.args[0], b)) for b in (two.args[0], ex.neg(two.args[0])))
+    if one.op in ("sin", "cos"):
+        sign, beside = (2, "cos") if one.op == "sin" else (-2, "sin")
+        return ex.mul(ex.number(sign), rest, ex.call(beside, mean), ex.call("sin", gap))
     apart = ex.call("exp", ex.add(one.args[0], ex.neg(two.args[0])))
     return ex.mul(rest, two, ex.add(apart, ex.number(-1)))

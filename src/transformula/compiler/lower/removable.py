@@ -23,10 +23,10 @@ from flint import arb
 from transformula.compiler import policy
 from transformula.compiler.lower.factors import factors_of, product_of, quotient_of, rewritten
 from transformula.kernel.arithmetic import precision
-from transformula.kernel.derivations.derivation_steps import is_analytic, split_quotient
+from transformula.kernel.derivations.extensions import is_analytic, split_quotient, stem
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
-from transformula.kernel.enclosures.intervals import UndefinedError, range_of
+from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import FormulaError, RefutedError
 from transformula.kernel.functions.function_table import find
@@ -93,13 +93,13 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
         for node in walk(expr):
             if (closed := _closed_log(node, box)) is not None:
                 yield closed
-            quotient = node.op in ("mul", "div", "pow") and is_analytic(split_quotient(node)[1], ends)
-            new = (_repaired(node, box) or rewritten(node, ends) or _exposed(node, box)) if quotient else None
+            quotient = node.op in ("add", "mul", "div", "pow") and is_analytic(stem(split_quotient(node)[1]), ends)
+            new = _without_zeros(node, box) if quotient else None
             at = None if new is None else _defined_at(node, box)
             if new is None or at is None:
                 continue
             try:
-                becomes = parse(to_text(by_its_rests(new)), box.variables)
+                becomes = parse(to_text(new), box.variables)
                 same = parse(to_text(node), box.variables) == node
             except FormulaError:
                 continue
@@ -107,19 +107,33 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
                 yield Step(node, becomes, at)
 
 
+def _without_zeros(node: Expr, box: Box) -> Expr | None:
+    """The same quotient, or sum of quotients, without a division by something that may vanish, or a step towards it."""
+    ends = Region.of_box(box).ends
+    whole = ex.div(*split_quotient(node)) if node.op == "add" else node
+    steep = any(n.op == "sqrt" and may_vanish(n.args[0], box) for n in walk(whole))  # its rest has no table
+    first = rewritten(whole, ends) if steep else None
+    found = first or _repaired(whole, box) or rewritten(whole, ends) or _exposed(whole, box)
+    if found is not None or not may_vanish(split_quotient(whole)[1], box):
+        return None if found is None else by_its_rests(found)
+    from transformula.compiler.lower.rest_quotients import cancelled  # few formulas need it
+
+    return cancelled(whole, box)
+
+
 def _repaired(expr: Expr, box: Box) -> Expr | None:
     """The same quotient without a division by something that may vanish, if another factor cancels it."""
     constant, powers = factors_of(expr)
-    if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+    if not any(e < 0 and may_vanish(b, box) for b, e in powers.items()):
         return None
     changed = False
     for base, exponent in list(powers.items()):
         if exponent.denominator != 1:
             continue
-        for w, order, left in zeros_of(base, lambda b: _may_vanish(b, box)):
+        for w, order, left in zeros_of(base, lambda b: may_vanish(b, box)):
             scale, inside = factors_of(w)
             sign = 1 if exponent > 0 else -1
-            divided = {b: -sign * powers.get(b, Fraction(0)) for b in inside if _may_vanish(b, box)}
+            divided = {b: -sign * powers.get(b, Fraction(0)) for b in inside if may_vanish(b, box)}
             if any(inside[b] <= 0 for b in divided):
                 continue
             shares = [share / (order * inside[b]) for b, share in divided.items() if share > 0 or sign < 0]
@@ -132,7 +146,7 @@ def _repaired(expr: Expr, box: Box) -> Expr | None:
             constant = ex.mul(constant, ex.power(scale, ex.number(times * order)))
             changed = True
             break
-    if any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+    if any(e < 0 and may_vanish(b, box) for b, e in powers.items()):
         together = _together(expr, box)
         if together is not None:
             return together
@@ -143,10 +157,10 @@ def _together(expr: Expr, box: Box) -> Expr | None:
     """The same quotient with all its factors that vanish where one of them does taken apart at once."""
     constant, powers = factors_of(expr)
     for base in powers:
-        for w, *_ in zeros_of(base, lambda b: _may_vanish(b, box)):
+        for w, *_ in zeros_of(base, lambda b: may_vanish(b, box)):
             left: list[tuple[Expr, Fraction]] = []
             for b, e in powers.items():
-                zeros = zeros_of(b, lambda v: _may_vanish(v, box)) if e.denominator == 1 else ()
+                zeros = zeros_of(b, lambda v: may_vanish(v, box)) if e.denominator == 1 else ()
                 found = ((_ratio(v, w), order, rest) for v, order, rest in zeros)
                 zero = next(((ratio**order, order, rest) for ratio, order, rest in found if ratio), None)
                 if zero is None:
@@ -154,20 +168,34 @@ def _together(expr: Expr, box: Box) -> Expr | None:
                 else:
                     left += [(ex.number(zero[0]), e), (w, zero[1] * e), (zero[2], e)]
             scale, parts = factors_of(ex.mul(*(ex.power(b, ex.number(e)) for b, e in left)))
-            if not any(e < 0 and _may_vanish(b, box) for b, e in parts.items()):
+            if not any(e < 0 and may_vanish(b, box) for b, e in parts.items()):
                 return quotient_of(ex.mul(constant, scale), parts)
     return None
 
 
 def _closed_log(node: Expr, box: Box) -> Step | None:
-    """x·log(x) as xlogx(x), where x may vanish."""
-    logs = [f for f in node.args if f.op == "log" and _may_vanish(f.args[0], box)] if node.op == "mul" else []
-    for log in logs:
-        u = log.args[0]
-        constant, powers = factors_of(ex.div(ex.mul(*(f for f in node.args if f is not log)), u))
+    """x·log(x) as xlogx(x), √x·log(x)² as 16·xlogx(x^(1/4))², x^x as exp(xlogx(x)), where x may vanish."""
+    power = node.op == "pow" and node.args[1].number is None
+    whole = ex.mul(node.args[1], ex.call("log", node.args[0])) if power else node
+    constant, powers = factors_of(whole)
+    for log, times in powers.items():
+        if log.op != "log" or times.denominator != 1 or times < 1 or not may_vanish(log.args[0], box):
+            continue
+        (u,) = log.args
+        scale, inside = factors_of(u)
+        zero = [b for b in inside if may_vanish(b, box)]
+        share = min((powers.get(b, Fraction(0)) / inside[b] for b in zero), default=Fraction(0))
+        if share <= 0 or any(inside[b] <= 0 for b in zero):
+            continue
+        share = min(share, times)
+        closed = ex.call("xlogx", ex.power(u, ex.number(share / times)))
+        found = ((b, powers.get(b, 0) - share * inside.get(b, 0)) for b in powers | inside if b != log)
+        left = {b: e for b, e in found if e}
+        constant = constant if scale == ex.number(1) else ex.div(constant, ex.power(scale, ex.number(share)))
+        new = ex.mul(quotient_of(constant, left), ex.power(ex.mul(ex.number(times / share), closed), ex.number(times)))
         at = _defined_at(node, box)
-        if at is not None and not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
-            return Step(node, ex.mul(quotient_of(constant, powers), ex.call("xlogx", u)), at)
+        if at is not None and not any(e < 0 and may_vanish(b, box) for b, e in left.items()):
+            return Step(node, ex.call("exp", new) if power else new, at)
     return None
 
 
@@ -177,26 +205,18 @@ def _exposed(expr: Expr, box: Box) -> Expr | None:
     1 − exp(−n·log(1 + r)) becomes n·log(1 + r)·exp_rest1(−n·log(1 + r)): next, log(1 + r) may cancel r.
     """
     constant, powers = factors_of(expr)
-    if not any(e < 0 and _may_vanish(b, box) for b, e in powers.items()):
+    if not any(e < 0 and may_vanish(b, box) for b, e in powers.items()):
         return None
     for base, exponent in powers.items():
-        for w, order, left in zeros_of(base, lambda b: _may_vanish(b, box)) if base.op == "add" else ():
-            inner = [b for b in factors_of(w)[1] if b.op != "variable" and _may_vanish(b, box)]
-            if any(True for b in inner for _ in zeros_of(b, lambda v: _may_vanish(v, box))):
-                scale, inside = factors_of(ex.mul(_power(w, order), left))
+        for w, order, left in zeros_of(base, lambda b: may_vanish(b, box)) if base.op == "add" else ():
+            inner = [b for b in factors_of(w)[1] if b.op != "variable" and may_vanish(b, box)]
+            if any(True for b in inner for _ in zeros_of(b, lambda v: may_vanish(v, box))):
+                scale, inside = factors_of(ex.mul(power_of(w, order), left))
                 others = {b: e for b, e in powers.items() if b != base}
                 for b, e in inside.items():
                     others[b] = others.get(b, Fraction(0)) + exponent * e
                 return quotient_of(ex.mul(constant, ex.power(scale, ex.number(exponent))), others)
     return None
-
-
-def _may_vanish(expr: Expr, box: Box) -> bool:
-    try:
-        low, high = range_of(expr, Region.of_box(box).ends)
-    except UndefinedError:
-        return True
-    return bool(low <= 0 <= high)
 
 
 def _defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None:
@@ -244,18 +264,11 @@ def zeros_of(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
         yield from _of_sum(g, may_vanish)
     elif len(g.args) == 1:
         for at in range(policy.LAST_ZERO + 1):
-            w = _less(g.args[0], at)
+            w = less(g.args[0], at)
             for order in reversed(range(1, policy.MOST_ORDER + 1)):
-                terms = _terms(g, at, order) if may_vanish(w) else None
+                terms = terms_before(g, at, order) if may_vanish(w) else None
                 if terms is not None and not any(terms):
-                    yield w, order, _rest(g, at, order)
-
-
-def _less(u: Expr, at: int) -> Expr:
-    """u − at, as one quotient if u is one."""
-    if u.op == "div" and at:
-        return ex.div(ex.add(u.args[0], ex.mul(ex.number(-at), u.args[1])), u.args[1])
-    return ex.add(u, ex.number(-at))
+                    yield w, order, rest_call(g, at, order)
 
 
 def by_its_rests(expr: Expr) -> Expr:
@@ -276,7 +289,7 @@ def by_its_rests(expr: Expr) -> Expr:
             last[key] = max(rest.order, last.get(key, 0))
     swap: dict[Expr, Expr] = {}
     for (call, at), order in last.items():
-        swap |= {_rest(call, at, k) if k else call: _expanded(call, at, k, order) for k in range(order)}
+        swap |= {rest_call(call, at, k) if k else call: _expanded(call, at, k, order) for k in range(order)}
         if call.op == "sin" and not at and order > 1:
             swap[ex.call("sinc", *call.args)] = _expanded(call, at, 1, order)
     return substitute(expr, swap)
@@ -284,13 +297,9 @@ def by_its_rests(expr: Expr) -> Expr:
 
 def _expanded(call: Expr, at: int, first: int, order: int) -> Expr:
     """The rest of a function after its first terms, as the terms up to an order and the rest after those."""
-    w, terms = ex.add(call.args[0], ex.number(-at)), _terms(call, at, order) or []
-    known = [ex.mul(ex.number(c), _power(w, j)) for j, c in enumerate(terms[first:]) if c]
-    return ex.add(*known, ex.mul(_power(w, order - first), _rest(call, at, order)))
-
-
-def _power(w: Expr, by: int) -> Expr:
-    return ex.power(w, ex.number(by)) if by else ex.number(1)
+    w, terms = ex.add(call.args[0], ex.number(-at)), terms_before(call, at, order) or []
+    known = [ex.mul(ex.number(c), power_of(w, j)) for j, c in enumerate(terms[first:]) if c]
+    return ex.add(*known, ex.mul(power_of(w, order - first), rest_call(call, at, order)))
 
 
 def _of_sum(g: Expr, may_vanish: Callable[[Expr], bool]) -> Iterator[Zero]:
@@ -326,24 +335,24 @@ def _checked(g: Expr, parts: list[tuple[Expr, Expr | None]], calls: list[Expr], 
     left: list[Expr] = []
     for scale, call in parts:
         times = min(_times(first, scale), order)
-        cut = product_of(*factors_of(ex.mul(scale, _power(first, -times))))
+        cut = product_of(*factors_of(ex.mul(scale, power_of(first, -times))))
         own = 0 if call is None else max(needed[call], 0)
         ratio = Fraction(1) if call is None else _ratio(ex.add(call.args[0], ex.number(-at)), first)
-        terms = _terms(call, at, own) if call is not None and own else []
+        terms = terms_before(call, at, own) if call is not None and own else []
         if ratio is None or terms is None:
             return
         terms = [Fraction(1)] if call is None else terms
         for j, c in enumerate(terms):  # those of a lower order have to cancel
             if c and times + j >= order:
-                left.append(ex.mul(ex.number(c * ratio**j), cut, _power(first, times + j - order)))
+                left.append(ex.mul(ex.number(c * ratio**j), cut, power_of(first, times + j - order)))
         if call is not None:
-            rest = _rest(call, at, own) if own else call
-            left.append(ex.mul(ex.number(ratio**own), cut, _power(first, times + own - order), rest))
+            rest = rest_call(call, at, own) if own else call
+            left.append(ex.mul(ex.number(ratio**own), cut, power_of(first, times + own - order), rest))
     found = ex.add(*left)
     algebra = Algebra(sorted(g.names))
     try:
         swap = {call: _expanded(call, at, 0, own) for call, own in needed.items() if own > 0}
-        if algebra.same(algebra.of(substitute(g, swap)), algebra.of(ex.mul(_power(first, order), found))):
+        if algebra.same(algebra.of(substitute(g, swap)), algebra.of(ex.mul(power_of(first, order), found))):
             yield first, order, found
     except RefutedError:
         return
@@ -360,12 +369,32 @@ def _ratio(one: Expr, other: Expr) -> Fraction | None:
     return a.number / b.number if powers == others and a.number and b.number else None
 
 
-def _terms(call: Expr, at: int, order: int) -> list[Fraction] | None:
+def may_vanish(expr: Expr, box: Box) -> bool:
+    """Whether an expression is not seen to be other than zero everywhere."""
+    low, high = try_range(expr, Region.of_box(box).ends) or (0, 0)
+    return bool(low <= 0 <= high)
+
+
+def less(u: Expr, at: int) -> Expr:
+    """u − at, as one quotient if u is one."""
+    if u.op == "div" and at:
+        return ex.div(ex.add(u.args[0], ex.mul(ex.number(-at), u.args[1])), u.args[1])
+    return ex.add(u, ex.number(-at))
+
+
+def power_of(w: Expr, by: int) -> Expr:
+    """w**by, 1 for 0."""
+    return ex.power(w, ex.number(by)) if by else ex.number(1)
+
+
+def terms_before(call: Expr, at: int, order: int) -> list[Fraction] | None:
+    """The Taylor coefficients of a function below an order, if they are exact."""
     base = find(call.op)
     found = None if base is None else first_terms(base, at, order)
     return None if found is None else [to_fraction(c) for c in found]
 
 
-def _rest(call: Expr, at: int, order: int) -> Expr:
-    name, colon, index = call.op.partition(":")
-    return ex.call(f"{name}_rest{order}{f'_at{at}' if at else ''}{colon}{index}", *call.args)
+def rest_call(call: Expr, at: int, order: int) -> Expr:
+    """The rest of a function after its first terms."""
+    name, *index = call.op.partition(":")
+    return ex.call(f"{name}_rest{order}{f'_at{at}' if at else ''}{''.join(index)}", *call.args)

@@ -201,7 +201,7 @@ class _GridAxis:
     @property
     def budget(self) -> float:
         """Work that may be spent on this axis: less where sampling met a jump or noise."""
-        wanted = policy.GROWING_WORK * (1.0 if self.leaves.resolved else 0.25)
+        wanted = policy.TABLE_WORK * (1.0 if self.leaves.resolved else 0.25)
         return min(wanted, part_left(policy.GROWING_PART))
 
     def stalled(self, size: int) -> bool:

@@ -299,7 +299,7 @@ def closest(values: Array, size: int) -> Neighbours:
 
 def grow_stored(task: FitTask, limit: int) -> StoredGrowth:
     """A table from stored scores, from the smallest promising size upwards; the smallest sizes come first."""
-    budget = task.work + min(policy.GROWING_WORK, task.most.growing)
+    budget = task.work + min(policy.TABLE_WORK, task.most.growing)
     failures: list[tuple[int, FitState]] = []
     promising = promising_sizes(task, limit)
     for size in [*SMALLEST_SIZES, *promising] if promising else []:
@@ -316,7 +316,7 @@ def grow_stored(task: FitTask, limit: int) -> StoredGrowth:
 
 def shrink_stored(task: FitTask, table: FittedTable, state: FitState) -> tuple[FittedTable, FitState]:
     """Remove tokens from a table found from stored scores, down to a size that similar scores have ruled out."""
-    budget = task.work + min(policy.GROWING_WORK + policy.SHRINKING_WORK, task.most.shrinking)
+    budget = task.work + min(policy.TABLE_WORK + policy.TABLE_WORK, task.most.shrinking)
     while table.size > sizes()[0] and task.work < budget:
         size = table.size - 1
         if closest(task.profile, size).similar:

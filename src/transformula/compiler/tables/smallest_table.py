@@ -45,7 +45,6 @@ from transformula.compiler.tables.theory_tables import exponential_table, wave_t
 __all__ = ["Allowance", "CannotFit", "allowance", "fit_table"]
 
 OVERTIME = 1.6  # factor on the budget while the goal is close
-GRADED = 2.0  # factor on the budget next to a singularity, which takes many tokens
 UNRESOLVED = 0.25  # factor on the budget when sampling met a jump or noise
 
 
@@ -99,8 +98,8 @@ def allowance(doubtful: bool) -> Allowance:
     growing = part_left(policy.DOUBTFUL_PART if doubtful else policy.GROWING_PART)
     shrinking = policy.GROWING_PART * left()
     return Allowance(
-        growing if growing < policy.GROWING_WORK else math.inf,
-        shrinking if shrinking < policy.SHRINKING_WORK else math.inf,
+        growing if growing < policy.TABLE_WORK else math.inf,
+        shrinking if shrinking < policy.TABLE_WORK else math.inf,
     )
 
 
@@ -220,8 +219,7 @@ def _at_its_end(history: Sequence[tuple[int, float]]) -> bool:
 
 def _growing_work(task: FitTask) -> float:
     """Work after which sizes stop growing."""
-    wanted = policy.GROWING_WORK * (1.0 if task.leaves.resolved else UNRESOLVED)
-    return min(wanted * (GRADED if task.leaves.graded else 1.0), task.most.growing)
+    return min(policy.TABLE_WORK * (1.0 if task.leaves.resolved else UNRESOLVED), task.most.growing)
 
 
 def _all_starts(task: FitTask, size: int, history: Sequence[tuple[int, float]]) -> bool:
@@ -257,7 +255,7 @@ def _shrink(task: FitTask, table: FittedTable, state: FitState, failed: int) -> 
     Sizes never tried are bisected; a size that failed before is tried again from the table now
     known, less a token, and from all starts if it has not seen them yet.
     """
-    budget = max(policy.GROWING_WORK, task.work) + policy.SHRINKING_WORK
+    budget = max(policy.TABLE_WORK, task.work) + policy.TABLE_WORK
     budget = min(budget, task.work + task.most.shrinking)
     while 1 < table.size <= policy.MAX_SHRINK and task.work < budget:
         untried = table.size - failed > 1

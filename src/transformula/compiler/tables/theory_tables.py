@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
-from transformula.compiler.tables.descent import FitState, Fresh, improve
+from transformula.compiler.tables.descent import FitState, solve_values
 from transformula.compiler.tables.fit_task import FitTask
 from transformula.compiler.tables.one_size import SearchSteps, refine, within_reach
 from transformula.compiler.tables.softmax_table import Array, FittedTable, Function, least_squares, to_dtype
@@ -307,12 +307,12 @@ def _wave(task: FitTask, limit: int, places: Array, kappa: float) -> tuple[Fitte
     """A table with tokens at these places, and as few beyond the ends as will do."""
     places, leaves = (places - task.leaves.finest) / task.half, task.normalised_leaves()
     for beyond in range(policy.MAX_BEYOND + 1):
-        found = list(_waves(leaves, places, beyond, kappa))
-        size = len(found[0][0])
+        scores = _continued(leaves, places, beyond, kappa)
+        size = len(scores[0])
         if size > limit or task.spoiled >= policy.MAX_SPOILED:
             break
         problem = task.problem(size)
-        best = min(improve(problem, [Fresh(*one, problem.price) for one in found], 0), key=lambda state: state.sup)
+        best = solve_values(problem, *scores)
         table: FittedTable | None = None
         if within_reach(task, best.sup):
             table, best = refine(task, problem, [best], SearchSteps(0, 1, policy.WAVE_STEPS, policy.WAVE_STEPS))
@@ -324,11 +324,10 @@ def _wave(task: FitTask, limit: int, places: Array, kappa: float) -> tuple[Fitte
     return None
 
 
-def _waves(leaves: Leaves, places: Array, beyond: int, kappa: float) -> Iterator[Scores]:
+def _continued(leaves: Leaves, places: Array, beyond: int, kappa: float) -> Scores:
     """Scores of tokens at these places, continued at equal gaps to the ends and ``beyond`` tokens further."""
     first, last = places[1] - places[0], places[-1] - places[-2]
     below = beyond + int((places[0] - leaves.edges[0]) / first)
     above = beyond + int((leaves.edges[-1] - places[-1]) / last)
     before, after = places[0] - first * np.arange(below, 0, -1), places[-1] + last * np.arange(1, above + 1)
-    for factor in policy.WAVE_SHARPNESS:
-        yield scores_at(np.concatenate([before, places, after]), factor * kappa)
+    return scores_at(np.concatenate([before, places, after]), kappa)

@@ -71,7 +71,7 @@ def prove_local(
 ) -> Proof:
     """Prove local models, or raise `RefutedError` or `NotProvenError` with the place where it fails.
 
-    ``norm`` as in `softmax_rule.prove_softmax`.
+    ``norm`` as in `softmax_rule.NormReading`.
     """
     stated = circuit.get("local") if isinstance(circuit, dict) else None
     if not isinstance(stated, dict) or type(stated.get("bits")) is not int or type(stated.get("head")) is not int:

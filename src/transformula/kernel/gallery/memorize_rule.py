@@ -68,7 +68,7 @@ class Memory(NamedTuple):
 
 
 def prove_memorize(weights: Weights, samples: Mapping[str, Any], form: FloatFormat | None = None) -> Proof:
-    """Prove what the weights give at every sample; ``form`` as in `softmax_rule.prove_softmax`."""
+    """Prove what the weights give at every sample; ``form`` as in `softmax_rule.NormReading`."""
     x, y = read_samples(weights, samples)
     memory = read_memory(weights)  # refuses what is too large
     check_memory(weights)

@@ -2,7 +2,7 @@
 
 The blocks are those of Theorem 3.5 and compute a polynomial p. The approximation error is sup|p − f| over the
 box: that of a table with one token of value 0 against the function f − p, on the pieces given. The formula,
-extended over removable singularities, must be defined on the whole box (`derivation_steps`).
+extended over removable singularities, must be defined on the whole box (`extensions`).
 """
 
 from __future__ import annotations

@@ -39,27 +39,21 @@ BITS = 128
 
 
 class NormReading(NamedTuple):
-    """The arithmetic of an executor that reads slots through a norm: its format, and what a reader rounds."""
+    """The arithmetic of an executor that reads slots through a norm: its format, and what a reader rounds.
+
+    For exports to architectures with norms (`export.norm_rounding`); no certificate is made with one.
+    """
 
     form: FloatFormat
     reading: Reading
 
 
-def prove_softmax(
-    weights: Weights,
-    formula: Formula,
-    circuit: Any,
-    evidence: Evidence,
-    sharp: bool = False,
-    norm: NormReading | None = None,
-) -> Proof:
+def prove_softmax(weights: Weights, formula: Formula, circuit: Any, evidence: Evidence, sharp: bool = False) -> Proof:
     """Prove a softmax model, or raise `RefutedError` or `NotProvenError` with the place where it fails.
 
-    ``sharp`` takes the last block's tables as Gumaan's sharp cells instead of smooth ones. ``norm`` is for exports to
-    architectures with norms (`export.norm_rounding`); no certificate is made with one.
+    ``sharp`` takes the last block's tables as Gumaan's sharp cells instead of smooth ones.
     """
-    form = FORMATS[weights.dtype] if norm is None else norm.form
-    network = read_network(weights) if norm is None else read_network(weights, norm.reading)
+    form, network = FORMATS[weights.dtype], read_network(weights)
     if network.repeated:
         formula = formula_of_a_position(formula, network.positions)
     wires = CircuitReader(formula.box.variables).read(circuit)

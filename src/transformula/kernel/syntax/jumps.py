@@ -26,6 +26,10 @@ a(t) being a with t for x: for x >= s the last two cancel, as b(s) = a(s), and f
 do the last two everywhere if b is free of x (they are left out if b is defined for all numbers), likewise the others.
 What stands on the right is proven to be defined on the whole box like any formula, so a and b need only be defined on
 their own sides, and both on the seam. That a = b there is an identity: their normal forms are equal.
+
+A condition on one variable x whose difference is a polynomial with zeros r_1 < .. < r_n holds on intervals between some
+of them: the pieces are joined at one zero after the other, where its sign changes. Where it does not change, and the
+condition holds at the zero only or everywhere but there, a = b is checked there, and the zero is no seam.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ from itertools import pairwise
 
 from flint import arb
 
+from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.normal_forms import Algebra
+from transformula.kernel.derivations.polynomials import as_polynomial
 from transformula.kernel.enclosures.balls import enclose, to_fraction
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.exceptions import FormulaError, Reason, RefutedError
@@ -51,8 +57,33 @@ from transformula.kernel.syntax.expression import Expr, short_text, walk
 def where(left: Expr, sign: str, right: Expr, a: Expr, b: Expr) -> Expr:
     """The expression that is a where left > right (or <, <=, >=), and b elsewhere."""
     larger, smaller = (left, right) if sign[0] == ">" else (right, left)
-    name, seam, above = _seam(ex.add(larger, ex.neg(smaller)))
-    x, (a, b) = ex.variable(name), (a, b) if above else (b, a)
+    difference = ex.add(larger, *map(ex.neg, smaller.args if smaller.op == "add" else (smaller,)))
+    try:
+        name, seam, above = _seam(difference)
+    except FormulaError:
+        found = _seams(difference)
+        if found is None:
+            raise
+    else:
+        return _joined_at(name, seam, *((a, b) if above else (b, a)))
+    name, positive, seams = found
+    holds = positive  # from the right: the pieces between two seams, and whether the condition holds there
+    pieces = [a if holds else b]
+    for seam, odd in reversed(seams):
+        if not odd and holds != ("=" in sign):  # the condition is other at this one place
+            there = (ex.substitute(part, {ex.variable(name): seam}) for part in (a, b))
+            check_meeting(f"{name} = {short_text(seam)}", *there)
+        holds = holds != odd
+        pieces.append(a if holds else b)
+    whole, *rest = reversed(pieces)
+    for (seam, odd), piece in zip(seams, rest, strict=True):
+        whole = _joined_at(name, seam, piece, whole) if odd else whole
+    return whole
+
+
+def _joined_at(name: str, seam: Expr, a: Expr, b: Expr) -> Expr:
+    """The expression that is a where x >= s, and b elsewhere."""
+    x = ex.variable(name)
     on_seam = [ex.substitute(part, {x: seam}) for part in (a, b)]
     check_meeting(f"{name} = {short_text(seam)}", *on_seam)
     if name not in a.names | b.names:
@@ -79,8 +110,53 @@ def _seam(difference: Expr) -> tuple[str, Expr, bool]:
         if len(own) == 1 and x == ex.variable(name) and scale.number:
             rest = ex.add(*(term for term in terms if term is not own[0]))
             return name, ex.mul(ex.number(-1 / scale.number), rest), scale.number > 0
-    said = "a condition must be linear in one of its variables, as in where(x > 2*y, .., ..)"
+    said = "a condition must be linear in one of its variables, as in where(x > 2*y, .., ..), or a polynomial of one"
     raise FormulaError(said, Reason.CONDITION)
+
+
+def _seams(difference: Expr) -> tuple[str, bool, list[tuple[Expr, bool]]] | None:
+    """A variable x, whether the difference is > 0 for large x, its zeros in order, and whether its sign changes there.
+
+    It is a polynomial of x with factors up to degree two, or c abs(u) - d with d/c > 0, whose sign is that of
+    c (u**2 - (d/c)**2).
+    """
+    (name, *others), terms = sorted(difference.names) or [""], difference.args if difference.op == "add" else ()
+    absolute = [t for t in terms if t.op == "abs" or (t.op == "mul" and t.args[-1].op == "abs" and len(t.args) == 2)]
+    if len(terms) == 2 and len(absolute) == 1 and terms[-1].number:
+        scale = absolute[0].args[0].number or Fraction(1) if absolute[0].op == "mul" else Fraction(1)
+        inner, end = absolute[0].args[-1] if absolute[0].op == "mul" else absolute[0], -terms[-1].number / scale
+        squares = ex.add(ex.power(inner.args[0], ex.number(2)), ex.number(-(end**2)))
+        difference = ex.mul(ex.number(scale), squares) if end > 0 else difference
+    if others or not name:
+        return None
+    try:
+        polynomial = as_polynomial(difference, (name,))
+    except FormulaError:
+        return None
+    degree = int(polynomial.exact.total_degree())
+    if not polynomial.is_rational or not 0 < degree <= MAX_CONDITION:
+        return None
+    lead, found = Fraction(1), list[tuple[Expr, bool]]()
+    scale_of, factors = polynomial.exact.factor()
+    for factor, times in factors:
+        c = {int(k): to_fraction(v) for (k,), v in factor.to_dict().items()}
+        high = max(c)
+        lead *= (1 if c[high] > 0 else -1) ** int(times)
+        inside = c.get(1, 0) ** 2 - 4 * c[high] * c.get(0, 0)
+        if high > 2:
+            return None
+        if high == 1:
+            found.append((ex.number(-c.get(0, Fraction(0)) / c[1]), bool(times % 2)))
+        elif inside > 0:
+            root = ex.power(ex.number(inside), ex.number(Fraction(1, 2)))
+            for sign in (-1, 1):
+                at = ex.add(ex.number(-c.get(1, Fraction(0))), ex.mul(ex.number(sign), root))
+                found.append((ex.div(at, ex.number(2 * c[2])), bool(times % 2)))
+    with precision(_BITS):
+        found.sort(key=lambda item: enclose(item[0]).mid())
+        places = [enclose(seam) for seam, _ in found]
+        ordered = all(one < other for one, other in pairwise(places))
+    return (name, bool((lead > 0) == (scale_of > 0)), found) if ordered else None
 
 
 def check_meeting(place: str, a: Expr, b: Expr) -> None:
@@ -104,6 +180,8 @@ def check_meeting(place: str, a: Expr, b: Expr) -> None:
 
 
 MAX_JUMPS, MAX_SIZE = 200, 100_000
+#: The largest degree of a condition, and bits of precision at its zeros.
+MAX_CONDITION, _BITS = 8, 256
 #: No box has a variable of this name.
 _T = ex.variable("#t")
 

@@ -15,10 +15,11 @@ penalised; the rest is chosen by leave-one-out, and a polynomial that is not cle
 a linear model by that measure gives way to it. The equations are a `gram.Gram`, which adds up over
 parts of the rows.
 
-The penalty on the coefficient of a term of degree k > 0 is W * ridge * growth^(k - 1), W the total weight. A
-growth above 1 trusts low degrees more; a large one with a small ridge leaves little but a linear model.
+The penalty on the coefficient of a term of degree k > 0 is W * ridge * 16^(k - 1), W the total weight: low degrees are
+trusted more. Choosing this growth as well changed no score by more than 1 %; without it (1 in place of 16) the error
+of degree 5 on Friedman 1 is 0.60 instead of 0.32 standard deviations.
 
-With centred features z_r = phi(x_r) - mean, S = diag(growth^((1 - k) / 2)) and S Z'WZ S = V D V', the fit without
+With centred features z_r = phi(x_r) - mean, S = diag(4^(1 - k)) and S Z'WZ S = V D V', the fit without
 row r misses it by
 
     e_r / (1 - h_r),      h_r = w_r (1 / W + sum_k (z_r'S V)_k^2 / (D_k + ridge W)),
@@ -33,7 +34,6 @@ decomposition costs more than all else, and a few ridges are tried by Cholesky f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +51,10 @@ from transformula.learn.solvers.features import (
     orthonormal_basis,
 )
 from transformula.learn.solvers.gram import Gram, significant
-from transformula.learn.solvers.polynomial_fit import Penalty, PolynomialFit
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties, penalty_roots
 
 RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
-_GROWTHS = (1.0, 4.0, 16.0, 256.0)
-#: Most terms (or rows, if these are fewer) for which every ridge and every growth is tried.
+#: Most terms (or rows, if these are fewer) for which every ridge is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 #: Most rows that judge a penalty.
@@ -111,19 +110,19 @@ class Spectrum:
                 total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
         return np.asarray(total / self.weight.sum() / len(spread))
 
-    def least(self, spread: Floats, growth: float = 1.0) -> Choice:
+    def least(self, spread: Floats) -> Choice:
         """The smallest ridge whose leave-one-out error is least, up to rounding."""
         losses = self.losses(np.array(RIDGES), spread)
         errors = np.nan_to_num(losses.sum(axis=0), nan=np.inf, posinf=np.inf)
         at = int(np.argmax(errors <= errors.min() + ROUNDING))
-        return Choice(Penalty(float(RIDGES[at]), growth), losses[:, at])
+        return Choice(float(RIDGES[at]) if np.isfinite(losses[:, at]).all() else 1.0, losses[:, at])
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A penalty, and its leave-one-out loss at each row that judges."""
+    """A ridge, and its leave-one-out loss at each row that judges."""
 
-    penalty: Penalty
+    ridge: float
     losses: Floats
 
 
@@ -153,60 +152,31 @@ def leave_one_out(gram: Gram, judges: TermRows) -> Choice:
     spread = np.maximum(gram.variance, _TINY)
     if len(gram.terms) > _MOST_SIDE:
         return _few(judges, gram, spread)
-    return _least(gram.terms, spread, _primal(judges, gram))
+    return _primal(judges, gram).least(spread)
 
 
-def leave_one_out_of_few(table: TermRows) -> Choice:
-    """The same for fewer rows than terms."""
-    return _least(table.terms, table.variance, _dual(table))
-
-
-def _least(terms: Terms, spread: Floats, spectrum: Callable[[Floats], Spectrum]) -> Choice:
-    """The best of all penalties; one growth for a linear model, and where there are many terms and rows."""
-    found: Choice | None = None
-    for growth in _GROWTHS:
-        one = spectrum(Penalty(1.0, growth).scales(terms))
-        choice = one.least(spread, growth)
-        if found is None or choice.losses.sum() + ROUNDING < found.losses.sum():
-            found = choice
-        if terms.degree == 1 or len(one.values) > _MOST_SIDE:
-            break
-    assert found is not None
-    return found if np.isfinite(found.losses).all() else Choice(Penalty(1.0), found.losses)
-
-
-def _primal(judges: TermRows, gram: Gram) -> Callable[[Floats], Spectrum]:
-    """The spectrum for given scales, from the state of all rows."""
+def _primal(judges: TermRows, gram: Gram) -> Spectrum:
+    """The spectrum from the state of all rows."""
     mean, centred, along = gram.centred()
+    roots = penalty_roots(judges.terms)
+    values, vectors = eigh(centred / np.outer(roots, roots), lower=False, check_finite=False)
+    rotation = vectors / roots[:, None]
     some = _spaced(len(judges), JUDGES)
     w = judges.weight[some]
-    root = np.sqrt(w)[:, None]
-    features = root * (judges.features(some)[1:].T - mean)
-    targets = root * (judges.Y[some] - gram.mean)
-
-    def spectrum(scales: Floats) -> Spectrum:
-        values, vectors = eigh(centred / np.outer(scales, scales), lower=False, check_finite=False)
-        rotation = vectors / scales[:, None]
-        return Spectrum(values, features @ rotation, rotation.T @ along, targets, w, gram.total)
-
-    return spectrum
+    features = np.sqrt(w)[:, None] * ((judges.features(some)[1:].T - mean) @ rotation)
+    targets = np.sqrt(w)[:, None] * (judges.Y[some] - gram.mean)
+    return Spectrum(values, features, rotation.T @ along, targets, w, gram.total)
 
 
-def _dual(table: TermRows) -> Callable[[Floats], Spectrum]:
+def _dual(table: TermRows) -> Spectrum:
     """The same from the few rows themselves."""
     w, total = table.weight, float(table.weight.sum())
     root = np.sqrt(w)[:, None]
     features = table.features()[1:].T
-    features = root * (features - w @ features / total)
-    targets = root * (table.Y - table.mean)
-
-    def spectrum(scales: Floats) -> Spectrum:
-        scaled = features / scales
-        values, vectors = eigh(scaled @ scaled.T, check_finite=False)
-        size = np.sqrt(np.maximum(values, 0.0))
-        return Spectrum(size**2, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
-
-    return spectrum
+    features = root * (features - w @ features / total) / penalty_roots(table.terms)
+    values, vectors = eigh(features @ features.T, check_finite=False)
+    size, targets = np.sqrt(np.maximum(values, 0.0)), root * (table.Y - table.mean)
+    return Spectrum(size**2, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
 
 
 def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
@@ -214,10 +184,10 @@ def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
     some = _spaced(len(judges.X), _FEW_JUDGES)
     w = judges.weight[some]
     features = judges.features(some)
-    best, found = np.inf, Choice(Penalty(_FEW_RIDGES[-1]), np.full(len(some), np.inf))
+    best, found = np.inf, Choice(_FEW_RIDGES[-1], np.full(len(some), np.inf))
     for ridge in _FEW_RIDGES:
         full = np.array(gram.matrix, order="F")
-        full[np.diag_indices_from(full)] += gram.total * Penalty(ridge).of(judges.terms)
+        full[np.diag_indices_from(full)] += gram.total * penalties(judges.terms, ridge)
         try:
             factor = cholesky(full, overwrite_a=True, check_finite=False)
         except LinAlgError:
@@ -229,7 +199,7 @@ def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
         losses = w * np.mean(miss**2 / spread, axis=1) / w.sum()
         error = float(losses.sum())
         if error + ROUNDING < best:
-            best, found = error, Choice(Penalty(ridge), losses)
+            best, found = error, Choice(ridge, losses)
     return found
 
 
@@ -251,10 +221,10 @@ def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> Polynomial
     >>> fit = fit_exact(Rows.of(X, X[:, :1] ** 2 * X[:, 1:]), degree=3)
     >>> bool(abs(fit.predict(np.array([[2.0, 3.0]]))[0, 0] - 12) < 1e-10)
     True
-    >>> fit.penalty.ridge
+    >>> fit.ridge
     0.0
     """
-    given = None if ridge is None else Choice(Penalty(ridge), np.empty(0))
+    given = None if ridge is None else Choice(ridge, np.empty(0))
     fit, losses = _judged(rows, degree, given)
     if degree > 1 and len(losses) == len(rows):  # all rows have judged
         line, of_line = _judged(rows, 1)
@@ -301,7 +271,7 @@ def _choice(rows: Rows, degree: int, given: Choice | None = None) -> tuple[TermR
     basis = orthonormal_basis(rows.X, degree, rows.weight)
     table = TermRows(rows.X, rows.Y, rows.weight, terms, basis)
     if len(rows) < len(terms):
-        return table, given or leave_one_out_of_few(table), None
+        return table, given or _dual(table).least(table.variance), None
     gram = Gram(terms, basis, table.mean).add(rows.X, rows.Y, rows.weight)
     return table, given or leave_one_out(gram, table), gram
 
@@ -311,29 +281,29 @@ def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[Polyn
     table, choice, gram = _choice(rows, degree, given)
     terms, basis = table.terms, table.basis
     if gram is None:
-        return PolynomialFit(terms, basis, _dual_solution(table, choice.penalty), choice.penalty), choice.losses
-    penalties = choice.penalty.of(terms)
-    solve = gram.solver(penalties)
+        return PolynomialFit(terms, basis, _dual_solution(table, choice.ridge), choice.ridge), choice.losses
+    amounts = penalties(terms, choice.ridge)
+    solve = gram.solver(amounts)
     coefficients = gram.with_shift(solve(gram.right))
-    correlation = -gram.total * penalties[:, None] * coefficients
+    correlation = -gram.total * amounts[:, None] * coefficients
     del gram  # as large as its factor
     for some in blocks(len(table), len(terms)):  # one step of refinement, with residuals from the data
         phi = table.features(some)
         correlation += phi @ ((table.Y[some] - phi.T @ coefficients) * table.weight[some, None])
-    return PolynomialFit(terms, basis, coefficients + solve(correlation), choice.penalty), choice.losses
+    return PolynomialFit(terms, basis, coefficients + solve(correlation), choice.ridge), choice.losses
 
 
-def _dual_solution(table: TermRows, penalty: Penalty) -> Floats:
+def _dual_solution(table: TermRows, ridge: float) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
     w = table.weight
     root = np.sqrt(w)
-    scales = penalty.scales(table.terms)
+    roots = penalty_roots(table.terms)
     phi = table.features()[1:]  # small: fewer rows than terms
     center = phi @ w / w.sum()
-    phi = (phi - center[:, None]) * root / scales[:, None]
+    phi = (phi - center[:, None]) * root / roots[:, None]
     values, vectors = eigh(phi.T @ phi)
     keep = significant(values)
-    values, vectors = values[keep] + penalty.ridge * w.sum(), vectors[:, keep]
+    values, vectors = values[keep] + ridge * w.sum(), vectors[:, keep]
     dual = vectors @ ((vectors.T @ ((table.Y - table.mean) * root[:, None])) / values[:, None])
-    slopes = (phi @ dual) / scales[:, None]
+    slopes = (phi @ dual) / roots[:, None]
     return np.vstack([table.mean - center @ slopes, slopes])

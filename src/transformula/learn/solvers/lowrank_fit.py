@@ -44,7 +44,7 @@ from transformula.learn.solvers.directions import (
     solve_linear,
 )
 from transformula.learn.solvers.features import Floats, Terms, all_terms, count_terms
-from transformula.learn.solvers.polynomial_fit import LinearForms, Penalty, PolynomialFit
+from transformula.learn.solvers.polynomial_fit import LinearForms, PolynomialFit
 
 #: Numbers in a feature matrix: 256 MiB.
 _MOST_ENTRIES = 2**25
@@ -110,7 +110,7 @@ def fit_lowrank(
         coefficients = fit.C * scale
         coefficients[0] += offset
         forms = LinearForms(center, fit.W @ whiten.T)
-        return PolynomialFit(terms, hermite_basis(len(fit.W), degree), coefficients, Penalty(penalty), forms)
+        return PolynomialFit(terms, hermite_basis(len(fit.W), degree), coefficients, forms=forms)
 
 
 def _search(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +21,19 @@ from transformula.learn.solvers.features import (
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.ridge_forms import ExactRidges, spanning_ridges
 
+#: Factor on the penalty for each degree above the first: low degrees are trusted more.
+_GROWTH = 16.0
 
-@dataclass(frozen=True)
-class Penalty:
+
+def penalty_roots(terms: Terms) -> Floats:
+    """Square roots of growth^(degree - 1) for every term but the constant."""
+    degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
+    return np.asarray(_GROWTH ** (0.5 * (degrees - 1.0)))
+
+
+def penalties(terms: Terms, ridge: float) -> Floats:
     """ridge * growth^(degree - 1) for each term, nothing for the constant; relative to the total weight."""
-
-    ridge: float = 0.0
-    growth: float = 1.0
-
-    def scales(self, terms: Terms) -> Floats:
-        """growth^((degree - 1) / 2) of every term but the constant."""
-        degrees = terms.exponents[1:].sum(axis=1, dtype=np.int64)
-        return np.asarray(self.growth ** (0.5 * (degrees - 1.0)))
-
-    def of(self, terms: Terms) -> Floats:
-        """The penalties themselves."""
-        return np.concatenate([[0.0], self.ridge * self.scales(terms) ** 2])
+    return np.concatenate([[0.0], ridge * penalty_roots(terms) ** 2])
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class PolynomialFit:
     terms: Terms
     basis: Basis
     coefficients: Floats
-    penalty: Penalty = field(default_factory=Penalty)
+    ridge: float = 0.0
     forms: LinearForms | None = None
 
     @classmethod
@@ -89,19 +86,19 @@ class PolynomialFit:
         """Take rows into the equations for a correction of the coefficients."""
         gram.add(X if self.forms is None else self.forms(X), Y - self.predict(X), weight)
 
-    def corrected(self, gram: Gram, penalty: Penalty) -> PolynomialFit:
+    def corrected(self, gram: Gram, ridge: float) -> PolynomialFit:
         """Least squares on all rows whose residuals the state has: one step of iterative refinement.
 
         A coefficient that is zero stays so: the term was not selected for that output.
         """
-        coefficients, amounts = self.coefficients.copy(), penalty.of(self.terms)
+        coefficients, amounts = self.coefficients.copy(), penalties(self.terms, ridge)
         selected, which = np.unique(self.selected, axis=1, return_inverse=True)
         for k, mask in enumerate(selected.T):
             some, outputs = np.flatnonzero(mask), np.flatnonzero(which.ravel() == k)
             here = np.ix_(some, outputs)
             right = gram.right[here] - gram.total * amounts[some, None] * coefficients[here]
             coefficients[here] += gram.part(some).solver(amounts[some])(right)
-        return PolynomialFit(self.terms, self.basis, coefficients, penalty, self.forms)
+        return PolynomialFit(self.terms, self.basis, coefficients, ridge, self.forms)
 
     @property
     def n_terms(self) -> int:
