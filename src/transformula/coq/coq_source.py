@@ -162,7 +162,8 @@ class Source:
     @property
     def signs(self) -> list[Expr]:
         """Expressions whose signs the kernel's derivation uses: sums of squares, mostly."""
-        return [parse(text, self.formula.box.variables) for text in (self.description.circuit or {}).get("signs", [])]
+        signs = (self.description.circuit or {}).get("signs", [])  # a sign, or a pair of it and of the squares it is
+        return [parse(sign[-1] if isinstance(sign, list) else sign, self.formula.box.variables) for sign in signs]
 
     @property
     def allowance(self) -> Fraction:
