@@ -439,7 +439,8 @@ def make_task(seed: int) -> Task:
     if construction == "partition":
         eps = size / rng.choice((4, 8))
     options = {"eps": float(f"{eps:.3g}"), "construction": construction, "dtype": rng.choice(("float64", "float32"))}
-    if typed and construction == "auto" and sizes.min() > 1e-3 and rng.random() < 0.5:
+    apart = np.nanmin(values) > 1e-3 or np.nanmax(values) < -1e-3
+    if typed and construction == "auto" and apart and rng.random() < 0.5:
         options["pointwise"] = options.pop("eps") / size
     return Task(seed, formulas, maker.box, options, typed, held)
 

@@ -13,6 +13,7 @@ docs/scaling.md. Times are processor times of one thread.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,13 +23,16 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.array_parts import ArrayReader
 from transformula.cli.table_files import find_table
 from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
 from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.states import HeldOut, Range, RowSample, row_hashes, sample_size
 from transformula.learn.streaming import fit_parts, survey_of
-from transformula.learn.table_parts import _MOST_GROUPS, ArrayReader, ReadParts
+from transformula.learn.table_parts import _MOST_GROUPS, ReadParts
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 SPLIT = HeldOut(0.2)

@@ -126,14 +126,17 @@ points (*error*, the largest found).
   sin and cos of πt²/2. `lambertw` is the principal branch, `Ei` and `li` are principal values.
 - `gamma`, `lgamma`, `digamma` take positive numbers, `zeta` numbers above 1; `cbrt` any number.
 - `atan2(y, x)` is refused where the box meets its branch cut, y = 0 with x ≤ 0.
-- `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables.
-  It is proven that the pieces meet on the seam (their normal forms are equal there); a jump is refused with its place and size.
+- `where(x > 2*y, a, b)` and `Piecewise((a, x < 0), (b, x < 1), (c, True))`: each condition is linear in one of its variables,
+  or a polynomial of one variable up to degree 8 whose factors over the rationals have degree 1 or 2, as in `x*x - x >= 0`, `x**2 < 2`
+  and `abs(2*x - 1) < 3`. It is proven that the pieces meet on the seam (their normal forms are equal there); a jump is refused with its place and size.
 - `floor`, `ceil`, `round`, `trunc`, `mod(x, c)`, `fmod`, `sign`, `heaviside` jump, and only formulas that are continuous on the
   whole box can be compiled, such as the triangle wave `abs(x - floor(x + 1/2))`, `mod(x, 1)*(1 - mod(x, 1))`, `x*sign(x)` or
   `sin(pi*mod(x, 1))`. As for `where`, it is proven that the pieces meet, a jump is refused with its place and size, and a
   box may contain at most 200 jumps. `sign(0)` is 0, `heaviside(0)` is 1/2, and `mod(x, c)` has the sign of `c`, as in Python.
 - Quotients are extended continuously where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
-  `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**4*exp(x)/(exp(x) - 1)**2`. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**4*exp(x)/(exp(x) - 1)**2`. So are sums of quotients, `coth(x) - 1/x`, differences over a
+  diagonal, `(sin(x) - sin(y))/(x - y)`, quotients whose functions vanish together, `(1 - exp(-n*(1 - c)))/(1 - c*exp(-n*(1 - c)))` at c = 1, and
+  `x**x`, `x*log(x)**2`, `sqrt(x)*log(x)` from 0. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
   `log_rest1_at1(x)` = log(x)/(x - 1); you may use these names too, for every function whose first terms are exact.
 - Functions beyond the elementary ones are enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
   one entry in `kernel/functions/special_functions.py`.

@@ -2,11 +2,7 @@
 
 Python's own parser reads the text, mpmath evaluates it to many digits, NumPy to a few for finding bad points.
 A text means what docs/functions.md says: decimals are exact, ``**`` is a power, names of the box win over pi and E.
-<<<<<<< HEAD
-0/0 and 0*log(0) are taken as their limits (the claims are about continuous extensions), by a look beside the point.
-=======
 A quotient 0/0 and a logarithm of 0 are taken as limits (the claims are about continuous extensions), by looks beside the point.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -169,8 +165,10 @@ class Truth:
         try:
             with mpmath.workdps(DIGITS):
                 return self._precise({n: mpmath.mpf(v) for n, v in zip(self.names, point, strict=True)})
-        except (ZeroDivisionError, Undefined):
+        except ZeroDivisionError:
             return self._limit(point)
+        except Undefined:
+            return None
 
     def _limit(self, point: Sequence[float]) -> Any:
         """The value 1e-40 and 1e-44 away, in a direction that no formula has as a factor."""

@@ -97,10 +97,10 @@ def advice_of(error: TransformulaError) -> list[dict[str, object]]:
 
     Examples
     --------
-    >>> import transformula as tf
+    >>> from transformula import compile
     >>> try:
-    ...     tf.compile("log(x)", "x=-1..1")
-    ... except tf.NotProvenError as error:
+    ...     compile("log(x)", "x=-1..1")
+    ... except NotProvenError as error:
     ...     print(advice_of(error))
     [{'on': 'x=0.0312..1'}]
     """

@@ -13,7 +13,7 @@ from transformula.coq.coq_compiler import Compiled, Coq, Workshop, cache_folder,
 from transformula.coq.coq_files import LIBRARY, MODEL, PROOF, STATEMENT, VERDICT, VERDICT_TEXT, coq_files
 from transformula.coq.transcription import expected
 
-needs_coq = pytest.mark.skipif(shutil.which("coqc") is None, reason="coqc is not installed")
+needs_coq = pytest.mark.usefixtures("coq")
 CASE = "abs-float64"
 #: Files of the library that only prove something.
 LEMMAS = frozenset(LIBRARY) - set(SAID)
@@ -51,6 +51,7 @@ EDITS = {
     "code of a plugin": {PROOF: 'Declare ML Module "ltac_plugin".'},
     "a file written by Coq": {PROOF: 'Require Extraction. Extraction "Model.v" nat.'},
     "a file read by Coq": {PROOF: "Load Other."},
+    "a folder of compiled files": {PROOF: 'Add LoadPath "/tmp" as Other.'},
     "a command behind a comment": {PROOF: "(* *) Lemma a : True. exact I. Qed."},
 }
 
@@ -80,7 +81,7 @@ PROOFS = {
 
 
 @pytest.fixture(scope="module")
-def stated(tmp_path_factory):
+def stated(coq, tmp_path_factory):
     """A place in which a false claim is compiled, without any proof of it."""
     place = tmp_path_factory.mktemp("stated")
     files = _false_claim(case_folder(CASE, tmp_path_factory.mktemp("folder")))
@@ -121,7 +122,7 @@ def test_a_cached_lemma_with_an_axiom_is_noticed(folder, tmp_path, monkeypatch):
     assert assumed != files["Reading.v"]
     (tmp_path / "poisoned").mkdir()
     poisoned = Workshop(files | {"Reading.v": assumed}, LEMMAS - {"Reading.v"})
-    poisoned.compile(tmp_path / "poisoned", ["Transformer.v", "Typed.v", *LEMMAS])
+    poisoned.compile(tmp_path / "poisoned", ["Transformer.v", "Attention.v", "Reading.v"])
     shutil.copy(tmp_path / "poisoned" / "Reading.vo", cache_folder() / f"{Workshop(files).key('Reading.v')}.vo")
     verdict = prove_files(folder, files)
     assert {file.name for file in verdict.files if file.cached} >= {"Reading.v"}
@@ -183,3 +184,17 @@ def test_a_folder_that_changes_meanwhile_is_refused(folder, monkeypatch):
     monkeypatch.setattr(coq_check, "prove_files", meanwhile)
     verdict = prove_folder(folder)
     assert not verdict.proven and "changed" in verdict.reasons[0]
+
+
+@needs_coq
+def test_a_box_stated_the_wrong_way_round_restricts_nothing(stated):
+    """No point lies between ends that are reversed, equal or undefined: a claim about those would be empty."""
+    text = """Require Import Reals Lra Transformula.Typed.
+Open Scope R_scope.
+Lemma reversed low high x : result high <= result low -> inside low x high.
+Proof. unfold inside. intros. exfalso. lra. Qed.
+Lemma nowhere low high x : ~ (domain low /\\ domain high) -> inside low x high.
+Proof. unfold inside. tauto. Qed.
+"""
+    (stated / "Part_2.v").write_text(text)
+    assert run_coqc(find_coqc(), stated, "Part_2.v", text).why == ""

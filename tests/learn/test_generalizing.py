@@ -13,7 +13,7 @@ from transformula.learn import (
 )
 from transformula.learn.distinct_rows import Rows
 from transformula.learn.gradient import LinearStart
-from transformula.learn.one_layer_module import LayerShape, OneLayerModule, linear_weights, random_weights
+from transformula.learn.one_layer_regressor import LayerShape, OneLayerModule, linear_weights, random_weights
 from transformula.learn.scoring import TrainedTable, linear_is_better
 from transformula.learn.solvers import exact_fit
 from transformula.learn.solvers.exact_fit import fit_exact

@@ -1,9 +1,14 @@
-"""Folders of the case formulas, unpacked, and ways to change one number in them."""
+"""Folders of the case formulas, unpacked, ways to change one number in them, and theorems without their axioms."""
 
 import json
 import struct
+import tempfile
 import zipfile
 from pathlib import Path
+
+from transformula.coq.coq_check import objection
+from transformula.coq.coq_compiler import Workshop
+from transformula.coq.coq_files import MODEL, PROOF, STATEMENT, VERDICT
 
 CASES = Path(__file__).parents[1] / "kernel" / "cases.zip"
 
@@ -47,3 +52,17 @@ def change_json(folder, name, change):
 def coq_contents(folder):
     """What Model.v is written from."""
     return [(folder / name).read_bytes() for name in ("model.safetensors", "model.json", "certificate.json")]
+
+
+def compiled_theorem(folder, files):
+    """Why a theorem is refused, or nothing, and its files as compiled; its axioms, which take 8 s to list, are not."""
+    if reason := objection(folder, files):
+        return [reason], []
+    asked = {name: text for name, text in files.items() if name.endswith(".v")}
+    asked[VERDICT] = asked[VERDICT].replace("Print Assumptions accepted.", "")
+    workshop = Workshop(asked, frozenset(asked) - {MODEL, STATEMENT, PROOF, VERDICT}, 1)
+    with tempfile.TemporaryDirectory() as place:
+        compiled = workshop.compile(Path(place), asked)
+    refused = [f"coqc does not accept {file.name}, {file.why}" for file in compiled if file.printed is None]
+    assert refused or len(compiled) == len(asked), "a file was not compiled"
+    return refused, compiled

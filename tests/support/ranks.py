@@ -32,9 +32,11 @@ def rows():
 
 def in_parts(workers):
     """A closed form from parts that the workers share, in so few rows of a sample that the table is a large one."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from support.array_parts import ArrayReader
     from transformula.learn import PolynomialTransformerRegressor, states
     from transformula.learn.streaming import survey_of
-    from transformula.learn.table_parts import ArrayReader, ReadParts
+    from transformula.learn.table_parts import ReadParts
 
     states._LEAST_SAMPLE = states._MOST_SAMPLE = 40
     X, y = rows()
@@ -47,8 +49,8 @@ def in_parts(workers):
 
 
 def main(folder):
+    from transformula.cluster.ranks import joined
     from transformula.learn import training
-    from transformula.learn.ranks import joined
 
     step, steps = training.Trainer.step, []
     with joined() as ranks:

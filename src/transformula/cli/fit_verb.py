@@ -89,7 +89,7 @@ def fit_command(
     if (epochs is not None or checkpoint is not None) and solver not in _STEPPING:
         raise InputError(f"--epochs and --checkpoint are for --solver sgd or adam, not for {solver}")
     table = find_table(data, target, list(drop or []))
-    training = {"verbose": True, "epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
+    training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
     forced = tuple(listed(categorical or [], table.names))
     wanted = TableOptions(degree, solver, test, seed, margin, task, forced, impute, training)
     wanted.check()
@@ -97,7 +97,8 @@ def fit_command(
     if out is not None:
         check_folder(out, {}, replace)  # the formula is not known yet: the folder of another fit, or of no fit
     with _workers(jobs, scheduler) as workers, _spoken():
-        fit = _fitted(table, wanted, workers, json)
+        with progress_bar(json):
+            fit = _fitted(table, wanted, workers)
         if getattr(workers, "rank", 0):
             return  # the first of torchrun's processes writes and prints
         facts: dict[str, Any] = {
@@ -115,7 +116,7 @@ def fit_command(
     output.facts(facts if json else _for_people(facts), title="fitted", hint=hint)
 
 
-def _fitted(table: FoundTable, wanted: TableOptions, workers: Any, quiet: bool) -> TableFit:
+def _fitted(table: FoundTable, wanted: TableOptions, workers: Any) -> TableFit:
     """The fit, from all rows in memory or in passes over the parts."""
     from transformula.cli.table_files import PreparedPart
     from transformula.learn.preparation import prepare
@@ -124,8 +125,7 @@ def _fitted(table: FoundTable, wanted: TableOptions, workers: Any, quiet: bool) 
     from transformula.learn.table_fit import TargetColumn, fit_cells, fit_prepared, fit_table_parts, in_sentences
     from transformula.learn.table_parts import ReadParts
 
-    with progress_bar(quiet):
-        cells, whole = table.sample(sample_size(len(table.names) + 1))
+    cells, whole = table.sample(sample_size(len(table.names) + 1))
     goal = TargetColumn.read(table.target, cells[table.target], wanted.task)
     if whole or goal.classes:
         if not whole:
@@ -137,13 +137,12 @@ def _fitted(table: FoundTable, wanted: TableOptions, workers: Any, quiet: bool) 
         preparation, _ = prepare(inputs, goal.values[have], wanted.prepare_options())
     readers = tuple(PreparedPart(part, preparation, table.target, goal.form) for part in table.parts)
     parts = ReadParts(len(preparation.features), 1, readers, workers)
-    with progress_bar(quiet):
-        survey = survey_of(parts, HeldOut(wanted.test, wanted.seed))
-        if survey.complete or wanted.solver in _STEPPING:
-            chunks = [chunk for reader in readers for chunk in reader.chunks()]
-            X, y = np.concatenate([X for X, _, _ in chunks]), np.concatenate([Y[:, 0] for _, Y, _ in chunks])
-            return fit_prepared(X, y, preparation, goal, wanted)
-        return fit_table_parts(parts, survey, preparation, goal, wanted)
+    survey = survey_of(parts, HeldOut(wanted.test, wanted.seed))
+    if survey.complete or wanted.solver in _STEPPING:
+        chunks = [chunk for reader in readers for chunk in reader.chunks()]
+        X, y = np.concatenate([X for X, _, _ in chunks]), np.concatenate([Y[:, 0] for _, Y, _ in chunks])
+        return fit_prepared(X, y, preparation, goal, wanted)
+    return fit_table_parts(parts, survey, preparation, goal, wanted)
 
 
 @contextmanager
@@ -162,7 +161,7 @@ def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:
     if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         if jobs != 1 or scheduler is not None:
             raise InputError("torchrun has already started the processes: leave out --jobs and --scheduler")
-        from transformula.learn.ranks import joined
+        from transformula.cluster.ranks import joined
 
         return joined()
     if jobs == 1 and scheduler is None:

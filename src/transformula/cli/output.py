@@ -19,7 +19,7 @@ _WIDE = 250
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = ("bound", "claimed_bound", "hf_bound", "approximation", "rounding", "seams", "outside_seams", "largest")
 #: Stage of the work → the units that its progress counts; tables for others.
-_UNITS = {"proving": "piece", "reading": "part", "formulas": "formula"}
+_UNITS = {"proving": "piece", "reading": "part", "training": "epoch", "formulas": "formula"}
 
 
 class Interrupted(TransformulaError):

@@ -1,4 +1,4 @@
-"""Workers for large amounts of work (processes of this machine, or a Dask cluster), and batches of many formulas."""
+"""Workers for large work (processes of this machine, a Dask cluster, ranks of torchrun), and batches of formulas."""
 
 from transformula.cluster.engines import Engine, EngineError, Outcome, WorkerLostError, opened_engine
 

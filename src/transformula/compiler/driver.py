@@ -1,8 +1,7 @@
 """The driver: parse → prepare → plan → build → prove → store.
 
 A search may take `ALL` seconds of work as long as no attempt has failed with a known error, and `AFTER_FAILURE` seconds
-once one has; only a longer time limit allows more. A part of it is kept back: if nothing is proven in the end, it goes
-into coarser models, whose bounds say which tolerance to ask for.
+once one has, or a longer time limit. A part is kept back for coarser models, whose bounds say which eps to ask for.
 """
 
 from __future__ import annotations
@@ -128,6 +127,7 @@ class Search:
         self.closest: NotProvenError | None = None
         self.refusals: list[TransformulaError] = []
         self.unfinished: dict[str, tuple[Attempt, BuildTask]] = {}  # by construction: the first proof cut short
+        self.again: set[str] = set()  # constructions whose proof was looked for once more
         self.fitted_error = math.inf  # smallest error of tables that were found
         self.format_error = math.inf  # smallest error of tables as accurate as the format allows
         self.limit: Limit | None = None  # None while coarser models are looked for
@@ -197,8 +197,10 @@ class Search:
 
     def finish(self) -> None:
         """Look for the proofs that were cut short once more, with all the work that is left."""
-        for name, (attempt, task) in [] if self.proven else [*self.unfinished.items()]:
-            assert self.limit is not None, "coarser models are not looked for yet"
+        assert self.limit is not None, "coarser models are not looked for yet"
+        for name in [] if self.proven else [name for name in self.unfinished if name not in self.again]:
+            self.again.add(name)
+            attempt, task = self.unfinished[name]
             self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
             with suppress(TransformulaError, *_LOST):
                 self.proven.append(make(attempt, task, left()))
@@ -260,10 +262,10 @@ class Search:
         if self.limit is None and isinstance(error.reason, Shortfall):
             error = replace(error.reason, eps=self.eps).error()  # of the tolerance that was asked for
         self.closest = closer(error, self.closest)
-        if error.measured is not None and error.rounding is None:
-            self.fitted_error = min(error.measured, self.fitted_error)
-        elif error.measured is not None:
-            self.format_error = min(error.measured, self.format_error)
+        if error.rounding is None:
+            self.fitted_error = min(error.measured or math.inf, self.fitted_error)
+        else:
+            self.format_error = min(error.measured or math.inf, self.format_error)
         if self.limit is not None and self.eps is not None:
             unknown = closest_bound(self.closest) == math.inf and self.limit.spent < self.seconds(policy.AFTER_FAILURE)
             self.limit.after(self.seconds(policy.ALL if unknown else policy.AFTER_FAILURE))
@@ -311,14 +313,13 @@ class Search:
         if self.checked.eps is None:
             wide, tight, widest = (room * min(self.bound, reach) for room in policy.ADVICE_ROOM)
             met = self.tolerates(task, wide)
-            tight = max(tight, min(self.met, wide)) if self.met < math.inf else tight
+            tight = max(tight, min(self.met, wide if self.met < math.inf else tight))
             self.tolerates(task, tight if met else widest)
 
     def tolerates(self, task: BuildTask, eps: float) -> bool:
         """Whether a larger tolerance, rounded up, is met; then it is the advice."""
         rounded = float(at_most(eps, 2))
-        met = rounded < math.inf and self.meets(task, eps=rounded)
-        if met:
+        if met := rounded < math.inf and self.meets(task, eps=rounded):
             self.checked = replace(self.checked, eps=rounded)
         return met
 
@@ -364,8 +365,8 @@ class Search:
 
     def stopped(self, ending: Ending) -> NotProvenError:
         """The refusal of a search that was not finished."""
-        unfinished = bool(self.unfinished)
-        return when_ended(ending, self.time_limit, self.formula, self.eps, self.closest, self.checked, unfinished)
+        known = self.formula, self.eps, self.closest, self.checked, bool(self.unfinished)
+        return when_ended(ending, self.time_limit, *known)
 
 
 class Trial:

@@ -19,7 +19,7 @@ SMALL = 6  # number of variables or outputs up to which these budgets hold; larg
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
 IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to report begins
 #: Further seconds for proofs whose search ran out of its part, before the last round of constructions and after it.
-FINISHING = 3.5
+FINISHING = 6.0
 EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
 LONG = 3.0  # seconds after which an attempt that has proven nothing rules out the other attempts of its group
 

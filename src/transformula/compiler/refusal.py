@@ -217,8 +217,8 @@ def when_ended(
 ) -> NotProvenError:
     """The refusal of a search that was not finished: what is known, and what was checked to help.
 
-    More time is advised where it ran out, and where the tables of a model met the tolerance and only the search for
-    its proof was cut short (``unfinished``).
+    More time is advised where it ran out, and where nothing else helps but the tables of a model met the tolerance and
+    only the search for its proof was cut short (``unfinished``).
     """
     found = closest or NotProvenError("")
     bound, near = found.best_bound, f" ({found.place})" if found.place else ""
@@ -232,16 +232,14 @@ def when_ended(
             said += f", and the formula itself stays within {at_most(bound)} of a constant"
     known = bound if bound < math.inf else None
     rounding, more = found.rounding or 0.0, ""
-    advice = checked.advice
     if eps is not None and rounding > eps:  # which no search reduces
         said += f", and rounding alone is {at_most(rounding)}"
     elif ending is Ending.TIME and time_limit is not None:
         more = f"allow more time than time_limit={time_limit:g}"
-    elif ending is Ending.WORK and unfinished:
-        seconds = round(4 * (policy.ALL + policy.FINISHING))
-        more, advice = f"allow more time, such as time_limit={seconds}", (*advice, {"time_limit": seconds})
+    elif ending is Ending.WORK and unfinished and not checked.advice:
+        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0f}"
     said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", checked.text, more)
-    return NotProvenError(said, known, found.place, found.measured, found.rounding, Advised(advice))
+    return NotProvenError(said, known, found.place, found.measured, found.rounding, Advised(checked.advice))
 
 
 def when_undefined(reason: Undefined, formula: Formula, constants: Mapping[str, str]) -> Advised:

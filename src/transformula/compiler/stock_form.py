@@ -40,7 +40,7 @@ def stock_form(model: Model, folder: Path, arch: str) -> tuple[Model, Path]:
 def circuit_form(model: Model) -> Model:
     """A polynomial's formula as a circuit."""
     eps = max(model.certificate.eps, policy.DEFAULT_EPS)
-    asked = {"construction": "circuit", "dtype": model.weights.dtype, "multi_head": False, "layers": None}
+    asked = {"construction": "circuit", "dtype": model.weights.dtype, "rel": None, "multi_head": False, "layers": None}
     for _ in range(2):
         try:
             return compile_formula(model.formula.texts, model.box, eps=eps, **asked)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 POINTS = 16
 #: Seconds that `coqc` takes for a lemma, and for a token's Taylor model per cubed degree.
 LEMMA_COST, TOKEN_COST = 0.7, 4.3e-5
-MAX_DEGREE, MAX_DEPTH = 20, 7
+MAX_DEGREE, MAX_DEPTH = 20, 14
 #: Share of the allowed excess that the models' remainders may take, and of the mass that its bound gives away.
 REMAINDER, GIVEN_AWAY = 0.1, 0.02
 
@@ -83,7 +83,7 @@ def _piece(tokens: Tokens, samples: Sequence[TableSample], low: Fraction, high: 
     room = min(REMAINDER * error, error - worst / float(mass)) * float(mass) if mass > 0 else 0.0
     degree = _degree(sizes, reaches, room)
     mass_degree = _degree([w / total for w in weights], reaches, min(masses) * GIVEN_AWAY / 4)
-    cost = LEMMA_COST + TOKEN_COST * len(scores) * (degree**3 + mass_degree**3)
+    cost = LEMMA_COST + TOKEN_COST * len(scores) * (degree**3 + mass_degree**3) if degree <= MAX_DEGREE else math.inf
     return CentredPiece(low, high, slope, offset, mass, mass_degree, degree, sum(sizes), cost)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from transformula.coq.bisected_ranges import easy_range, gathered
 from transformula.coq.coq_source import ONE, LinearForm, Source, WireForm, fraction
 from transformula.coq.coq_statement import names_of
 from transformula.coq.coq_terms import above, below, exact, literal, term
@@ -190,16 +191,16 @@ class CircuitWires:
                 continue
             ranges = self.source.walk.ranges
             a, b = map(Fraction, (ranges.arguments if kind == "u" else ranges.values)[k])
-            a, b = below(a - (b - a) / 200, 8), above(b + (b - a) / 200, 8)
-            if a <= low and high <= b:
+            expr = gathered(parse(text, self.source.formula.box.variables))
+            found = easy_range(expr, self.source.ends, (a, b), (low, high))
+            if found is None:
                 return None
-            expr = parse(text, self.source.formula.box.variables)
             cuts = ", ".join(f"i_bisect {self.environment[v]}" for v in sorted(expr.names))
             unfold = self.unfolded_meanings(name, k if kind == "w" else k - 1)
             same = f"replace {name} with ({term(expr, self.environment)}) by ({unfold}; meaning)"
             cut = f"interval with ({cuts}, i_depth 40, i_prec 53)"
             cases = f"cases_of_relu; split; first [lra | {cut} | nra]"
-            return max(a, low), min(b, high), f"{same}; first [kinks; {cut} | {cases}]"
+            return *found, f"{same}; first [kinks; {cut} | {cases}]"
         return None
 
 

@@ -41,7 +41,7 @@ NATIVE = ("PrimInt63", "Uint63", "Uint63Axioms", "PrimFloat", "FloatAxioms")
 _NAMES = re.compile(r"(Table|Part)_\d+(_\d+)?\.v")
 #: Commands that assume something, switch a check off, or reach outside of the file.
 _FORBIDDEN = re.compile(
-    r"\b(Admitted|admit|Axioms?|Parameters?|Conjectures?|Context|Module|Declare|Load|Redirect|Extraction|Register|"
+    r"\b(Add|Admitted|admit|Axioms?|Parameters?|Conjectures?|Context|Module|Declare|Load|Redirect|Extraction|Register|"
     r"Set|Unset|Global|Export|bypass_check|give_up|Primitive|Drop|Cd|Abort|Fail)\b|#\[|\(\*"
 )
 #: Files that decide what is claimed; Verdict.v, which asks whether that is proven, is fixed.

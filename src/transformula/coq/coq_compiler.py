@@ -31,6 +31,7 @@ MAX_CACHED = 400
 OLDEST = (8, 16)
 INSTALL = "install Debian's packages coq and libcoq-interval (apt-get install coq libcoq-interval)"
 _REQUIRED = re.compile(r"\bTransformula\.(\w+)")
+_PASSED = re.compile(r"^Chars \d+ - (\d+) \[", re.MULTILINE)
 _ERROR = re.compile(r'File "\./(\w+)\.v", line (\d+).*?Error:\s*(.*)', re.DOTALL)
 
 
@@ -177,7 +178,8 @@ def run_coqc(coq: Coq, place: Path, name: str, text: str) -> Compiled:
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 
-    command = [coq.path, "-q", "-Q", ".", "Transformula", "-w", "none", name]
+    asks = "\nPrint Assumptions" in text  # what such a file prints is read; of any other it is how far Coq has come
+    command = [coq.path, *([] if asks else ["-time"]), "-q", "-Q", ".", "Transformula", "-w", "none", name]
     # a search path of the user's could put other libraries before the installed ones
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("COQ", "ROCQ"))}
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as failed:
@@ -188,20 +190,28 @@ def run_coqc(coq: Coq, place: Path, name: str, text: str) -> Compiled:
         running.returncode = os.waitstatus_to_exitcode(status)
         printed.seek(0)
         failed.seek(0)
-        accepted, seconds = running.returncode == 0, used.ru_utime + used.ru_stime
-        why = "" if accepted else refusal(running.returncode, failed.read(), text)
-        return Compiled(name, printed.read() if accepted else None, seconds, used.ru_maxrss * 1024, why)
+        accepted, seconds, said = running.returncode == 0, used.ru_utime + used.ru_stime, printed.read()
+        why = "" if accepted else refusal(running.returncode, failed.read(), text, said)
+        return Compiled(name, said if accepted else None, seconds, used.ru_maxrss * 1024, why)
 
 
-def refusal(code: int, said: str, text: str) -> str:
-    """Why a file was refused: a limit, or the lemma in which Coq found an error, and what it said."""
+def refusal(code: int, said: str, text: str, passed: str = "") -> str:
+    """Why a file was refused: in which lemma Coq found an error or met a limit, and what it said.
+
+    ``passed`` has a line for each sentence that Coq has accepted, with its place.
+    """
+    ends = [int(end) for end in _PASSED.findall(passed)]
     if code < 0:
-        return f"it took more than {MAX_SECONDS} s of processor time, or was killed"
+        return f"{_lemma(text[: max(ends, default=0)])}: it took over {MAX_SECONDS} s of processor time, or was killed"
     if "Out of memory" in said or "Stack overflow" in said:
-        return f"it needs more than {MAX_MEMORY >> 30} GiB of memory"
+        return f"{_lemma(text[: max(ends, default=0)])}: it needs more than {MAX_MEMORY >> 30} GiB of memory"
     found = _ERROR.search(said)
     if found is None:
         return " ".join(said.split())[:200]
-    before = "\n".join(text.split("\n")[: int(found[2])])
+    return f"{_lemma(chr(10).join(text.splitlines()[: int(found[2])]))}: {' '.join(found[3].split())[:200]}"
+
+
+def _lemma(before: str) -> str:
+    """The lemma that a part of a file ends in."""
     lemmas = re.findall(r"^(?:Lemma|Theorem|Definition) (\w+)", before, re.MULTILINE)
-    return f"in {lemmas[-1] if lemmas else 'its first lines'}: {' '.join(found[3].split())[:200]}"
+    return f"in {lemmas[-1] if lemmas else 'its first lines'}"

@@ -16,6 +16,7 @@ from transformula.kernel.arithmetic import precision
 from transformula.kernel.derivations.meanings import Meanings
 from transformula.kernel.derivations.polynomials import NotPolynomialError, Polynomial, as_polynomial
 from transformula.kernel.enclosures.balls import to_fraction
+from transformula.kernel.enclosures.intervals import Ends, range_of
 from transformula.kernel.folder.description import CERTIFICATE_FILE, EVIDENCE_FILE, Certificate, Description, parse_json
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
@@ -86,6 +87,15 @@ class Source:
         return target(self.description)
 
     @cached_property
+    def ends(self) -> tuple[tuple[str, Ends], ...]:
+        """The ends of each variable's interval, outside of it if they are irrational."""
+        box = self.formula.box
+        return tuple(
+            (name, (range_of(low, {})[0], range_of(high, {})[1]))
+            for name, low, high in zip(box.variables, box.lower, box.upper, strict=True)
+        )
+
+    @cached_property
     def typed(self) -> list[str]:
         """The formulas as typed."""
         return self.description.formulas or []
@@ -152,7 +162,8 @@ class Source:
     @property
     def signs(self) -> list[Expr]:
         """Expressions whose signs the kernel's derivation uses: sums of squares, mostly."""
-        return [parse(text, self.formula.box.variables) for text in (self.description.circuit or {}).get("signs", [])]
+        signs = (self.description.circuit or {}).get("signs", [])  # a sign, or a pair of it and of the squares it is
+        return [parse(sign[-1] if isinstance(sign, list) else sign, self.formula.box.variables) for sign in signs]
 
     @property
     def allowance(self) -> Fraction:

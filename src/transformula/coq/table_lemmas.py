@@ -13,11 +13,11 @@ from fractions import Fraction
 from flint import arb
 
 from transformula.coq.centred_pieces import CentredPiece, TableSample, pieces
-from transformula.coq.coq_source import SQUARE, NetworkWire, Wire
+from transformula.coq.coq_source import LARGEST, SQUARE, NetworkWire, Wire
 from transformula.coq.coq_terms import above, exact, literal, quotient, term
 from transformula.errors import NotProvenError
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
-from transformula.kernel.syntax.expression import Expr
+from transformula.kernel.syntax.expression import Expr, walk
 
 HEADER = """Require Import Reals Lra Psatz List QArith Qreals Coquelicot.Coquelicot Interval.Tactic.
 Require Import Transformula.Transformer Transformula.Attention Transformula.Analysis.
@@ -32,6 +32,8 @@ SQUARE_RANGE = Fraction(1001, 1000)
 MARGIN = Fraction(6, 5)
 #: Degree of Interval's Taylor models, the most tokens without pieces, and the bits that values need if they cancel.
 DEGREE, FEW_TOKENS, BITS = 7, 12, 90
+#: Scores that differ by more from end to end are too large for exp.
+STEEP = 200
 #: A lemma whose error is this many units of rounding of its values, or of what cancels, is proven in native floats.
 NATIVE, NATIVE_PIECE = 20_000, 2_000
 #: A root at 0 is bounded by plain intervals up to this part of the range.
@@ -122,7 +124,13 @@ class TableLemma:
 
     def proof(self) -> list[str]:
         """The lines of lemma T."""
-        return self._whole() if len(self.tokens[0]) <= FEW_TOKENS else self._in_pieces()
+        return self._in_pieces() if self._bends or len(self.tokens[0]) > FEW_TOKENS else self._whole()
+
+    @property
+    def _bends(self) -> bool:
+        """Whether the function has kinks, and steep scores: there Interval loses a quotient of large numbers."""
+        reach = (max(self.tokens[0]) - min(self.tokens[0])) * float(self.high - self.low)
+        return reach > STEEP and any(node.op in LARGEST for node in walk(self.function))
 
     def _whole(self) -> list[str]:
         """Lemma T by one bisection."""

@@ -155,14 +155,14 @@ class _Parts:
         order = self.weights.embedding.cols[rows < self.weights.width]
         slots = [slots[k] for k in np.argsort(order)]
         where = f":{len(slots)}" if slots == list(range(len(slots))) else str(slots)
-        what = f"x.reshape(len(x), {self.lead}, -1)" if self.repeated else "x[:, None]"
-        last = first + self.lead
-        lines = [f"tokens[:, {first}:{last}, {where}] += {what}"]
-        powers = np.log2(self.scales[slots]).astype(int).tolist()
+        powers, lines, given = np.log2(self.scales[slots]).astype(int).tolist(), list[str](), "x"
         if any(powers):
-            factors = ", ".join(f"2.0**{k}" for k in powers)
+            factors, given = ", ".join(f"2.0**{k}" for k in powers), "scaled"
             each = f".repeat({self.lead})" if self.repeated else ""
-            lines.insert(0, f"x = x * torch.tensor([{factors}], dtype=x.dtype){each}  # slots of about 1")
+            lines.append(f"{given} = x * torch.tensor([{factors}], dtype=x.dtype){each}  # about 1")
+        what = f"{given}.reshape(len(x), {self.lead}, -1)" if self.repeated else f"{given}[:, None]"
+        last = first + self.lead
+        lines.append(f"tokens[:, {first}:{last}, {where}] += {what}")
         if self.centred:
             lines.append(f"tokens[:, {first}:{last}, {self.weights.width + 1}] -= {what}.sum(-1)")
         return lines

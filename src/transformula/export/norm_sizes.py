@@ -46,9 +46,9 @@ _NEAR = 2.0**4
 
 
 def gate_slots(weights: Weights) -> dict[bytes, FloatArray]:
-    """The gates of all heads as they are held, at most 1, one number a token; by their key."""
+    """The gates of all heads as they are held, at most 1, one number a token; by the bytes of `gate_of`."""
     constants = weights.memory.dense(np.float64)
-    gates = {gate_key(gate): gate for gate in (gate_of(head, constants) for head in heads_of(weights))}
+    gates = {gate.tobytes(): gate for gate in (gate_of(head, constants) for head in heads_of(weights))}
     return {key: gate / gate_power(gate) for key, gate in gates.items()}
 
 
@@ -56,11 +56,6 @@ def gate_of(head: Head, constants: FloatArray) -> FloatArray:
     """The gate of a head, its key's last row, as one number a token."""
     gate: FloatArray = constants @ head.key.dense(np.float64)[-1] + 0.0
     return gate
-
-
-def gate_key(gate: FloatArray) -> bytes:
-    """Equal for equal gates."""
-    return gate.tobytes()
 
 
 def gate_power(gate: FloatArray) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 
 from transformula.errors import ExportError
 from transformula.export.norm_rounding import Norms
-from transformula.export.norm_sizes import CENTRE_SLOTS, gate_key, gate_of, gate_power, gate_slots
+from transformula.export.norm_sizes import CENTRE_SLOTS, gate_of, gate_power, gate_slots
 from transformula.kernel.folder.description import WEIGHTS_FILE
 from transformula.kernel.folder.weights import Attention, Block, FloatArray, Head, Weights
 from transformula.model_folder import LOADER_FILE
@@ -265,7 +265,7 @@ def _add_norms(state: State, outlines: list[dict[str, Any]], norms: Norms, dim: 
         projection /= scales
         for row, head in _gate_rows(pieces[b], dim):
             gate = gate_of(head, constants)
-            projection[width + row] = np.eye(1, width, places[gate_key(gate)]) * gate_power(gate)
+            projection[width + row] = np.eye(1, width, places[gate.tobytes()]) * gate_power(gate)
             half = norms.sink // 2
             projection[row + 1, asks] = 2.0 ** (norms.sink - half) * root
             projection[width + row + 1, sink] = 2.0**half

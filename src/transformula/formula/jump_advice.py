@@ -98,16 +98,18 @@ def _sides(box: Box, name: str, cut: Expr) -> Iterator[Box]:
 
 
 def _alone(calls: Sequence[WhereCall], part: Box) -> Iterator[str]:
-    """The formula of a part of the box, with the piece that a choice takes there."""
-    middle = [np.array([(low + high) / 2]) for low, high in part.floats()]
+    """The formula of a part of the box, with the piece that a choice takes at all of some points there."""
+    shares = np.arange(1.0, 34.0) * 0.6180339887498949
+    ends = enumerate(part.floats())
+    points = [np.asarray(low + (shares * (k + 1) % 1) * (high - low), dtype=np.float64) for k, (low, high) in ends]
     for call in calls:
         try:
             sides = [parse(side, part.variables) for side in (call.left, call.right)]
         except FormulaError:
             continue
-        left, right = (float(evaluate(side, part.variables, middle)[0]) for side in sides)
-        text = call.instead(call.pieces[(left < right) != call.smaller])
-        if _reads([text], part):
+        left, right = (evaluate(side, part.variables, points) + 0 * points[0] for side in sides)
+        text = call.instead(call.pieces[bool(left[0] < right[0]) != call.smaller])
+        if len(set((left < right).tolist())) == 1 and _reads([text], part):
             yield text
 
 

@@ -157,7 +157,6 @@ class TrainedEstimator(TransformerEstimator):
     checkpoint_every: int = 10
     device: str = "cpu"
     random_state: Any = None
-    verbose: bool = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{key: [None, COUNT] for key in ("epochs", "rank", "max_terms", "n_directions")},
@@ -189,7 +188,6 @@ class TrainedEstimator(TransformerEstimator):
             seed=seed_of(self.random_state),
             checkpoint=self.checkpoint,
             every=self.checkpoint_every,
-            verbose=self.verbose,
         )
 
 

@@ -1,8 +1,13 @@
-"""Regression with one trained layer of attention (Gumaan 2025, section VI)."""
+"""Regression with one trained layer of attention (Gumaan 2025, section VI; eq. 5–8).
+
+Random weights are laid out as `Weights`, so a trained layer runs in every runtime. Memory tokens do not depend on the
+input and their own outputs are never read: `OneLayerModule` computes their keys and values once per batch and only the
+data tokens' queries, O(batch · M) instead of O(batch · M²), with the parameters of `runtime.torch_blocks`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -10,27 +15,206 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
 
-from transformula.kernel.folder.weights import Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learn.base import COUNT, TrainedEstimator, seed_of
 from transformula.learn.distinct_rows import Floats, Rows
-from transformula.learn.gradient import LinearStart, TrainingRows
-from transformula.learn.one_layer_module import (
-    POSITIONS,
-    TOKENS,
-    LayerShape,
-    OneLayerModule,
-    absorb_scaling,
-    linear_weights,
-    random_weights,
-    trained_weights,
-)
+from transformula.learn.gradient import ALMOST_NOTHING, LinearStart, Standardization, TrainingRows
 from transformula.learn.training import squared_error, train
 from transformula.model import Model
+from transformula.runtime.matrices import dense_matrix, matrix_of, sinusoidal
+from transformula.runtime.torch_blocks import BlockModule, HeadModule, TransformerModule
 
 #: Rows that are evaluated at a time.
 _CHUNK_ROWS = 4096
 _EPOCHS = 100
+
+
+POSITIONS = ("learned", "sinusoidal", "none")
+TOKENS = ("one", "each")
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Sizes of a layer: ``tokens`` "one" puts all inputs into one data token, "each" one into each."""
+
+    inputs: int
+    outputs: int
+    heads: int
+    width: int
+    key_width: int
+    memory_tokens: int
+    hidden: int
+    tokens: str = "one"
+    positions: str = "learned"
+
+
+def random_weights(shape: LayerShape, rng: np.random.Generator) -> Weights:
+    """A random start: unit-size tokens, scores of order one, small outputs."""
+    data = 1 if shape.tokens == "one" else shape.inputs
+    total = data + shape.memory_tokens
+    w, k = shape.width, shape.key_width
+
+    def normal(rows: int, columns: int, size: float) -> Matrix:
+        return dense_matrix(rng.normal(0.0, size, size=(rows, columns)))
+
+    embedding = np.zeros((total * w, shape.inputs))
+    if shape.tokens == "one":
+        embedding[:w] = rng.normal(size=(w, shape.inputs)) / shape.inputs**0.5
+    else:
+        for i in range(shape.inputs):
+            embedding[i * w : (i + 1) * w, i] = rng.normal(size=w)
+    memory = rng.normal(size=(total, w))
+    memory[:data] = 0.0 if shape.positions == "none" else sinusoidal(data, w)
+    if shape.positions == "learned":
+        memory[:data] = rng.normal(0.0, 0.5, size=(data, w))
+    heads = tuple(
+        Head(normal(k, w, w**-0.5), normal(k, w, w**-0.5), normal(k, w, w**-0.5), normal(w, k, k**-0.5))
+        for _ in range(shape.heads)
+    )
+    layer = FeedForward(
+        normal(shape.hidden, w, (2 / w) ** 0.5),
+        normal(shape.hidden, 1, 0.5),
+        normal(w, shape.hidden, 0.5 * (1 / shape.hidden) ** 0.5),
+        matrix_of((w, 1)),
+    )
+    readout = np.zeros((shape.outputs, total * w))
+    readout[:, : data * w] = rng.normal(0.0, 0.3 * (data * w) ** -0.5, size=(shape.outputs, data * w))
+    return Weights(
+        inputs=tuple(f"x{i + 1}" for i in range(shape.inputs)),
+        slots=tuple(f"s{i + 1}" for i in range(w)),
+        tokens=total,
+        embedding=dense_matrix(embedding),
+        memory=dense_matrix(memory),
+        blocks=(Block(Attention(heads, scale=float(k) ** -0.5), layer),),
+        readout=dense_matrix(readout),
+        bias=matrix_of((shape.outputs, 1)),
+    )
+
+
+def linear_weights(start: Weights, linear: LinearStart) -> Weights:
+    """The random start changed to compute a linear function, with almost nothing from attention and ReLU.
+
+    What the readout reads from the embedded inputs becomes the slopes; the rest of it stays random, so that
+    the other layers receive gradients.
+    """
+    embedding, readout = start.embedding.dense(), start.readout.dense()
+    wanted = linear.slopes.T - readout @ embedding
+    readout += wanted @ np.linalg.pinv(embedding)
+    bias = linear.offset - readout @ start.memory.dense().ravel()
+    block = start.blocks[0]
+    assert block.feed_forward is not None
+    heads = tuple(replace(h, output=_fainter(h.output)) for h in block.attention.heads)
+    layer = replace(block.feed_forward, output=_fainter(block.feed_forward.output))
+    return replace(
+        start,
+        readout=replace(start.readout, values=readout[start.readout.rows, start.readout.cols]),
+        bias=dense_matrix(bias[:, None]),
+        blocks=(Block(replace(block.attention, heads=heads), layer),),
+    )
+
+
+def _fainter(matrix: Matrix | None) -> Matrix:
+    assert matrix is not None
+    return dense_matrix(matrix.dense() * ALMOST_NOTHING)
+
+
+class OneLayerModule(TransformerModule):
+    """One softmax layer, evaluated at the data tokens only."""
+
+    data: Tensor
+    constant: Tensor
+
+    def __init__(self, weights: Weights) -> None:
+        blocks = weights.blocks
+        if len(blocks) != 1 or blocks[0].attention.kind != "softmax":
+            raise ValueError("the weights are not one layer of softmax attention")
+        super().__init__(weights)
+        data = weights.data_tokens.astype(np.int64)
+        place = {int(token): k for k, token in enumerate(data)}
+        read = np.unique(weights.readout.cols // weights.width)
+        if not set(read.tolist()) <= set(place):
+            raise ValueError("the readout reads memory tokens")
+        self.register_buffer("data", torch.from_numpy(data))
+        self.register_buffer(
+            "constant", torch.from_numpy(np.setdiff1d(np.arange(weights.tokens), data).astype(np.int64))
+        )
+        for buffer in (self.embedding_rows, self.readout_cols):
+            token, slot = buffer // weights.width, buffer % weights.width
+            buffer.copy_(torch.tensor([place[int(t)] for t in token]) * weights.width + slot)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Samples × inputs to samples × outputs."""
+        n = len(self.data)
+        flat = x.new_zeros(len(x), n * self.width)
+        flat = flat.index_add(1, self.embedding_rows, x[:, self.embedding_cols] * self.embedding)
+        z = flat.view(len(x), n, self.width) + self.memory[self.data]
+        block = self.blocks[0]
+        assert isinstance(block, BlockModule)
+        fixed = self.memory[self.constant]
+        added = torch.zeros_like(z)
+        for head in block.heads:
+            assert isinstance(head, HeadModule)
+            query = z @ head.query.T * head.scale
+            scores = torch.cat([query @ (z @ head.key.T).transpose(1, 2), query @ (fixed @ head.key.T).T], dim=2)
+            pattern = torch.softmax(scores, dim=2)
+            mixed = pattern[:, :, :n] @ (z @ head.value.T) + pattern[:, :, n:] @ (fixed @ head.value.T)
+            added = added + (mixed if head.output is None else mixed @ head.output.T)
+        z = z + added
+        if block.feed_forward is not None:
+            z = z + block.feed_forward(z)
+        return self.read_out(z)
+
+
+def trained_weights(start: Weights, module: OneLayerModule) -> Weights:
+    """The module's parameters as weights again, in the layout it started from."""
+    block = module.blocks[0]
+    assert isinstance(block, BlockModule)
+    heads = []
+    for part in block.heads:
+        assert isinstance(part, HeadModule)
+        output = None if part.output is None else _matrix(part.output)
+        heads.append(Head(_matrix(part.query), _matrix(part.key), _matrix(part.value), output))
+    layer = None
+    if block.feed_forward is not None:
+        f = block.feed_forward
+        biases = _matrix(f.hidden_bias[:, None]), _matrix(f.output_bias[:, None])
+        layer = FeedForward(_matrix(f.hidden), biases[0], _matrix(f.output), biases[1])
+    attention = start.blocks[0].attention
+    return replace(
+        start,
+        embedding=replace(start.embedding, values=_array(module.embedding), exact=None),
+        memory=_matrix(module.memory),
+        blocks=(Block(Attention(tuple(heads), attention.kind, attention.scale), layer),),
+        readout=replace(start.readout, values=_array(module.readout), exact=None),
+        bias=_matrix(module.bias[:, None]),
+    )
+
+
+def _array(parameter: Tensor) -> Floats:
+    return parameter.detach().cpu().double().numpy().copy()
+
+
+def _matrix(parameter: Tensor) -> Matrix:
+    return dense_matrix(_array(parameter))
+
+
+def absorb_scaling(weights: Weights, inputs: Standardization, targets: Standardization) -> Weights:
+    """Weights on standardised inputs and targets, as weights on the original ones."""
+    embedding, readout = weights.embedding, weights.readout
+    memory = weights.memory.dense()
+    values = embedding.values / inputs.scale[embedding.cols]
+    shift = np.zeros(memory.size)
+    np.add.at(shift, embedding.rows, values * inputs.center[embedding.cols])
+    bias = weights.bias.dense()[:, 0] * targets.scale + targets.center
+    return replace(
+        weights,
+        embedding=replace(embedding, values=values),
+        memory=dense_matrix(memory - shift.reshape(memory.shape)),
+        readout=replace(readout, values=readout.values * targets.scale[readout.rows]),
+        bias=dense_matrix(bias[:, None]),
+    )
 
 
 @dataclass(repr=False, eq=False)

@@ -86,8 +86,6 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         ``sgd``, ``adam``: a torch device.
     random_state : int or RandomState, optional
         Seed of splits, random directions and batches; None is 0.
-    verbose : bool
-        Show a progress bar when a person is watching.
 
     Attributes
     ----------

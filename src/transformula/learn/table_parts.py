@@ -80,22 +80,6 @@ class ReadParts:
         return [self.readers[k * count // some : (k + 1) * count // some] for k in range(some)]
 
 
-@dataclass(frozen=True)
-class ArrayReader:
-    """Rows that are in memory."""
-
-    X: Floats
-    Y: Floats
-    weight: Floats | None = None
-
-    def chunks(self) -> Iterator[Chunk]:
-        """The rows, some at a time."""
-        step = chunk_rows(self.X.shape[1] + self.Y.shape[1])
-        for k in range(0, len(self.X), step):
-            rows = slice(k, k + step)
-            yield self.X[rows], self.Y[rows], None if self.weight is None else self.weight[rows]
-
-
 def _work(work: Callable[[Iterable[Chunk]], Any], readers: tuple[Reader, ...]) -> Any:
     return work(chain.from_iterable(reader.chunks() for reader in readers))
 

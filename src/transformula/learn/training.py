@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor, nn
 
+from transformula.budget import report
+from transformula.cluster.ranks import Ranks
 from transformula.files import write_file
-from transformula.learn.ranks import Ranks
 
 #: Prediction, targets and weights to the weighted loss of every row.
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -70,7 +68,6 @@ class Schedule:
     seed: int = 0
     checkpoint: str | Path | None = None
     every: int = 10
-    verbose: bool = False
 
     def rate(self, step: int, steps: int) -> float:
         """The one-cycle learning rate.
@@ -161,7 +158,7 @@ def train(
     """
     trainer = Trainer(module, data, loss, schedule, validation)
     first = trainer.resume()
-    with _progress(schedule, trainer.ranks, first) as advance, _few_threads(module, schedule.batch_size):
+    with _few_threads(module, schedule.batch_size):
         for epoch in range(first, schedule.epochs):
             if trainer.is_out_of_patience(epoch):
                 break
@@ -169,7 +166,8 @@ def train(
             due = (epoch + 1) % schedule.every == 0 or epoch + 1 == schedule.epochs
             if schedule.checkpoint is not None and due and trainer.ranks.rank == 0:
                 trainer.save(epoch + 1, Path(schedule.checkpoint))
-            advance(trainer.history.training[-1])
+            if trainer.ranks.rank == 0:
+                report("training", epoch + 1, schedule.epochs - epoch - 1)
             if on_epoch is not None:
                 on_epoch(epoch)
     trainer.keep_best()
@@ -300,7 +298,7 @@ def _copy(module: nn.Module) -> dict[str, Tensor]:
 def _fingerprint(module: nn.Module, data: Batchable, schedule: Schedule) -> str:
     """Digest of the settings, the sizes and the rows; the number of processes is no part of it."""
     digest = hashlib.sha256()
-    settings = {k: v for k, v in vars(schedule).items() if k not in ("checkpoint", "every", "verbose")}
+    settings = {k: v for k, v in vars(schedule).items() if k not in ("checkpoint", "every")}
     digest.update(repr(sorted(settings.items())).encode())
     digest.update(repr([(n, tuple(p.shape)) for n, p in module.named_parameters()]).encode())
     for tensor in (data.x, data.y, data.weight):
@@ -331,14 +329,3 @@ def _few_threads(module: nn.Module, batch: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _progress(schedule: Schedule, ranks: Ranks, first: int) -> Iterator[Callable[[float], None]]:
-    """A progress bar of the epochs on stderr, if it is wanted and a person is watching; takes the last loss."""
-    if not (schedule.verbose and ranks.rank == 0 and sys.stderr.isatty()):
-        yield lambda loss: None
-        return
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=schedule.epochs, completed=first)
-        yield lambda loss: bar.update(task, advance=1, description=f"loss {loss:.4g}")

@@ -25,7 +25,7 @@ _NEAR = 12
 
 
 #: Work of the range of a function whose extrema are found by cuts, in microseconds.
-_EXTREMA = {"gamma": 4000.0, "bessely": 4000.0, "fresnels": 1000.0, "fresnelc": 1000.0, "xlogx": 400.0}
+_EXTREMA = {"gamma": 600.0, "bessely": 600.0, "fresnels": 300.0, "fresnelc": 300.0, "xlogx": 200.0}
 
 
 @lru_cache(maxsize=4096)
@@ -59,7 +59,7 @@ def models(expr: Expr, parts: int, order: int | None = None) -> float:
 
 def table_piece(table: SoftmaxTable, function: Expr) -> float:
     """The error of a table of one axis on one piece."""
-    return 130 + 4 * min(table.values.size, _NEAR) + 30 * size(function)
+    return 60 + 3 * min(table.values.size, _NEAR) + 60 * size(function)
 
 
 def slope_piece(table: SoftmaxTable, function: Expr | None) -> float:
@@ -77,12 +77,13 @@ def cell(function: Expr) -> float:
     return 25.0 * size(function)
 
 
-def grid(table: SoftmaxTable, function: Expr, boxes: int) -> float:
-    """The error of a table of several axes on boxes."""
+def grid(table: SoftmaxTable, function: Expr, boxes: int, intervals: int = 0) -> float:
+    """The error of a table of several axes on boxes, made of so many different intervals of its axes."""
     d = len(table.slopes)
     order = ORDERS[d]
     own = 0.03 * (2.0 * order) ** d + 0.01 * order * float(table.values.size)
-    return boxes * own + models(function, boxes, order)
+    weights = 40.0 + 20.0 * min(max(map(len, table.slopes)), _NEAR)
+    return boxes * own + intervals * weights + models(function, boxes, order)
 
 
 def sharp_cells(table: SoftmaxTable) -> float:

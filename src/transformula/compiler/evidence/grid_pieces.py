@@ -74,7 +74,9 @@ def find_pieces(
         cells = DefinedCells(function, names, ends)
         while True:
             checkpoint()
-            spend(costs.grid(table, function, lower.shape[1]))
+            intervals = sum(len(np.unique(low + 1j * high)) for low, high in zip(lower, upper, strict=True))
+            spend(costs.grid(table, function, lower.shape[1], intervals))
+            checkpoint()
             bounds = bounds_on(table, function, names, lower, upper)
             error = bounds.error
             examined += lower.shape[1]

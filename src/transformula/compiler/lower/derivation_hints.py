@@ -149,7 +149,7 @@ def _needed(node: Expr) -> Iterator[Expr]:
     if low == 0 or fractional:
         inside = node.args[0]
         yield from _factors(inside)
-        yield as_nonnegative(inside) or inside
+        yield as_nonnegative(inside) or _as_factors(inside)
 
 
 def _factors(inside: Expr) -> Iterator[Expr]:
@@ -278,6 +278,16 @@ def _expression(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr:
         powers = [ex.power(g, ex.number(e)) for g, e in zip(generators, map(int, exponents), strict=True) if e]
         terms.append(ex.mul(ex.number(to_fraction(coefficient)), *powers))
     return ex.add(*terms)
+
+
+def _as_factors(expr: Expr) -> Expr:
+    """A polynomial by its factors, if one of them is squared: an interval of (x − 1)²(x + 2) ends at zero."""
+    found = _polynomial(expr)
+    constant, factors = found[0].factor() if found is not None else (fmpq(0), [])
+    if found is None or all(power == 1 for _, power in factors):
+        return expr
+    powers = [ex.power(_expression(base, found[1]), ex.number(int(power))) for base, power in factors]
+    return ex.mul(ex.number(to_fraction(constant)), *powers)
 
 
 def _completed(polynomial: fmpq_mpoly, generators: Sequence[Expr]) -> Expr | None:

@@ -114,11 +114,11 @@ def _without_zeros(node: Expr, box: Box) -> Expr | None:
     steep = any(n.op == "sqrt" and may_vanish(n.args[0], box) for n in walk(whole))  # its rest has no table
     first = rewritten(whole, ends) if steep else None
     found = first or _repaired(whole, box) or rewritten(whole, ends) or _exposed(whole, box)
-    if found is not None or not may_vanish(split_quotient(whole)[1], box):
-        return None if found is None else by_its_rests(found)
-    from transformula.compiler.lower.rest_quotients import cancelled  # few formulas need it
+    if found is None and may_vanish(split_quotient(whole)[1], box):
+        from transformula.compiler.lower.rest_quotients import cancelled  # few formulas need it
 
-    return cancelled(whole, box)
+        found = cancelled(whole, box)
+    return None if found is None else by_its_rests(found)
 
 
 def _repaired(expr: Expr, box: Box) -> Expr | None:

@@ -182,17 +182,16 @@ def fit_all(
             if answer is not None:
                 found[index] = answer
             report("solving", len(found), len(tasks) - len(found))
-    each = policy.TABLE_WORK / 2 if len(tasks) > 1 else math.inf  # the other tables are to be found, too
     for index, task in enumerate(tasks):
         most = allowance(doubtful())
         most = most._replace(shrinking=0.0) if loose else most
         # a fit that took only a small part of the remaining budget has met no limit, wherever it ran
-        if index in found and most == PLENTY and found[index][1] <= min(0.25 * left(), each):
+        if index in found and most == PLENTY and found[index][1] <= 0.25 * left():
             spend(found[index][1])
             yield found[index][0]
         else:
             report("solving", index, len(tasks) - index)
-            yield (again or fit)(*task, most._replace(growing=min(most.growing, each)))
+            yield (again or fit)(*task, most)
 
 
 def ahead(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:

@@ -102,8 +102,7 @@ Ltac conditions := rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); re
   | |- _ /\ _ => split
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) as [?|?%Rnot_lt_le]
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b) as [?|?%Rnot_le_lt] end.
-(* A hypothesis of Model.v on a variable, in plain terms: both ends of its interval are defined. *)
+(* A hypothesis of Model.v on a variable, in plain terms: the ends of its interval are defined, and in order. *)
 Ltac open_box J := unfold Typed.inside in J;
   cbv -[Rplus Rminus Rmult Rdiv Ropp Rinv IZR pow Rpower sqrt exp ln sin cos tan atan asin acos sinh cosh tanh Rabs Rmin Rmax PI Rle Rlt not Rlt_dec Rle_dec] in J;
-  let ends := fresh in lazymatch type of J with ?a -> ?b -> _ =>
-    assert (ends : a /\ b) by (conditions; condition); specialize (J (proj1 ends) (proj2 ends)) end.
+  lazymatch type of J with ?ends -> _ => specialize (J ltac:(conditions; condition)) end.

@@ -122,8 +122,8 @@ Definition v_clamp := v_clip.
 Definition v_deg2rad := v_radians.
 Definition v_rad2deg := v_degrees.
 
-(* The box: of no use to a proof unless both ends are defined. And the goal. *)
+(* The box: of no use to a proof unless both ends are defined, and in this order. And the goal. *)
 Definition inside (low : typed) (x : R) (high : typed) : Prop :=
-  domain low -> domain high -> result low <= x <= result high.
+  domain low /\ domain high /\ result low < result high -> result low <= x <= result high.
 Definition matches (computed : R) (formula : typed) (bound : R) : Prop :=
   domain formula /\ Rabs (computed - result formula) <= bound.

@@ -142,16 +142,16 @@ def _seams(difference: Expr) -> tuple[str, bool, list[tuple[Expr, bool]]] | None
         c = {int(k): to_fraction(v) for (k,), v in factor.to_dict().items()}
         high = max(c)
         lead *= (1 if c[high] > 0 else -1) ** int(times)
-        inside = c.get(1, 0) ** 2 - 4 * c[high] * c.get(0, 0)
         if high > 2:
             return None
         if high == 1:
             found.append((ex.number(-c.get(0, Fraction(0)) / c[1]), bool(times % 2)))
-        elif inside > 0:
-            root = ex.power(ex.number(inside), ex.number(Fraction(1, 2)))
-            for sign in (-1, 1):
-                at = ex.add(ex.number(-c.get(1, Fraction(0))), ex.mul(ex.number(sign), root))
-                found.append((ex.div(at, ex.number(2 * c[2])), bool(times % 2)))
+            continue
+        middle = -c.get(1, Fraction(0)) / (2 * c[2])
+        inside = middle**2 - c.get(0, Fraction(0)) / c[2]
+        root = ex.power(ex.number(inside), ex.number(Fraction(1, 2)))
+        ends = [ex.add(ex.number(middle), ex.mul(ex.number(way), root)) for way in (-1, 1)] if inside > 0 else []
+        found += [(end, bool(times % 2)) for end in ends]
     with precision(_BITS):
         found.sort(key=lambda item: enclose(item[0]).mid())
         places = [enclose(seam) for seam, _ in found]

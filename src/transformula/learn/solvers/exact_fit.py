@@ -53,7 +53,7 @@ from transformula.learn.solvers.features import (
 from transformula.learn.solvers.gram import Gram, significant
 from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties, penalty_roots
 
-RIDGES = (0.0, *np.logspace(-8, 2, 21).tolist())
+RIDGES = (0.0, *np.logspace(-8, 2, 41).tolist())
 #: Most terms (or rows, if these are fewer) for which every ridge is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
