@@ -12,6 +12,7 @@ from support.balls import BallTransformer
 from support.circuit_models import SMALL
 from support.one_layer_models import DTYPES, points_of, truth
 from transformula.compiler.certify import pack
+from transformula.errors import ModelFileError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.model_files import unpack
 from transformula.kernel.folder.weights import Attention, Block
@@ -20,7 +21,7 @@ from transformula.runtime.matrices import dense_matrix
 from transformula.runtime.program import numpy_backend
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.weights_program import read_tables
-from transformula.runtime.table_reading import NotCircuitError, read_circuit
+from transformula.runtime.table_reading import read_circuit
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in SMALL for d in DTYPES])
 
@@ -167,7 +168,7 @@ def test_the_reader_refuses_what_is_out_of_place(kinks):
                 err_msg=what,
             )
             continue
-        with pytest.raises(NotCircuitError):
+        with pytest.raises(ModelFileError):
             read_circuit(changed)
             pytest.fail(f"accepted: {what}")
 
@@ -193,5 +194,5 @@ def test_another_feed_forward_layer_is_run_as_defined_or_refused(kinks):
     x = np.random.default_rng(0).uniform([-1, 0], [1, 2], size=(20, 2))
     for case in cases:
         np.testing.assert_allclose(run_numpy(read_tables(case), x), reference.run(case, x), rtol=0, atol=1e-11)
-    with pytest.raises(NotCircuitError, match="is written"):
+    with pytest.raises(ModelFileError, match="is written"):
         read_circuit(changed(output=_edited(layer.output, _set(kinks.slot("one"), 0, 1.0))))

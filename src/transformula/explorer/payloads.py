@@ -140,8 +140,7 @@ def _centres(head: TableHead, model: Model, cut: Slice, ends: list[tuple[float, 
         edges = np.concatenate([[low], turns, [high]])
         middles.append(((edges[:-1] + edges[1:]) / 2).tolist())
         order.append(np.argsort(slopes, kind="stable"))
-    column = min(cut.output, head.grid.values.shape[-1] - 1)
-    values = head.grid.values[np.ix_(*order)][..., column].ravel()
+    values = head.grid.arranged(head.values[:, min(cut.output, len(head.slots) - 1)])[np.ix_(*order)].ravel()
     places = list(product(*middles))
     answers = np.asarray(model(np.array(places))).reshape(len(places), -1)[:, cut.output]
     if not np.allclose(answers, values, atol=model.certificate.bound):  # a linear part goes around the table

@@ -40,20 +40,9 @@ def graph_bytes(
     version: str = "",
     wrapper: Wrapping | None = None,
 ) -> bytes:
-    """The ONNX file of some weights: the same weights and metadata give the same bytes.
+    """The ONNX file of some weights, the same bytes each time; a ``sequence`` (n, d) takes and gives batch × n × d.
 
-    Parameters
-    ----------
-    weights : Weights
-        The Transformer.
-    metadata : mapping of str to str
-        Entries for the file's ``metadata_props``.
-    sequence : (n, d), optional
-        Take and give batch × n × d instead of flat rows.
-    version : str
-        The producer's version, for the file's header.
-    wrapper : optional
-        Nodes around the graph (`export.onnx_interface`).
+    ``metadata`` and the producer's ``version`` stand in the file, and a ``wrapper`` puts nodes around the graph.
     """
     needed = sum(8 * int(np.prod(m.shape, dtype=float)) for n, m in named_matrices(weights) if _dense(n))
     return file_bytes(_BlocksWriter(weights.dtype, weights, sequence), needed, metadata, version, wrapper)

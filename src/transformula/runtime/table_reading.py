@@ -22,27 +22,10 @@ from flint import fmpq
 from transformula.errors import ModelFileError, RefutedError
 from transformula.kernel.folder.weights import Block, FloatArray, Weights
 from transformula.kernel.structures.network import ONE, HeadTable, Network, column_of, read_network, rows_of
-from transformula.kernel.tables.table_error import lattice
+from transformula.kernel.tables.table_error import Lattice, lattice
 
 #: Σ coefficient · slot or input, by index.
 SlotForm = Mapping[int, fmpq]
-
-
-class NotOneLayerError(ModelFileError):
-    """The weights are not a one-layer table Transformer; the message names what is out of place."""
-
-
-class NotCircuitError(ModelFileError):
-    """The weights are not a table circuit; the message names what is out of place."""
-
-
-@dataclass(frozen=True, eq=False)
-class HeadGrid:
-    """A table on a tensor grid: axis k has slopes[k] and offsets[k]; values has one dimension an axis, slots last."""
-
-    slopes: tuple[FloatArray, ...]
-    offsets: tuple[FloatArray, ...]
-    values: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +66,9 @@ class TableHead:
         return np.stack([column.values for column in self.columns], axis=1)
 
     @cached_property
-    def grid(self) -> HeadGrid | None:
-        """The table as a tensor grid, if it is one (a table of one axis always is)."""
-        found = lattice(self.slopes, self.offsets)
-        return None if found is None else HeadGrid(found.slopes, found.offsets, found.arranged(self.values))
+    def grid(self) -> Lattice | None:
+        """The tokens as a tensor grid, if they are one (those of one axis always are)."""
+        return lattice(self.slopes, self.offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,31 +90,31 @@ class CircuitWeights:
 
 
 def read_heads(weights: Weights) -> tuple[TableHead, ...]:
-    """The heads of a one-layer model with their forms of the inputs, or raise `NotOneLayerError`."""
+    """The heads of a one-layer model with their forms of the inputs, or raise `ModelFileError`."""
     if len(weights.blocks) != 1:
-        raise NotOneLayerError(f"there are {len(weights.blocks)} layers, not one")
+        raise ModelFileError(f"there are {len(weights.blocks)} layers, not one")
     try:
         network = read_network(weights)
     except RefutedError as error:
-        raise NotOneLayerError(str(error)) from None
+        raise ModelFileError(str(error)) from None
     if network.repeated:
-        raise NotOneLayerError("every position carries its own inputs")
+        raise ModelFileError("every position carries its own inputs")
     asked = {wire.place[1]: wire.arguments for wire in network.wires if wire.table is not None}
     found = []
     for h, head in enumerate(_block_heads(weights, network, 0)):
         forms = tuple({k: term.coefficient for k, term in form.terms.items()} for form in asked[h])
         if not all(form and ONE not in form for form in forms):
-            raise NotOneLayerError("an axis reads no inputs, or a constant")
+            raise ModelFileError("an axis reads no inputs, or a constant")
         found.append(replace(head, forms=forms))
     return tuple(found)
 
 
 def read_layers(weights: Weights) -> CircuitWeights:
-    """The blocks of a table Transformer of any depth, or raise `NotCircuitError`."""
+    """The blocks of a table Transformer of any depth, or raise `ModelFileError`."""
     try:
         network = read_network(weights)
     except RefutedError as error:
-        raise NotCircuitError(str(error)) from None
+        raise ModelFileError(str(error)) from None
     blocks = tuple(_block(block, _block_heads(weights, network, b)) for b, block in enumerate(weights.blocks))
     readout = _readout(weights)[: len(network.outputs)]
     added = column_of(weights.bias)
@@ -140,10 +122,10 @@ def read_layers(weights: Weights) -> CircuitWeights:
 
 
 def read_circuit(weights: Weights) -> CircuitWeights:
-    """The blocks of a circuit, in which a head reads one table of one argument, or raise `NotCircuitError`."""
+    """The blocks of a circuit, in which a head reads one table of one argument, or raise `ModelFileError`."""
     found = read_layers(weights)
     if any(head.axes != 1 or len(head.slots) != 1 for block in found.blocks for head in block.heads):
-        raise NotCircuitError("a head is not that of one table")
+        raise ModelFileError("a head is not that of one table")
     return found
 
 
@@ -177,6 +159,6 @@ def _readout(weights: Weights) -> tuple[SlotForm, ...]:
     for row, column, value in weights.readout.entries():
         slot = column % weights.width
         if slot in forms[row]:
-            raise NotCircuitError("an output reads a slot at two positions")
+            raise ModelFileError("an output reads a slot at two positions")
         forms[row][slot] = value
     return tuple(forms)

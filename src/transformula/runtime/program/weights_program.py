@@ -22,14 +22,9 @@ from transformula.runtime.program.score_bounds import Interval
 
 
 def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Program:
-    """The program of a softmax model; raises `RefutedError` for weights of another layout.
+    """The program of a softmax model of any depth; raises `RefutedError` for weights of another layout.
 
-    Parameters
-    ----------
-    weights : Weights
-        Of any depth: one layer, a circuit, a sequence.
-    box : tuple of (low, high), optional
-        Where the inputs are meant to lie. Without it every softmax is shifted by its largest score.
+    ``box`` is where the inputs are meant to lie. Without it every softmax is shifted by its largest score.
     """
     network = read_network(weights)
     held = {wire.place: wire.table for wire in network.wires if wire.table is not None}
