@@ -18,6 +18,8 @@ CASES = [
     ("x**y", "x=0..1, y=1..2", "x**y", 1 / 4, [0, 0, -1, -1, -1]),
     ("1 - exp(-(t/s)**b)", "t=0..4, s=1..2, b=1..3", "(t/s)**b", 1 / 8, [0, 0, 0, 0, -1, -1, -1, -1, -1]),
     ("x**y", "x=0..1, y=1..2", "x**y", 1 / 8, [-1]),
+    ("x**y + 9*w - w*w", "x=0..1, y=1..2, w=-5..5", "x**y", 1 / 4, [0, 0, -1, -1, -1]),
+    ("x**y*w + x**y + x", "x=0..1, y=1..2, w=0..1/8", "x**y", 1 / 4, [0, 0, 0, -1, -1, -1, -1]),
 ]
 
 
@@ -58,6 +60,20 @@ def test_the_distance_is_true(case):
 def test_faults_of_the_rule_are_seen(old, new):
     with active(fault("", _RULE + "distance", old, new, "")):
         assert any(found > bound for found, bound in map(farthest, CASES))
+
+
+def test_a_term_that_is_not_in_both_sums_is_not_left_out():
+    old, new = (
+        "return ex.add(*(ones - others).elements()), ex.add(*(others - ones).elements())",
+        "return ex.add(), ex.add()",
+    )
+    with active(fault("", _RULE + "_without_common_terms", old, new, "")):
+        assert any(found > bound for found, bound in map(farthest, CASES))
+
+
+def test_a_power_from_zero_may_stand_in_a_sum():
+    model = tf.compile("y1**(1 + x2) + w1*w1", "y1=0..1, x2=0..1, w1=0..1", 1e-3)
+    assert model.certificate.bound <= 1e-3 and model.tokens <= 24
 
 
 @pytest.mark.parametrize(

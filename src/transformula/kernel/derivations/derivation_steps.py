@@ -136,9 +136,17 @@ def floored(outputs: Sequence[Expr], step: Any, region: Region) -> tuple[tuple[E
     return tuple(substitute(expr, {old: new}) for expr in outputs), plus(base, -least)
 
 
+def _without_common_terms(one: Expr, other: Expr) -> tuple[Expr, Expr]:
+    ones, others = (Counter(expr.args if expr.op == "add" else [expr]) for expr in (one, other))
+    return ex.add(*(ones - others).elements()), ex.add(*(others - ones).elements())
+
+
 def distance(pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, tree: Any, known: Any) -> float:
-    """A bound of |f - g| for pairs that are equal wherever all of ``above`` are >= 0; all nodes are known."""
-    worst = fmpq(0)
+    """A bound of |f - g| for pairs that are equal wherever all of ``above`` are >= 0; all nodes are known.
+
+    Terms that both have are left out: they cancel in f - g, wherever they are defined.
+    """
+    worst, pairs = fmpq(0), [_without_common_terms(*pair) for pair in pairs]
     for lower, upper in zip(*(ends.T for ends in region.leaves(tree)), strict=True):
         if all(leaf_range(expr, region, lower, upper, known)[0] >= 0 for expr in above):
             continue
