@@ -151,6 +151,7 @@ def test_extensions_have_the_values_of_the_formula(text, becomes, box):
         ("x**x", "exp(xlogx(abs(x)))", "x=-1..1"),
         ("x**x", "xlogx(x)", "x=0..1"),
         ("x*log(x)**(1/2)", "xlogx(x)", "x=0..1"),
+        ("y*x**(y + 0*log(y - 1/2))", "y*x**y + 0*xlogx(x)", "x=0..1, y=1/4..1"),  # undefined for y < 1/2
         ("x/tan(x)", "1/tan_rest1(x)", "x=-2..2"),  # a pole of the tangent inside
         ("sin(max(x, 0))/max(x, 0)", "sinc(max(x, 0))", "x=-1..1"),
     ],

@@ -108,7 +108,8 @@ def _closed_logs(old: Expr, new: Expr, ends: Mapping[str, Ends]) -> tuple[Expr, 
     """A and the product of the u, if S is closed where a u = 0; E and S as they are where all u > 0."""
     made = {node: node.args[0] for node in walk(new) if node.op == "xlogx"}
     power = old.op == "pow" and old.args[1].number is None
-    parts = {f: _inside_log(f) for f in (old.args if old.op == "mul" else (old,))}
+    factors = old.args if old.op == "mul" else (old,)
+    parts = {old: old.args[0]} if power else {f: _inside_log(f) for f in factors}
     us = {f: u for f, u in parts.items() if u and _is_closed(u, list(made.values()), ends)}
     if not us:
         return None
@@ -120,13 +121,9 @@ def _closed_logs(old: Expr, new: Expr, ends: Mapping[str, Ends]) -> tuple[Expr, 
 
 
 def _inside_log(factor: Expr) -> Expr | None:
-    """u, if a factor is log(u), a whole power of it, or u**v."""
-    if factor.op != "pow":
-        return factor.args[0] if factor.op == "log" else None
-    base, by = factor.args[0], factor.args[1].number
-    if by is None:
-        return base
-    return base.args[0] if base.op == "log" and by.denominator == 1 and by > 0 else None
+    """u, if a factor is log(u) or a whole power of it."""
+    base, by = (factor.args[0], factor.args[1].number) if factor.op == "pow" else (factor, Fraction(1))
+    return base.args[0] if base.op == "log" and by is not None and by.denominator == 1 and by > 0 else None
 
 
 def _is_closed(u: Expr, made: Sequence[Expr], ends: Mapping[str, Ends]) -> bool:

@@ -117,16 +117,17 @@ def _seam(difference: Expr) -> tuple[str, Expr, bool]:
 def _seams(difference: Expr) -> tuple[str, bool, list[tuple[Expr, bool]]] | None:
     """A variable x, whether the difference is > 0 for large x, its zeros in order, and whether its sign changes there.
 
-    It is a polynomial of x with factors up to degree two, or c abs(u) - d with d/c > 0, whose sign is that of
-    c (u**2 - (d/c)**2).
+    It is a polynomial of x with factors up to degree two, or c abs(u) - d, c a number and d/c > 0, whose sign
+    is that of c (u**2 - (d/c)**2).
     """
     (name, *others), terms = sorted(difference.names) or [""], difference.args if difference.op == "add" else ()
-    absolute = [t for t in terms if t.op == "abs" or (t.op == "mul" and t.args[-1].op == "abs" and len(t.args) == 2)]
-    if len(terms) == 2 and len(absolute) == 1 and terms[-1].number:
-        scale = absolute[0].args[0].number or Fraction(1) if absolute[0].op == "mul" else Fraction(1)
-        inner, end = absolute[0].args[-1] if absolute[0].op == "mul" else absolute[0], -terms[-1].number / scale
-        squares = ex.add(ex.power(inner.args[0], ex.number(2)), ex.number(-(end**2)))
-        difference = ex.mul(ex.number(scale), squares) if end > 0 else difference
+    if len(terms) == 2 and terms[1].number:
+        product = terms[0].op == "mul" and len(terms[0].args) == 2
+        scale, size = terms[0].args if product else (ex.number(1), terms[0])
+        if size.op == "abs" and scale.number:
+            end = -terms[1].number / scale.number
+            squares = ex.add(ex.power(size.args[0], ex.number(2)), ex.number(-(end**2)))
+            difference = ex.mul(scale, squares) if end > 0 else difference
     if others or not name:
         return None
     try:
