@@ -32,7 +32,7 @@ def as_angle_squares(expr: Expr, plain: Callable[[Expr], Expr | None]) -> Expr |
     --------
     >>> from transformula.kernel.syntax.parsing import parse
     >>> str(as_angle_squares(parse("1 - sin(a)*sin(b) - cos(a)*cos(b)"), lambda e: None))
-    '2*sin(1/2*(a - b))**2'
+    '2*sin(1/2*(b - a))**2'
     """
     nodes = list(_outside(expr))
     angles = [(node, terms_of(node.args[0])) for node in nodes if node.op in ("sin", "cos")]

@@ -256,7 +256,7 @@ def in_shares(*exprs: Expr) -> list[Expr]:
     --------
     >>> from transformula.kernel.syntax.parsing import parse
     >>> [str(e) for e in in_shares(parse("sin(a - 2*b)"), parse("cos(a)"))]
-    ['sin(a)*(cos(b)**2 - sin(b)**2) - 2*cos(a)*cos(b)*sin(b)', 'cos(a)']
+    ['-2*cos(b)*sin(b)*cos(a) + (cos(b)**2 - sin(b)**2)*sin(a)', 'cos(a)']
     """
     nodes = {node: terms_of(node.args[0]) for expr in exprs for node in walk(expr) if node.op in _OF_ANGLES}
     shares: dict[Expr, int] = {}

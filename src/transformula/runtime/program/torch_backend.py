@@ -98,7 +98,7 @@ class ProgramModule(nn.Module):
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
         """Positions × inputs to positions × outputs, in the fastest way there is for the device."""
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():  # older: True whenever traced
             return self.evaluate(x)
         compiling = torch.compiler.is_compiling()
         fits = x.is_cuda and x.dtype == self.numbers.dtype and x.dtype in (torch.float32, torch.float64)
