@@ -37,7 +37,7 @@ def compile(
     Parameters
     ----------
     formula : str, sympy expression, function, or sequence of these
-        What to compute; several formulas make several outputs. A function of named arguments is called once, with
+        What to compute; several formulas make several outputs. A function of named arguments is called with
         symbols, and the operations on them are recorded.
     on : str, mapping or Box
         The box of inputs: ``"x=0..2*pi, y=-1/3..1"`` or ``{"x": (0, 1)}``.

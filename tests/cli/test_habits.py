@@ -44,12 +44,14 @@ def test_formulas_from_a_file_and_from_stdin(cli, tmp_path, stdin):
         (["--file", "."], "cannot read"),
         (["--file", "empty.txt"], "has no formula in it"),
         (["--file", "latin.txt"], "not a text in UTF-8"),
+        (["--file", "named.txt"], "gives rel a value that no formula uses: write 'rel: ..' for the setting"),
     ],
 )
 def test_files_without_formulas(cli, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n# nothing\n")
     (tmp_path / "latin.txt").write_bytes(b"x + \xe9\n")
+    (tmp_path / "named.txt").write_text("rel = 1e-9\nexp(-x)\n")
     result = cli("compile", *words, "--on", "x=0..1")
     assert result.code == 2 and said in result.err and result.err.count("\n") == 1
 

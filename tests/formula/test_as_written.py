@@ -371,3 +371,10 @@ def test_a_formula_file_has_settings_values_and_formulas():
 def test_a_formula_file_is_refused_by_line(text, said):
     with pytest.raises(InputError, match=said):
         FormulaFile.of(text, "f")
+
+
+@pytest.mark.parametrize("text", ["sum(C/(1 + i)^k, k, 1, 5)", "prod(1 + k*i, k, -1, C)"])
+def test_a_sum_over_an_index_is_not_read_as_its_terms(text):
+    with pytest.raises(FormulaError, match="has no running index"):
+        given_formula(text, "C=10..100, i=0..0.2, k=1..5")
+    assert given_formula("sum(C, i*k, k, 1)", "C=10..100, i=0..0.2, k=1..5").outputs

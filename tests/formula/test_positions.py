@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.prover import random_formula
-from transformula.formula.notations import at_every_position
+from transformula.compiler.attempts import at_every_position
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.syntax.boxes import Formula, formula_of_a_position
 

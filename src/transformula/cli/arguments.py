@@ -66,6 +66,13 @@ class FormulaFile:
             settings[key] = f"{settings[key]}, {value}" if key in settings else value
         if not formulas:
             raise InputError(f"{source} has no formula in it")
+        for key in _KEYS:  # a named value that is used may be called eps
+            if any(re.match(rf"{key}\s*=(?!=)", line) for line in formulas) and not any(
+                re.search(rf"\b{key}\b(?!\s*=)", line) for line in formulas
+            ):
+                raise InputError(
+                    f"{source} gives {key} a value that no formula uses: write '{key}: ..' for the setting"
+                )
         return cls(formulas, settings)
 
     def number(self, key: str) -> float | None:

@@ -40,8 +40,8 @@ _CONSTRUCTIONS = f"auto, {', '.join(OFFERED[:-1])} or {OFFERED[-1]}"
 Eps = Annotated[
     Optional[float],
     typer.Option(
-        help="Tolerance to prove on the whole box. Default: 1e-6, times the largest value if that is above 1000 "
-        "or below 0.001; for polynomials the smallest that can be proven."
+        help="Tolerance to prove on the whole box. Default: 1e-6, or that share of the largest value, rounded "
+        "down to a power of ten, if that is above 1000 or below 0.001; for polynomials the smallest that can be proven."
     ),
 ]
 FromFile = Annotated[

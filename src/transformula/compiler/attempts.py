@@ -33,15 +33,15 @@ from transformula.compiler.prepare import Prepared, check_length
 from transformula.compiler.refusal import unusable_interval
 from transformula.errors import InputError, NotProvenError, Option, brief
 from transformula.formula.evaluation import peak
-from transformula.formula.notations import at_every_position
 from transformula.kernel.check import inverse_of, largest_inverse
 from transformula.kernel.enclosures.balls import float_below, to_fmpq
 from transformula.kernel.enclosures.intervals import UndefinedError, range_of
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.folder.weights import DTYPES, Weights
+from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import MAX_VARIABLES, Box, Formula
-from transformula.kernel.syntax.expression import Expr, short_text, walk
+from transformula.kernel.syntax.expression import Expr, short_text, substitute, walk
 
 if TYPE_CHECKING:
     from transformula.compiler.circuit import Circuits
@@ -189,6 +189,27 @@ def known_shape(shape: Any) -> tuple[int, int] | None:
     if not (n > 0 and d > 0):
         raise InputError(f"shape must be (positions, features), not {brief(shape)}")
     return n, d
+
+
+def at_every_position(formula: Formula, positions: int) -> Formula:
+    """Copies of a formula, side by side: x and y become x_1, y_1, x_2, y_2 and so on.
+
+    Examples
+    --------
+    >>> str(at_every_position(Formula.of("sin(x)", "x=0..1"), 2))
+    'sin(x_1); sin(x_2)'
+    """
+    box, names = formula.box, formula.box.variables
+    copies = [{n: f"{n}_{p}" for n in names} for p in range(1, positions + 1)]
+    swaps = [{ex.variable(a): ex.variable(b) for a, b in renamed.items()} for renamed in copies]
+    return Formula(
+        tuple(substitute(e, swap) for swap in swaps for e in formula.outputs),
+        Box(
+            tuple(b for renamed in copies for b in renamed.values()),
+            box.lower * positions,
+            box.upper * positions,
+        ),
+    )
 
 
 def at_positions(formula: Formula, shape: tuple[int, int] | None) -> Formula:

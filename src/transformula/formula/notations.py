@@ -19,10 +19,9 @@ from transformula.formula.from_function import traced
 from transformula.formula.from_sympy import from_sympy
 from transformula.formula.given_box import box_and_constants, exact_number, formulas_of, is_sympy, names_defined, plain
 from transformula.formula.jump_advice import advice_on_jump
-from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.definitions import ALIASES, JUMPING, JUMPS, PIECEWISE, known
-from transformula.kernel.syntax.expression import CONSTANTS, Expr, substitute
+from transformula.kernel.syntax.expression import CONSTANTS, Expr
 
 _KINDS = "text, a sympy expression, a Python function, or a list of these"
 
@@ -92,27 +91,9 @@ def _check_calls(texts: Sequence[str], given: Sequence[str], defined: Sequence[s
     for name in {name for name, _ in _CALLED.findall(whole)} & {*given, *defined} & {*_FUNCTIONS}:
         if _NAME.findall(whole).count(name) == defined.count(name):
             raise FormulaError(f"{name}(..) can be read in two ways: write {name}*(..), or give the value another name")
-
-
-def at_every_position(formula: Formula, positions: int) -> Formula:
-    """Copies of a formula, side by side: x and y become x_1, y_1, x_2, y_2 and so on.
-
-    Examples
-    --------
-    >>> str(at_every_position(Formula.of("sin(x)", "x=0..1"), 2))
-    'sin(x_1); sin(x_2)'
-    """
-    box, names = formula.box, formula.box.variables
-    copies = [{n: f"{n}_{p}" for n in names} for p in range(1, positions + 1)]
-    swaps = [{ex.variable(a): ex.variable(b) for a, b in renamed.items()} for renamed in copies]
-    return Formula(
-        tuple(substitute(e, swap) for swap in swaps for e in formula.outputs),
-        Box(
-            tuple(b for renamed in copies for b in renamed.values()),
-            box.lower * positions,
-            box.upper * positions,
-        ),
-    )
+    if over := _OVER.search(whole):
+        said = f"{over[1]}(.., {over[3]}, {over[4]}, {over[5]}) has no running index, it takes the terms themselves"
+        raise FormulaError(f"{said}: write them one by one, each with a value of {over[3]}")
 
 
 _FUNCTIONS = (*known(), *JUMPS, *JUMPING, *ALIASES, *PIECEWISE)
@@ -271,6 +252,10 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 _COMPILED = tuple((re.compile(pattern, re.ASCII), advice) for pattern, advice in _MISTAKES)
 _CALLED = re.compile(rf"(?<![\w.])({_WORD})\s*\(([^()]*)", re.ASCII)
+#: sum(C/(1 + i)**k, k, 1, 5), as in computer algebra: a name of the first term follows it, and two ends.
+_OVER = re.compile(
+    rf"(?<![\w.])(sum|prod)\((.{{0,300}}?(?<!\w)({_WORD})(?!\w).{{0,300}}?),\s*\3\s*,\s*([+-]?\w+)\s*,\s*([+-]?\w+)\s*\)"
+)
 _TIMES = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z_]\w*|\()", re.ASCII)
 _BESIDE = re.compile(
     rf"((?:\w+\s*(?:\*\*|\^)\s*)?(?:{_VALUE}|\)))\s*(?<=[\w)])(?:\s+|(?<=\))(?=[\w(]))({_VALUE}|\()", re.ASCII

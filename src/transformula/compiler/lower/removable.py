@@ -176,10 +176,8 @@ def _together(expr: Expr, box: Box) -> Expr | None:
 def _closed_log(node: Expr, box: Box) -> Step | None:
     """x·log(x) as xlogx(x), √x·log(x)² as 16·xlogx(x^(1/4))², x^x as exp(xlogx(x)), where x may vanish."""
     power = node.op == "pow" and node.args[1].number is None
-    if not power and all(part.op != "log" for part in walk(node)):
-        return None
     whole = ex.mul(node.args[1], ex.call("log", node.args[0])) if power else node
-    constant, powers = factors_of(whole)
+    constant, powers = factors_of(whole) if any(n.op == "log" for n in walk(whole)) else (whole, {})
     for log, times in powers.items():
         if log.op != "log" or times.denominator != 1 or times < 1 or not may_vanish(log.args[0], box):
             continue
