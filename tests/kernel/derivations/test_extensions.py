@@ -124,6 +124,7 @@ def extend(text, becomes, box):
         ("sin(sqrt(x))/sqrt(x)", "sinc(sqrt(x))", "x=0..1"),
         ("x**x", "exp(xlogx(x))", "x=0..1"),
         ("x*log(x)**2", "4*xlogx(sqrt(x))**2", "x=0..1"),
+        ("x*exp(xlogx(x))*log(x)", "exp(xlogx(x))*xlogx(x)", "x=0..1"),
         ("x/tan(x)", "1/tan_rest1(x)", "x=-1..1"),
         ("(sin(x) - sin(y))/(x - y)", "cos((x + y)/2)*sinc((x - y)/2)", "x=0..1, y=0..1"),
     ],

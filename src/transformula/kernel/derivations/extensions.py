@@ -17,8 +17,8 @@ A step may also replace a product S of A and whole powers of log(u), or a power 
 which is w log(w) and 0 at w = 0, each w a u or with roots and powers of a u, zero where u is. It is checked that each u
 is analytic as B is above, positive at the point and >= 0 on the box (by its range, or because E, which is proven to be
 defined there, has xlogx(u) in it), that A is defined on the whole box, and that E with w log(w) for xlogx(w) has the
-normal form of S, or of exp(A log(u)) for u**A. On a dense set all u > 0; there S and the w log(w) are defined, and S is
-E.
+normal form of S, or of exp(A log(u)) for u**A, with the same in it. On a dense set all u > 0; there S and the w log(w)
+are defined, and S is E.
 
 *Shares.* Sines, cosines and tangents of sums can be written in those of shares of their terms.
 
@@ -117,7 +117,7 @@ def _closed_logs(old: Expr, new: Expr, ends: Mapping[str, Ends]) -> tuple[Expr, 
     stems = {stem(u) for u in us.values()}
     whole = {node: ex.mul(w, ex.call("log", w)) for node, w in made.items() if stem(w) in stems}
     logs = ex.call("exp", ex.mul(above, ex.call("log", old.args[0]))) if power else old
-    return above, ex.mul(*us.values()), substitute(new, whole), logs
+    return above, ex.mul(*us.values()), substitute(new, whole), substitute(logs, whole)
 
 
 def _inside_log(factor: Expr) -> Expr | None:
