@@ -168,3 +168,9 @@ def test_a_file_holds_a_whole_model(cli, tmp_path):
     )
     assert json.loads(cli("compile", "--file", str(file), "--eps", "0.01", "--json").out)["eps"] == 0.01
     assert "the box is missing" in cli("compile", "x").err
+
+
+@pytest.mark.parametrize("most", range(20, 28))
+def test_a_printed_bound_is_not_above_the_printed_tolerance(cli, most):
+    said = cli("compile", "0.5*m*v^2", "--on", f"m=1..2, v=0..{most}").out.split()
+    assert float(said[said.index("bound") + 1]) <= float(said[said.index("eps") + 1])

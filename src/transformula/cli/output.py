@@ -17,7 +17,17 @@ from transformula.files import STDOUT
 #: Width of tables in characters in a pipe or a file, where nothing is cut off.
 _WIDE = 250
 #: Names of numbers that are upper bounds: they are rounded up.
-_BOUNDS = ("bound", "claimed_bound", "hf_bound", "approximation", "rounding", "seams", "outside_seams", "largest")
+_BOUNDS = (
+    "bound",
+    "claimed_bound",
+    "hf_bound",
+    "eps",
+    "approximation",
+    "rounding",
+    "seams",
+    "outside_seams",
+    "largest",
+)
 #: Stage of the work → the units that its progress counts; tables for others.
 _UNITS = {"proving": "piece", "reading": "part", "training": "epoch", "formulas": "formula"}
 
