@@ -47,11 +47,11 @@ _FEW = 64
 _DEGREE = 20
 _CLOSE = 1e-14
 _NODES = np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))
+_CHECKED = np.array([-0.97, -0.31, 0.11, 0.73])
 #: Where functions are called with numbers, as shares of the variables' intervals; how far apart values may be there,
 #: relative to the largest.
 _SHARES = ((0.3819, 0.7236, 0.5433), (0.6417, 0.1931, 0.8377))
 _AGREE = 1e-6
-_CHECKED = np.array([-0.97, -0.31, 0.11, 0.73])
 
 
 def float_function(name: str) -> Callable[[Any], Any]:

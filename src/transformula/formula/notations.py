@@ -72,9 +72,6 @@ def given_formula(given: Any, on: Any) -> Formula:
     _check_calls(_texts(given), (*box.variables, *constants), names_defined(texts))
     try:
         formula = Formula.of(formulas, box)
-        if callable(given):
-            check_with_numbers(given, formula, {name: exact_number(text, name) for name, text in constants.items()})
-        return formula
     except FormulaError as error:
         reason = error.reason
         if reason is Reason.JUMP:
@@ -83,6 +80,9 @@ def given_formula(given: Any, on: Any) -> Formula:
         elif not (said := advice_on(error, formulas, box, constants)):
             raise
         raise FormulaError(f"{error}: {said}", reason, error.position) from None
+    if callable(given):
+        check_with_numbers(given, formula, {name: exact_number(text, name) for name, text in constants.items()})
+    return formula
 
 
 def _check_calls(texts: Sequence[str], given: Sequence[str], defined: Sequence[str]) -> None:
