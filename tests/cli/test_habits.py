@@ -9,7 +9,7 @@ import pytest
 
 import transformula as tf
 from transformula.errors import FormulaError
-from transformula.formula.notations import hint
+from transformula.formula.hints import hint
 
 
 @pytest.fixture
