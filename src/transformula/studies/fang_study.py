@@ -32,7 +32,7 @@ LIMITS = {"attention": 0.02, "closed form": 0.002}
 
 def fang_f1(run: StudyRun) -> Report:
     """Train the three models of the paper on the same rows, and solve the same model in closed form."""
-    epochs = 600
+    epochs = run.pick(300, 600)
     seeds = run.pick(1, 5)
     clips = run.pick(CLIPS[-1:], CLIPS)
     rows: list[list[Any]] = []
@@ -141,7 +141,7 @@ def fang_closed_form(run: StudyRun) -> Report:
     for solver in ("exact", "sparse"):
         rows.append(_fit("f1*", 2, solver, f1_sample(run.seed))[0])
     texts = {}
-    sizes = run.pick([3000, 6000], [4500, 9000, 20_000, 45_000])
+    sizes = run.pick([3000, 4500], [4500, 9000, 20_000, 45_000])
     for solver in ("exact", "sparse"):
         for size in sizes:
             if solver == "exact" and size < 4500:
