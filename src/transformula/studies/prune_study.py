@@ -24,11 +24,11 @@ from transformula.compiler.polynomial import ridge_weights, weights_from_terms
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.ridge_directions import RidgeSum
 from transformula.formula.evaluation import evaluate_accurately
+from transformula.formula.languages import decimal_text
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.weights import named_matrices
 from transformula.kernel.syntax.boxes import Formula
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.writing import decimal_text
 from transformula.model import Model
 from transformula.studies.study_report import Curve, Panel, Report, StudyRun, StudyTable, draw
 
