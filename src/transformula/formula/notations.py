@@ -110,3 +110,16 @@ def listed(given: object) -> list[str]:
     """The formulas that were given as text."""
     given = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else []
     return [text for text in given if isinstance(text, str)]
+
+
+def names_not_read(given: object) -> list[str]:
+    """Named values that no formula reads.
+
+    Examples
+    --------
+    >>> names_not_read(["k = 3; d = 2*x", "d**2"]), names_not_read("x")
+    (['k'], [])
+    """
+    texts = listed(given)
+    read = NAME.findall(" ".join(map(plain, texts)))
+    return [name for name in names_defined(texts) if read.count(name) == 1]
