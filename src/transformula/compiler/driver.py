@@ -177,8 +177,8 @@ class Search:
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
-        rest = self.seconds(policy.WHOLE) - (counted() - before) / SECOND
-        with suppress(OutOfTime, OutOfWork), limited(max(rest, self.seconds(policy.ADVICE))):
+        rest = self.seconds(policy.REFUSED + policy.KEPT) - (counted() - before) / SECOND
+        with suppress(OutOfTime, OutOfWork), limited(max(rest, self.seconds(policy.KEPT))):
             self.look_for_advice(task)
         if self.ending is not None:
             raise self.stopped(self.ending)
@@ -201,7 +201,7 @@ class Search:
         for name in [] if self.proven else [name for name in self.unfinished if name not in self.again]:
             self.again.add(name)
             attempt, task = self.unfinished[name]
-            self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
+            self.limit.after(self.limit.spent + self.seconds(policy.AFTER_FAILURE))
             with suppress(TransformulaError, *_LOST):
                 self.proven.append(make(attempt, task, left()))
                 return
@@ -382,7 +382,7 @@ class Trial:
         refuted = isinstance(error, RefutedError)
         uncompared = refuted and error.reason is Reason.UNCOMPARED
         again = refuted and attempt.group in self.refuted  # other tables did not help
-        useless = shows_nothing(error) and work > policy.LONG * SECOND
+        useless = shows_nothing(error) and work > policy.KEPT * SECOND
         if uncompared or again or useless or isinstance(error, UnboundedError):
             self.hopeless.add(attempt.group)
         if refuted:
