@@ -221,7 +221,7 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
     with counting() as spent:
         with pytest.raises(NotProvenError, match="ask for eps >= ") as caught:
             tf.compile(formula, box, **options)
-        assert spent() < 1.1 * (seconds + policy.KEPT) * limits.SECOND
+        assert spent() < 1.1 * (seconds + policy.ADVICE) * limits.SECOND
     assert caught.value.best_bound <= most
     asked = float(re.search(r"ask for eps >= (\S+)", str(caught.value))[1])
     assert tf.compile(formula, box, **{**options, "rel": None, "eps": asked}).certificate.bound <= asked

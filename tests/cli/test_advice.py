@@ -30,6 +30,9 @@ REFUSED = [
     ("sqrt(x)", "x=-1..1", {}, "on"),
     ("tan(x)", "x=0..2", {}, "on"),
     ("asin(x*exp(1 - x))", "x=0..2", {"eps": 1e-3}, "formula"),
+    ("sin(1/x) + c", "x=0.001..1, c=2", {}, "on"),
+    ("x^(1/3)", "x=-1..1", {}, "formula"),
+    ("x**(1/3)*log(x)", "x=-1..1", {}, "on"),
 ]
 
 
@@ -46,7 +49,7 @@ def test_advice_that_is_followed_succeeds(formula, box, options, kind):
     with counting() as spent:
         with pytest.raises(NotProvenError) as refused:
             tf.compile(formula, box, **options)
-        assert spent() < 1.1 * SECOND * (policy.REFUSED + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.KEPT)
+        assert spent() < 1.1 * SECOND * (policy.REFUSED + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE)
     advice = advice_of(refused.value)
     assert kind is None or any(kind in changed for changed in advice), refused.value
     for changed in advice:
@@ -62,6 +65,8 @@ def test_advice_that_is_followed_succeeds(formula, box, options, kind):
         ("where(x <= 1, x, 2)", "x=0..1", 2),
         ("where(x > 5, 1, x)", "x=0..1", 2),
         ("where(x > y, 1, 0)", "x=0..1, y=0..1", 1),
+        ("where(x*x < 1/4, 1, x)", "x=0..1", 3),
+        ("where(x*x - x > 0, x/10, x*x + 2)", "x=0..10", 3),
         ("floor(x)*y", "x=0..3, y=0..1", 1),
         ("sign(x - k) + x", "x=0..1, k=1/2", 1),
     ],
@@ -73,6 +78,27 @@ def test_advice_on_a_jump_succeeds(formula, box, count):
     assert len(advice) == count
     for changed in advice:
         assert followed(formula, box, {"eps": 0.1}, changed).status == "proven"
+
+
+def test_a_ramp_meets_the_usual_tolerance():
+    """It stood in a product with the difference of the pieces, which no circuit computed as closely."""
+    with pytest.raises(FormulaError, match="at Re = 2300") as refused:
+        tf.compile("where(Re < 2300, 64/Re, 0.316/Re**0.25)", "Re=500..5000")
+    model = tf.compile(advice_of(refused.value)[-1]["formula"], "Re=500..5000")
+    assert model.certificate.bound <= 1e-6
+    assert model([2000.0]) == pytest.approx(64 / 2000, abs=1e-6)
+    assert model([4000.0]) == pytest.approx(0.316 / 4000**0.25, abs=1e-6)
+
+
+def test_the_place_of_a_jump_is_inside_the_box():
+    with pytest.raises(FormulaError, match=r"1 on x=0\.\.1/2 and 2 on x=1/2\.\.1.*\(x - 1/2\)/0\.01"):
+        tf.compile("where(x*x < 1/4, 1, 2)", "x=0..1")
+
+
+def test_no_power_of_a_cube_root_is_advised_that_stays_undefined():
+    with pytest.raises(NotProvenError) as refused:
+        tf.compile("x^(-2/3)", "x=-1..1")
+    assert "cbrt" not in str(refused.value)
 
 
 def test_advice_is_in_json(cli):

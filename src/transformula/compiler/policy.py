@@ -10,11 +10,11 @@ from __future__ import annotations
 # --- search: budgets
 DEFAULT_EPS = 1e-6  # tolerance of the approximating constructions where none is given
 PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is absolute; beyond, a share of it
-ALL = 14.0  # seconds for a search in all, as long as no attempt has failed with a known error
+ALL = 11.0  # seconds for a search in all, as long as no attempt has failed with a known error
 AFTER_FAILURE = 6.0  # seconds for a search in all once an attempt has failed, and again for proofs that were cut short
 REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
-#: Most and fewest seconds for that bound. The first is also what checking advice gets at least, and what an attempt may
-#: take that has shown nothing: after that, the other attempts of its group are ruled out.
+#: Most and fewest seconds for that bound. The first is also what finding floors of bases that touch zero may take, and
+#: an attempt that has shown nothing: after that, the other attempts of its group are ruled out.
 KEPT, LEAST_KEPT = 3.0, 1.0
 SMALL = 6  # number of variables or outputs up to which these budgets hold; larger formulas get proportionally more
 MOST_TIMES = 4.0  # largest factor by which a large formula may take more
@@ -22,9 +22,11 @@ IN_TIME = 0.8  # fraction of a time limit after which the search for a bound to 
 EACH = 0.9  # fraction of the remaining work that one construction may use, so that others can still be tried
 
 # --- search: coarser models for a refusal
-#: Tolerances that are checked, as multiples of the best bound: one that is easily met, a tighter one, and another.
-ADVICE_ROOM = (3.0, 1.2, 10.0)
-EACH_ADVICE = 0.6  # fraction of the remaining work for one of them
+WHOLE, ADVICE = 13.0, 6.0  # seconds for a refusal with its advice, and fewest seconds for searches that check advice
+#: Tolerances that are checked, as multiples of the best bound: the last at first, then tighter ones, or the wide ones;
+#: and widths of smaller boxes, in widths of the one given.
+ADVICE_ROOM, WIDE_ROOM, SMALLER_BOXES = (1.2, 3.0, 10.0), (100.0, 1e4, 1e6), (1 / 4, 1 / 16, 1 / 64)
+EACH_ADVICE = 0.5  # fraction of the remaining work for one of them
 CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
 WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
 COARSE = 1 / 16  # tolerance of the first coarse model, as a fraction of the formula's own range
@@ -67,7 +69,7 @@ MAX_SYSTEM = 40_000  # largest rational linear system (rows × columns) that is 
 MAX_DEGREE = {1: 60, 2: 30, 3: 18, 4: 12}
 #: Shares of the tolerance for the measured error of polynomials and of yun's cells, tried in turn; the rest is for
 #: the proof, seams and rounding.
-MEASURED_SHARES = (0.95, 0.8, 0.5, 0.2)
+MEASURED_SHARES = (0.95, 0.8, 0.5)
 CHEBYSHEV_POINTS = {1: 2000, 2: 90, 3: 26, 4: 14}  # Chebyshev points on an axis, by number of variables
 ALL_DEGREES = 4.0  # seconds for all degrees; one of them gets half
 
