@@ -55,9 +55,9 @@ def circuits(tmp_path_factory):
 @pytest.fixture
 def no_advice(monkeypatch):
     """A refusal says what was found and looks no further for options that would be met: seconds of work for each."""
-    from transformula.compiler.driver import Search
+    from transformula.compiler.advice import AdviceSearch
 
-    monkeypatch.setattr(Search, "look_for_advice", lambda *_: None)
+    monkeypatch.setattr(AdviceSearch, "look", lambda *_: None)
 
 
 @pytest.fixture
