@@ -16,11 +16,11 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 #: constants; Hugging Face folders, text models, interventions, raw tables and the engineers' notation take 5,700 lines.
 MAX_LINES, MAX_FILES = 58_450, 280
 MAX_MODULES = 80
-MAX_CONSTANTS = 158
+MAX_CONSTANTS = 138
 #: Lines of a file, and of a function without its docstring.
 MAX_FILE, MAX_FUNCTION = 400, 60
 #: Numeric constants of the compiler outside its policy.
-MAX_ELSEWHERE = 43
+MAX_ELSEWHERE = 41
 #: Words that say nothing about what a function or module is.
 RIDDLES = ("What", "Where", "Those", "As", "They")
 

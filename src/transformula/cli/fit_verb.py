@@ -20,8 +20,8 @@ from transformula.cli.csv_files import listed, quoted
 from transformula.cli.output import Output, progress_bar
 from transformula.cluster import opened_engine
 from transformula.errors import InputError
+from transformula.formula.languages import decimal_text
 from transformula.learn.columns import columns_of, is_same_fit
-from transformula.learn.writing import decimal_text
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary

@@ -141,7 +141,7 @@ class Search:
     def budget(self) -> Iterator[None]:
         """Work and time for everything; running out of either, or an interrupt, becomes the refusal."""
         try:
-            most = policy.ALL + policy.FINISHING + policy.LEAST_KEPT + policy.ADVICE
+            most = policy.ALL + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE
             with limited(self.seconds(most), self.time_limit):
                 self.begun = counted()
                 yield
@@ -224,7 +224,7 @@ class Search:
         for name in [] if self.proven else [name for name in self.unfinished if name not in self.again]:
             self.again.add(name)
             attempt, task = self.unfinished[name]
-            self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
+            self.limit.after(self.limit.spent + self.seconds(policy.AFTER_FAILURE))
             with suppress(TransformulaError, *_LOST):
                 self.proven.append(make(attempt, task, left()))
                 return
@@ -354,7 +354,7 @@ class Trial:
         refuted = isinstance(error, RefutedError)
         uncompared = refuted and error.reason is Reason.UNCOMPARED
         again = refuted and attempt.group in self.refuted  # other tables did not help
-        useless = shows_nothing(error) and work > policy.LONG * SECOND
+        useless = shows_nothing(error) and work > policy.KEPT * SECOND
         if uncompared or again or useless or isinstance(error, UnboundedError):
             self.hopeless.add(attempt.group)
         if refuted:

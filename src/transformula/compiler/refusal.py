@@ -144,7 +144,7 @@ def unusable_interval(name: str, interval: str, dtype: str, beyond: bool) -> Not
 
 def too_many_cells(tokens: float) -> NotProvenError:
     """The refusal of a partition."""
-    most = policy.MAX_PARTITION_TOKENS
+    most = policy.MOST_POINTS
     return NotProvenError(f"the partition would need about {tokens:.2g} tokens, more than {most:.0g}")
 
 
@@ -239,7 +239,7 @@ def when_ended(
     elif ending is Ending.TIME and time_limit is not None:
         more = f"allow more time than time_limit={time_limit:g}"
     elif ending is Ending.WORK and unfinished and not checked.advice:
-        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0f}"
+        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.AFTER_FAILURE):.0f}"
     said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", checked.text, more)
     return NotProvenError(said, known, found.place, found.measured, found.rounding, Advised(checked.advice))
 

@@ -126,8 +126,8 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bif\b([^:]+):(.+?)\belse\b\s*:?(.+)", _chosen),
     (r"\bif\b(.+?)\bthen\b(.+?)\belse\b(.+)", _chosen),
     (rf"\(({_FLAT}+?)\bif\b({_FLAT}+?)\belse\b({_FLAT}+)\)", _inline_choice),
-    (r"(.+?)\bif\b(.+?)\belse\b(.+)", _inline_choice),
-    (r"(.+?)\?(.+?):(.+)", _chosen),
+    (r"(?m:^)(.+?)\bif\b(.+?)\belse\b(.+)", _inline_choice),
+    (r"(?m:^)(.+?)\?(.+?):(.+)", _chosen),
     (rf"\b((?:{WORD}\.)+)(cdf|ncdf|{WORD})\s*(?:\(([^()]*)\))?", _degree_or_cdf),
     (rf"\b({_ANY_FUNCTION})\s*(?:\^|\*\*)\s*(-?\d+|\(-?\d+\))\s*\(([^()]*)\)", _power_of_call),
     (rf"\b({_ANY_FUNCTION})\s*(?:\^|\*\*)\s*(-?\d+)\s*({_VALUE})", _power_of_call),
@@ -159,7 +159,7 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[&|~¬∧∨⊕]|\b(?:and|or|not|xor)\b", "nest where(x > a, where(x < b, .., ..), ..) to join conditions"),
     (r"==|!=|<>|[≠≈]", "a formula is continuous: compare with < <= > >=, inside where(x < 1, a, b)"),
     (r"\b(?:inf|infinity|oo|nan|NaN)\b|∞", "only finite numbers can be used"),
-    (rf"^[^'\"]*{WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
+    (rf"^(?=[^']*')[^'\"]*{WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
     (r"\b\d{1,3}(?:'\d{3})+\b", lambda m: f"write {m[0].replace(chr(39), '')}"),
     (r"['\"`]", "leave out the quotation marks"),
     (r"(?<![\w.(,])(\d{1,3})((?:,\d{3})+(?:\.\d+)?|(?:\.\d{3})+,\d+)(?![\d,])", _thousands),
@@ -171,7 +171,7 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"\b({_ANY_FUNCTION})\s+({_VALUE})", _argument),
     (r"\*\*\*+|\^\^+|\^\*\*|\*\*\^", "write one ** or one ^ for a power"),
     (
-        r"^([^=;]*[^=;:<>\w\s][^=;:<>]*)=(?!=)([^=]*)$",
+        r"^(?=[^=]*=)([^=;]*[^=;:<>\w\s][^=;:<>]*)=(?!=)([^=]*)$",
         lambda m: f"an equation is no formula: solve it, or write the difference ({m[1].strip()}) - ({m[2].strip()})",
     ),
     (r"(?<![<>])=", "name intermediate values in parts that end with ; and let the formula come last"),
@@ -202,7 +202,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
     ('write sin(x)', 'write 2*x', '', 'add y=low..high to the box')
     """
     names = set(variables)
-    return next((said for text in listed(given) for said in _hints(text, names)), "")
+    texts = (re.sub(r"(\w{100})\w+", r"\1", text) for text in listed(given))  # searched from every letter of a word
+    return next((said for text in texts for said in _hints(text, names)), "")
 
 
 def _hints(text: str, names: set[str]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def find_apart(
             return None
         left = [e for e, (a, b), floor in zip(above, ends, floors, strict=True) if a < 0 and not b < floor]
         axis = next((k for k, name in enumerate(region.names) if left and name in left[0].names), None)
-        if axis is None or len(tree) > policy.LOOK_PARTS:
+        if axis is None or len(tree) > policy.MOST_PIECES:
             return None
         cut = halfway(low[axis], high[axis])
         tree[-1] = axis
@@ -201,7 +201,7 @@ def _explained(
     advice = advice if smaller is None else f"{advice}; {smaller} would work"
     kept = _cube_root(failure.part) or (None if failure.certain else _kept_inside(failure.part, region, defined))
     if kept is not None and isinstance(
-        _search([substitute(node, {failure.part: kept}) for node in nodes], region, defined, policy.LOOK_PARTS),
+        _search([substitute(node, {failure.part: kept}) for node in nodes], region, defined, policy.MOST_PIECES),
         _UndefinedPart,
     ):
         kept = None
@@ -261,7 +261,7 @@ def _smaller_boxes(
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, policy.LOOK_PARTS), _UndefinedPart):
+            if not isinstance(_search(nodes, inner, defined, policy.MOST_PIECES), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 
