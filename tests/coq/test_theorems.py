@@ -118,6 +118,7 @@ SHOWN = {
     ),
     "one and a square": ("1 + sqrt (z * y) ^ 2 <> 0", "sign"),
     "an even power": ("0 <= (z + y - z) ^ 4 * / (z ^ 2 * exp z + 1)", "sign"),
+    "asin up to its ends": ("asin (sin x * 1) = 2 * atan (sin x / (1 + sqrt (1 - sin x * sin x)))", "meaning"),
     "irrational multiples of wires": ("0 <= f x <= 1 -> -1 / 1000 <= PI * f x <= 32 / 10", "intros; atoms; interval"),
 }  # fmt: skip
 
@@ -266,6 +267,7 @@ def test_a_partition_of_other_cells_is_refused(partition, tmp_path):
     ("formula", "box", "options", "reason"),
     [
         ("sin(x)/x", "x=-1..1", {}, "undefined at points of the box"),
+        ("x**(1/3) + x", "x=0..1", {}, "the power u.* whose base touches 0"),
         ("gamma(x)", "x=1..2", {}, "Interval library cannot bound gamma"),
         ("floor(x) - floor(x)", "x=0..2", {}, "cannot bound floor"),
         ("exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", {"construction": "lookup"}, "tables of several axes"),

@@ -159,7 +159,7 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"[&|~¬∧∨⊕]|\b(?:and|or|not|xor)\b", "nest where(x > a, where(x < b, .., ..), ..) to join conditions"),
     (r"==|!=|<>|[≠≈]", "a formula is continuous: compare with < <= > >=, inside where(x < 1, a, b)"),
     (r"\b(?:inf|infinity|oo|nan|NaN)\b|∞", "only finite numbers can be used"),
-    (rf"^[^'\"]*{WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
+    (rf"^(?=[^']*')[^'\"]*{WORD}'[^'\"]*$", f"a derivative is written out: {_NO_FORMULA}"),
     (r"\b\d{1,3}(?:'\d{3})+\b", lambda m: f"write {m[0].replace(chr(39), '')}"),
     (r"['\"`]", "leave out the quotation marks"),
     (r"(?<![\w.(,])(\d{1,3})((?:,\d{3})+(?:\.\d+)?|(?:\.\d{3})+,\d+)(?![\d,])", _thousands),
@@ -202,7 +202,8 @@ def hint(given: object, variables: Iterable[str]) -> str:
     ('write sin(x)', 'write 2*x', '', 'add y=low..high to the box')
     """
     names = set(variables)
-    return next((said for text in listed(given) for said in _hints(text, names)), "")
+    texts = (re.sub(r"(\w{100})\w+", r"\1", text) for text in listed(given))  # searched from every letter of a word
+    return next((said for text in texts for said in _hints(text, names)), "")
 
 
 def _hints(text: str, names: set[str]) -> Iterator[str]:

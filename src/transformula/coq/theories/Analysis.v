@@ -56,14 +56,16 @@ Ltac circles := match goal with |- context [sin ?t] => first
   [ solve [field [(sine_square t)]; nonzero]
   | match goal with |- context [sin ?u] => tryif constr_eq t u then fail else solve [field [(sine_square t) (sine_square u)]; nonzero] end ] end.
 Ltac equal_terms := first [solve [field; nonzero] | circles].
-Ltac positive := first [lra | kinks; interval].
+Ltac waves := match goal with  (* up to their ends, where intervals are rounded *)
+  | |- context [sin ?t] => pose proof (SIN_bound t); lra | |- context [cos ?t] => pose proof (COS_bound t); lra end.
+Ltac positive := first [lra | kinks; interval | waves].
 Ltac same_arguments f := repeat match goal with
   | |- context [f ?a] => match goal with |- context [f ?b] =>
       tryif constr_eq a b then fail else (replace (f a) with (f b) by (f_equal; equal_terms)) end end.
 Ltac same_angles := repeat match goal with |- context [sin ?a] => match goal with |- context [cos ?b] =>
   tryif constr_eq a b then fail else (replace (sin a) with (sin b) by (f_equal; field; nonzero)) end end.
 (* Signs term by term: Interval does not see that a sum of squares is not negative. *)
-Ltac sign := first [ lra | interval | lazymatch goal with
+Ltac sign := first [ lra | interval | waves | lazymatch goal with
   | |- _ <> 0 => first [apply Rgt_not_eq, Rlt_gt; sign | apply Rlt_not_eq; sign]
   | |- 0 <= ?a * ?a => apply Rle_0_sqr
   | |- 0 <= ?a ^ ?n => first [ apply pow_le; sign
@@ -92,10 +94,20 @@ Proof.
   unfold tanh, sinh, cosh. replace (2 * v) with (v + v) by ring. rewrite exp_plus, exp_Ropp.
   pose proof (exp_pos v). field. split; nra.
 Qed.
-Lemma asin_atan_of v : -1 < v < 1 -> asin v = atan (v / sqrt (1 - v * v)).
-Proof. intros H. rewrite asin_atan by exact H. unfold Rsqr. reflexivity. Qed.
-Lemma acos_atan_of v : -1 < v < 1 -> acos v = PI / 2 - atan (v / sqrt (1 - v * v)).
-Proof. intros H. rewrite acos_asin by lra. now rewrite asin_atan_of. Qed.
+(* asin and acos up to the ends of their domain. *)
+Lemma asin_atan_of v : -1 <= v <= 1 -> asin v = 2 * atan (v / (1 + sqrt (1 - v * v))).
+Proof.
+  intros H. pose proof (asin_bound v) as B. pose proof PI_RGT_0 as P. set (t := asin v / 2).
+  assert (S : 2 * sin t * cos t = v) by (rewrite <- sin_2a; unfold t; replace (2 * (asin v / 2)) with (asin v) by lra; now apply sin_asin).
+  assert (C : 2 * (cos t * cos t) = 1 + sqrt (1 - v * v)).
+  { replace (1 - v * v) with (1 - Rsqr v) by reflexivity. rewrite <- (cos_asin v H).
+    replace (cos (asin v)) with (cos (2 * t)) by (f_equal; unfold t; lra). rewrite cos_2a_cos. lra. }
+  assert (D : 0 < cos t) by (apply cos_gt_0; unfold t; lra).
+  replace (v / (1 + sqrt (1 - v * v))) with (tan t) by (rewrite <- C, <- S; unfold tan; field; lra).
+  rewrite atan_tan by (unfold t; lra). unfold t. lra.
+Qed.
+Lemma acos_atan_of v : -1 <= v <= 1 -> acos v = PI / 2 - 2 * atan (v / (1 + sqrt (1 - v * v))).
+Proof. intros H. rewrite acos_asin by exact H. now rewrite asin_atan_of. Qed.
 Lemma ln_quotient a b : 0 < a -> 0 < b -> ln (a / b) = ln a - ln b.
 Proof. intros. unfold Rdiv. rewrite ln_mult, ln_Rinv; auto using Rinv_0_lt_compat. Qed.
 Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with context [ln ?v] =>
