@@ -98,7 +98,7 @@ class SharpLemma(TableLemma):
             lines += [
                 f"Lemma C_{n}_{cell.token} u : {literal(cell.low)} <= u <= {literal(cell.high)} -> "
                 f"Rabs (Q2R {quotient(Fraction(self.tokens[2][cell.token]))} - f_{n} u) <= {literal(self.near)}.",
-                f"Proof. intros H. cbv [f_{n} Q2R Qnum Qden]. first [interval with (i_bisect u, i_taylor u, "
+                f"Proof. intros H. cbv [f_{n} Q2R Qnum Qden]; kinks. first [interval with (i_bisect u, i_taylor u, "
                 "i_degree 3, i_depth 30) | interval with (i_bisect u, i_depth 40)]. Qed.",
             ]
         cuts = sorted({end for cell in cells for end in cell[1:]})
