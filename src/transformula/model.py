@@ -272,7 +272,7 @@ class Model(ModelParts):
 
         ``bridge.run_with_cache(bridge.embed_points(x))`` runs it at points; hooks are those of GPT-2.
         """
-        from transformula.export.hf_run import transformer_lens_bridge
+        from transformula.export.runtime_checks import transformer_lens_bridge
 
         return transformer_lens_bridge(self)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
@@ -152,7 +151,7 @@ def _spoken() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
+            Output.beside(f"warning: {warning.message}")
 
 
 def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:

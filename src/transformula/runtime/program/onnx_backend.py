@@ -128,7 +128,7 @@ class _ProgramWriter(RowsWriter):
         return _WRITERS[type(step)](self, name, step)
 
     def affine(self, name: str, step: AffineStep) -> str:
-        made = self.form(name if not step.relu else f"{name}.inside", step)
+        made = self.product(name if not step.relu else f"{name}.inside", step.matrix, step.reads)
         return self.node(name, "Relu", made) if step.relu else made
 
     def tables(self, name: str, step: Tables) -> str:

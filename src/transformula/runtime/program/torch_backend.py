@@ -21,9 +21,10 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
+from transformula.runtime.program.kernel_text import triton_source
 from transformula.runtime.program.packed_steps import pack_steps
 from transformula.runtime.program.program_steps import Powers, Program
-from transformula.runtime.program.scalar_code import torch_source, triton_source
+from transformula.runtime.program.scalar_code import torch_source
 
 #: Intermediates of a chunk, in floats.
 BUDGET_FLOATS = 1 << 26
@@ -53,6 +54,7 @@ def _transformed(x: torch.Tensor) -> bool:
 def kernels_work() -> bool:
     """Whether Triton is installed and finds what it needs; if not, one note says so."""
     try:
+        from triton.language import gather  # noqa: F401
         from triton.runtime import driver
 
         driver.active.get_current_device()

@@ -23,8 +23,6 @@ from triton.language.extra import libdevice
 MOST_REGISTERS = 255
 #: Compiled kernels by text, name, device, dtype, and whether 32 bits hold the number of samples.
 COMPILED: dict[tuple[str, str, int | None, torch.dtype, int], Any] = {}
-#: Floats in which the gradients of stored numbers are added up.
-SUMS = 1 << 22
 
 
 @triton.jit
@@ -44,8 +42,22 @@ def exp(score):
 
 
 #: A compiled kernel is for any number of samples, anywhere in memory.
-ARGUMENTS = ("x", "w", "y", "given", "dx", "dw", "shares", "samples")
+ARGUMENTS = ("x", "w", "y", "given", "dx", "dw", "samples")
 kernel = triton.jit(do_not_specialize=ARGUMENTS, do_not_specialize_on_alignment=ARGUMENTS)
+
+
+@triton.jit
+def by_thread(value):
+    """The sum of each thread of a warp."""
+    return value if value.shape[0] == 32 else tl.sum(tl.reshape(value, [value.shape[0] // 32, 32]), axis=0)
+
+
+@triton.jit
+def shared(one, other, bit: tl.constexpr):
+    """Sums of two threads, of ``one`` where the thread's number has a zero bit, and of ``other`` where it is set."""
+    thread = tl.arange(0, 32)
+    upper = (thread & bit) != 0
+    return tl.where(upper, other, one) + tl.gather(tl.where(upper, one, other), thread ^ bit, 0)
 
 
 @lru_cache(maxsize=256)
@@ -54,6 +66,7 @@ def kernels(source: str) -> dict[str, Any]:
     name = f"<transformula {sha256(source.encode()).hexdigest()}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     found: dict[str, Any] = {"__name__": __name__, "kernel": kernel, "tl": tl, "div": div, "exp": exp}
+    found |= {"by_thread": by_thread, "shared": shared}
     exec(compile(source, name, "exec"), found)  # our own text: stored numbers are not in it
     return found
 
@@ -64,9 +77,7 @@ def _programs(source: str, name: str, samples: int) -> int:
     return min(most, triton.cdiv(samples, block))
 
 
-def _launch(
-    source: str, name: str, device: int | None, samples: int, x: torch.Tensor, *others: torch.Tensor | int
-) -> None:
+def _launch(source: str, name: str, device: int | None, samples: int, x: torch.Tensor, *others: torch.Tensor) -> None:
     """Compiled kernels are kept: to find one by its arguments takes Triton longer than a launch."""
     if not samples:
         return
@@ -92,15 +103,17 @@ def forward_rows(x: torch.Tensor, w: torch.Tensor, source: str, outputs: int) ->
 def gradients(
     x: torch.Tensor, w: torch.Tensor, given: torch.Tensor, source: str, weights: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of points and numbers; the sums over blocks of samples take about `SUMS` floats."""
+    """Gradients of points and numbers."""
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
-    if not weights:
-        _launch(source, "backward", x.device.index, len(x), x.contiguous(), w, given.contiguous(), dx)
-        return dx, torch.empty_like(w)
-    shares = min(max(1, _programs(source, "backward_weights", len(x))), 1 + SUMS // max(1, len(w)))
-    dw = w.new_zeros(shares, len(w))
-    _launch(source, "backward_weights", x.device.index, len(x), x.contiguous(), w, given.contiguous(), dx, dw, shares)
-    return dx, dw.sum(dim=0)
+    device, leaves = x.device.index, (x.contiguous(), w, given.contiguous(), dx)
+    if not weights or not len(x):
+        _launch(source, "backward", device, len(x), *leaves)
+        return dx, torch.zeros_like(w)
+    rows = min(_programs(source, "backward_weights", len(x)), kernels(source)["rows"])
+    sums = w.new_zeros if kernels(source)["loops"] else w.new_empty
+    dw = sums(rows, -(-len(w) // 32) * 32)
+    _launch(source, "backward_weights", device, len(x), *leaves, dw)
+    return dx, dw[:, : len(w)].sum(dim=0)
 
 
 #: The same for torch.compile, which does not look inside: its own exp and quotients would not be within the claim.
