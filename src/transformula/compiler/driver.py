@@ -94,7 +94,7 @@ def _found(formula: Formula, seconds: float | None, **asked: Any) -> Model:
     search = Search(formula, seconds)
     with search.budget():
         ground = Prepared(formula)
-        options = checked_options(ground, **asked)
+        options = checked_options(ground.nearest, **asked)
         if options.construction in (None, CIRCUIT):
             ground = ground.floored(options.eps or options.usual)
         try:
