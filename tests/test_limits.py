@@ -59,7 +59,7 @@ def test_the_search_for_one_proof_may_take_a_part_of_the_work(monkeypatch) -> No
     """More is a refusal of this attempt, not the end of the search."""
     monkeypatch.setattr(policy, "USUAL_SEARCH", 10.0)
     monkeypatch.setattr(policy, "SEARCH_PART", 0.0)
-    monkeypatch.setattr(policy, "FINISHING", 0.0)
+    monkeypatch.setattr(policy, "AFTER_FAILURE", 0.0)
     with pytest.raises(NotProvenError, match="no model is proven so far"):
         tf.compile("sin(x)", "x=0..1", 1e-3, construction="lookup")
 

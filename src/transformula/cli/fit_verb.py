@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,8 @@ from transformula.cli.csv_files import listed, quoted
 from transformula.cli.output import Output, progress_bar
 from transformula.cluster import opened_engine
 from transformula.errors import InputError
+from transformula.formula.languages import decimal_text
 from transformula.learn.columns import columns_of, is_same_fit
-from transformula.learn.writing import decimal_text
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary
@@ -153,7 +152,7 @@ def _spoken() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
+            Output.beside(f"warning: {warning.message}")
 
 
 def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:

@@ -77,7 +77,7 @@ class SignSearch(Facts):
                 if squares is not None:
                     self.squares[text], tree = squares, [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, policy.MOST_PIECES)
             self.take(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None

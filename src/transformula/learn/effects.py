@@ -111,7 +111,7 @@ def fit_report(fit: TableFit) -> dict[str, Any]:
     found["beside"] = _boosted(fit)
     found["importance"] = _importance(fit, X[some], y[some])
     found["effects"] = [_effect(fit, place) for place in _ranked(found["importance"])[:_COLUMNS]]
-    written = fit.estimator.written(fit.tolerance, fit.box)
+    written = fit.estimator.written(fit.tolerance, fit.box)[1]
     if isinstance(written, MonomialSum) and len(written.outputs) == 1:
         terms = [(e, float(c)) for e, c in written.outputs[0].items()]
         spread = float(np.std(rows.y)) if not fit.classes else 1.0

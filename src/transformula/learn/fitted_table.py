@@ -82,7 +82,7 @@ class TableModel:
     def reads(self) -> Preparation:
         """The columns that occur in the formula: nothing else of a row is looked at."""
         owners = self.preparation.owners
-        wanted = {owners[self._names.index(name)] for name in self.model.box.variables}
+        wanted = {owners[list(self._columns).index(name)] for name in self.model.box.variables}
         return Preparation(tuple(column for k, column in enumerate(self.preparation.used) if k in wanted))
 
     @cached_property
@@ -90,12 +90,12 @@ class TableModel:
         """For each variable of the model, the place of its feature among those of the columns it reads."""
         read = {column.name for column in self.reads.columns}
         used, owners = self.preparation.used, self.preparation.owners
-        names = [name for name, owner in zip(self._names, owners, strict=True) if used[owner].name in read]
+        names = [name for name, owner in zip(self._columns, owners, strict=True) if used[owner].name in read]
         return [names.index(name) for name in self.model.box.variables]
 
     @property
-    def _names(self) -> list[str]:
-        return list(columns_of(self.preparation.features, self.model.box.variables))
+    def _columns(self) -> dict[str, str]:
+        return columns_of(self.preparation.features, self.model.box.variables)
 
     def rows(self, cells: Cells, outside: str = "allow") -> RowResults:
         """Run the Transformer on raw rows."""
@@ -122,6 +122,10 @@ class TableModel:
         marks = (("outside", far), ("imputed", prepared.imputed), ("unknown category", prepared.unknown))
         status = [", ".join(word for word, mark in marks if mark[k]) or "inside" for k in range(len(far))]
         return RowResults(values, status, beyond)
+
+    def to_formula(self, style: str = "text") -> str | list[str]:
+        """The formula in a language of `Model.to_formula`; in SQL the prepared columns stand for the variables."""
+        return self.model.to_formula(style, self._columns if style == "sql" else None)
 
     def predict(self, table: Any, outside: str = "allow") -> NDArray[Any]:
         """Numbers, or the most probable classes, for the rows of a data frame, an Arrow table or a dict of columns."""

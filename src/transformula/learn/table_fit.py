@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from transformula.errors import InputError, PointError, TransformulaError, brief
 from transformula.files import as_path
-from transformula.kernel.syntax.boxes import Box
+from transformula.formula.evaluation import evaluate
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.learn.base import check_choice
 from transformula.learn.classifier import PolynomialTransformerClassifier, probabilities
 from transformula.learn.columns import columns_of, write_notes
@@ -51,6 +52,8 @@ _MOST_CLASSES = 50
 _DIGITS = 0.01
 #: The least and the largest rounding, in standard deviations of the target.
 _FINEST, _COARSEST = 1e-9, 1e-3
+#: Rows at which a formula is evaluated at a time.
+_VALUES_AT_ONCE = 1_000
 #: Rounding of the written scores of classes: a probability changes by a quarter of it at most.
 _LOG_ODDS = 0.01
 
@@ -139,14 +142,9 @@ class TableFit:
     estimator: Any
     box: Box
     tolerance: float
+    formula: list[str]  # one, or one for each of three or more classes
     facts: dict[str, Any]
     rows: TrainedTable
-
-    @property
-    def formula(self) -> list[str]:
-        """The polynomials with the digits that the data support: one, or one for each of three or more classes."""
-        texts = self.estimator.to_formula(self.tolerance, self.box)
-        return [texts] if isinstance(texts, str) else texts
 
     def transformer(self) -> Model:
         """The Transformer of the written polynomials."""
@@ -259,13 +257,21 @@ def _finished(
                 stacklevel=2,
             )
     facts["held_out"] = held
+    texts = estimator.written(tolerance, box)[0]
     if held is not None:
-        written = estimator.written_values(rows.held_X, tolerance, box)
+        written = _values(Formula.of(texts, box), rows.held_X)
         made = probabilities(written) if classes else written[:, 0]
         before, after = held[THIS_FIT][measure], score(rows.held_y, made, rows.held_weight, classes)[measure]
         facts[f"{measure}_change_by_rounding"] = None if before is None or after is None else after - before
     sizes = {"rows": len(rows.y), "held_out_rows": len(rows.held_y), "in_parts": False} | sizes
-    return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, sizes | facts, rows)
+    return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, texts, sizes | facts, rows)
+
+
+def _values(formula: Formula, X: Floats) -> Floats:
+    """A formula at every row, some rows at a time: (rows, outputs)."""
+    parts = np.array_split(X, 1 + len(X) // _VALUES_AT_ONCE)
+    names, outputs = formula.box.variables, formula.outputs
+    return np.vstack([np.column_stack([evaluate(e, names, list(x.T)) for e in outputs]) for x in parts])
 
 
 def _too_few(rows: TrainedTable, terms: int) -> bool:

@@ -25,7 +25,7 @@ _NEAR = 12
 
 
 #: Work of the range of a function whose extrema are found by cuts, in microseconds.
-_EXTREMA = {"gamma": 600.0, "bessely": 600.0, "fresnels": 300.0, "fresnelc": 300.0, "xlogx": 200.0}
+_EXTREMA = {"gamma": 1500.0, "bessely": 1500.0, "fresnels": 750.0, "fresnelc": 750.0, "xlogx": 500.0}
 
 
 @lru_cache(maxsize=4096)
@@ -50,16 +50,24 @@ def defined(expr: Expr, cells: int) -> float:
     return 30.0 * size(expr) * cells
 
 
+@lru_cache(maxsize=4096)
+def products(expr: Expr) -> int:
+    """Its size, with the products of each whole power."""
+    powers = (node.args[1].number for node in walk(expr) if node.op == "pow")
+    whole = (abs(int(n)) for n in powers if n is not None and n.denominator == 1 and n)
+    return size(expr) + sum(n.bit_length() + n.bit_count() - 2 for n in whole)
+
+
 def models(expr: Expr, parts: int, order: int | None = None) -> float:
     """Taylor models on parts of a box."""
     d = len(expr.names)
     terms = comb(d + (order or order_for(d)) - 1, d)
-    return size(expr) * (150 + 0.07 * parts * terms) + parts * extrema(expr)
+    return products(expr) * (150 + 0.07 * parts * terms) + 0.4 * parts * extrema(expr)
 
 
 def table_piece(table: SoftmaxTable, function: Expr) -> float:
     """The error of a table of one axis on one piece."""
-    return 60 + 3 * min(table.values.size, _NEAR) + 60 * size(function)
+    return 60 + 3 * min(table.values.size, _NEAR) + 60 * products(function)
 
 
 def slope_piece(table: SoftmaxTable, function: Expr | None) -> float:

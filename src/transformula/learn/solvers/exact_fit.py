@@ -53,7 +53,7 @@ from transformula.learn.solvers.features import (
 from transformula.learn.solvers.gram import Gram, significant
 from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties, penalty_roots
 
-RIDGES = (0.0, *np.logspace(-8, 2, 41).tolist())
+RIDGES = (0.0, *np.logspace(-8, 2, 31).tolist())
 #: Most terms (or rows, if these are fewer) for which every ridge is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
@@ -233,17 +233,12 @@ def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> Polynomial
 
 
 def leave_one_out_losses(rows: Rows, degree: int) -> Floats | None:
-    """Losses of `fit_exact` at every row without that row, in variances of the targets over the total weight.
+    """Losses of least squares at every row without that row, in variances of the targets over the total weight.
 
     None where not all rows judge: there are too many of them, or of terms.
     """
     found = _choice(rows, degree)[1].losses
-    if len(found) < len(rows):
-        return None
-    if degree > 1:
-        line = _choice(rows, 1)[1].losses
-        return found if clearly_better(found, line, errors=2) else line
-    return found
+    return found if len(found) == len(rows) else None
 
 
 def better_line(fit: PolynomialFit, rows: Rows) -> PolynomialFit | None:
