@@ -15,7 +15,7 @@ from support.export_models import exported, rows_of  # noqa: E402
 from support.runtimes import sealed  # noqa: E402
 from transformula.errors import TransformulaError  # noqa: E402
 from transformula.runtime import reference  # noqa: E402
-from transformula.runtime.program import kernel_text, packed_steps, scalar_code, torch_backend, triton_program  # noqa: E402
+from transformula.runtime.program import packed_steps, scalar_code, torch_backend, triton_program  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = ("float64", "float32")
@@ -42,7 +42,7 @@ def loops(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(packed_steps, "UNROLLED", 0)
         monkeypatch.setattr(scalar_code, "UNROLLED", 0)
-        monkeypatch.setattr(kernel_text, "UNROLLED", 0)
+        monkeypatch.setattr(triton_program, "UNROLLED", 0)
     return request.param
 
 
@@ -78,7 +78,7 @@ def test_gradients_are_those_of_plain_torch(name, dtype, loops, circuits):
 
 
 def test_sums_over_more_blocks_than_there_is_room_for(monkeypatch, loops, circuits):
-    monkeypatch.setattr(kernel_text, "SUMS", 1)
+    monkeypatch.setattr(triton_program, "SUMS", 1)
     model = exported("lookup", "float64", circuits)
     module, x = on_device(model, rows_of(model, 1000))
     wanted = torch.autograd.grad(module.in_chunks(x).sum(), module.numbers)[0]

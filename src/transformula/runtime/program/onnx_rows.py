@@ -65,7 +65,8 @@ class RowsWriter(GraphWriter):
         matrix, reads = matrix[:, reads != ONE], reads[reads != ONE]
         wanted = [part for source in self.sources(reads) for part in self.parts(source, matrix, reads)]
         more: FloatArray | str = constants
-        as_it_is = [k for k, (source, part) in enumerate(wanted) if _is_identity(part) and not self.rows(source)[1]]
+        same = [k for k, (_, part) in enumerate(wanted) if np.array_equal(part, np.eye(len(part)))]
+        as_it_is = [k for k in same if not self.rows(wanted[k][0])[1]]
         if len(wanted) > 1 and as_it_is and not constants.any():  # the others are added to it
             more, _ = self.rows(wanted.pop(as_it_is[0])[0])
         for k, (source, part) in enumerate(wanted, start=1):
@@ -123,10 +124,6 @@ class RowsWriter(GraphWriter):
                 parts = (self.rows((k,))[0] for k in owners)
                 self.joined[owners] = self.node(joined, "Concat", *parts, axis=0)
         return self.joined[owners], False
-
-
-def _is_identity(matrix: FloatArray) -> bool:
-    return np.array_equal(matrix, np.eye(len(matrix)))
 
 
 def _readings(program: Program) -> int:

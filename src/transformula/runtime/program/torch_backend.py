@@ -21,7 +21,6 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd.forward_ad import unpack_dual
 from torch.utils.checkpoint import checkpoint
 
-from transformula.runtime.program.kernel_text import triton_source
 from transformula.runtime.program.packed_steps import pack_steps
 from transformula.runtime.program.program_steps import Powers, Program
 from transformula.runtime.program.scalar_code import torch_source
@@ -127,7 +126,9 @@ class ProgramModule(nn.Module):
         if kind == "triton" and not kernels_work():
             return ""
         if (kind, dtype) not in self._texts:
-            write = triton_source if kind == "triton" else torch_source
+            write = torch_source
+            if kind == "triton":
+                from transformula.runtime.program.triton_program import triton_source as write
             self._texts[kind, dtype] = write(self.steps, self.inputs, self.outputs, dtype != self.dtype)
         text = self._texts[kind, dtype]
         if kind == "torch" and text not in FUNCTIONS:
