@@ -123,9 +123,9 @@ def choose(rows: Rows, settings: Settings) -> Candidate:
 
     `sparse` competes with a linear model and, where there are few terms, with `exact`, otherwise with `lowrank`. A
     winner that is neither `sparse` as asked for nor clearly better than the linear model gives way to it.
-    They are judged on 5 folds of the rows: of 200 for each variable, 4000 at least, if there are more. Least squares
-    leaves single rows out instead, in closed form, where all rows can judge. A candidate that falls behind sees no
-    further folds.
+    They are judged on 5 folds of the rows (4 of them, of more than 2000 rows): of 200 for each variable, 4000 at least,
+    if there are more. Least squares leaves single rows out instead, in closed form, where all rows can judge. A
+    candidate that falls behind sees no further folds.
     """
     candidates = _candidates(rows, settings)
     if len(candidates) == 1:
@@ -135,7 +135,7 @@ def choose(rows: Rows, settings: Settings) -> Candidate:
         order = np.random.default_rng(settings.seed + 1).permutation(len(rows))[:most]
         rows = rows.take(np.sort(order))
     fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
-    folds = [np.flatnonzero(fold == held) for held in range(5)]
+    folds = [np.flatnonzero(fold == held) for held in range(5 if len(rows) <= 2000 else 4)]
     order = np.concatenate(folds)
     known = [_left_out(rows, one) for one in candidates]
     judged = {k: losses[order] for k, losses in enumerate(known) if losses is not None}
