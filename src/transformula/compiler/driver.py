@@ -165,7 +165,7 @@ class Search:
     def task_of(self, formula: Formula) -> BuildTask:
         """The task of the formula, or of the same on another box, with the options that were asked for."""
         ground = Prepared(formula)
-        options = checked_options(ground, **self.asked)
+        options = checked_options(ground.nearest, **self.asked)
         if options.construction in (None, CIRCUIT):
             try:
                 with limited(self.seconds(policy.KEPT)):
