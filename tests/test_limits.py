@@ -199,7 +199,9 @@ def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     tf.compile("x", "x=0..1", time_limit=1000)
     tf.compile("x", "x=0..1", time_limit=1)
     assert seen[0] == pytest.approx(1000 * limits.SECOND, rel=1e-3)
-    assert seen[1] == pytest.approx((policy.ALL + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE) * limits.SECOND, rel=1e-3)
+    assert seen[1] == pytest.approx(
+        (policy.ALL + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE) * limits.SECOND, rel=1e-3
+    )
 
 
 F32 = {"dtype": "float32"}

@@ -91,13 +91,7 @@ class SignSearch(Facts):
 
 
 class Prepared:
-    """A formula with all that is known of it, each part found when it is first asked for: polynomials need none.
-
-    Parameters
-    ----------
-    formula : Formula
-        As typed.
-    """
+    """A formula as typed and all that is known of it, found when it is first asked for: polynomials need none."""
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula

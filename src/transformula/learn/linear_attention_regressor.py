@@ -11,7 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from transformula.compiler.attempts import Built, Options, known_dtype
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LINEAR_ATTENTION
-from transformula.compiler.gallery.linear_attention import attention_weights
+from transformula.compiler.gallery.prompt_models import attention_weights
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Formula
 from transformula.learn.base import COUNT, NOT_NEGATIVE, PolynomialEstimator, seed_of

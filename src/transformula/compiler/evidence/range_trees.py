@@ -280,13 +280,7 @@ def _counted(bound: Bound, terms: int) -> Bound:
 
 
 def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floats, Floats]:
-    """Cut the box where a bound is largest, until cutting no longer helps.
-
-    Parameters
-    ----------
-    bound : from (inputs, parts) ends to a bound on each part.
-    lower, upper : the box, shape (inputs,).
-    """
+    """Cut the box where a bound of parts, whose ends have shape (inputs, parts), is largest, while that helps."""
     low, high = lower[:, None], upper[:, None]
     tree = Tree()
     nodes = np.zeros(1, dtype=np.int64)

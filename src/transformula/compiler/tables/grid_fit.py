@@ -79,21 +79,9 @@ def fit_grid(
     *,
     max_tokens: int,
 ) -> FittedTable:
-    """Find a small tensor grid with ``|T - f| + rounding <= eps`` on the box.
+    """Find a small tensor grid of 2 to 4 axes with ``|T - f| + rounding <= eps`` on the box; f broadcasts.
 
-    Parameters
-    ----------
-    f : callable of d broadcastable float64 arrays
-    lowers, uppers : the box, d = 2 to 4 axes
-    eps : total tolerance
-    dtype : {"float64", "float32"}
-    max_tokens : int
-        Largest product of the axis sizes.
-
-    Raises
-    ------
-    CannotFit
-        When no grid within ``max_tokens`` meets the tolerance.
+    Raises `CannotFit` if no grid meets the tolerance of which the product of the axis sizes is at most ``max_tokens``.
     """
     best: FittedTable | None = None
     for caution in policy.GRID_PRICES:
