@@ -10,7 +10,7 @@ kept or taken again.
 Each number occurs in one place, so that its gradient is one sum over the samples. A program has one warp, and goes from
 block to block. Some sums are kept by every thread, ``a{n}``; of the others the threads add up 32 at a time in five
 rounds, in which pairs of threads swap half of what they have, and thread k keeps the sums of numbers k, 32 + k, and so
-on: ``m{n // 32}``, a register for 32 numbers. Where there is a loop they go to memory, one by one.
+on: ``sum{n // 32}``, a register for 32 numbers. Where there is a loop they go to memory, one by one.
 
 *Rounding.* The lines add, multiply, divide once after the sums and take exponentials, as `program_steps` allows, and do
 nothing else. Names decide the rest: ``div`` is IEEE division and ``exp`` a library's exponential, never the fast ones
@@ -109,7 +109,7 @@ class Code:
         if bit < 32:
             self.waiting[bit, place] = name
         else:
-            self.put(f"m{place}", f"m{place} + {name}")
+            self.put(f"sum{place}", f"sum{place} + {name}")
 
     def spread_rest(self) -> None:
         """The sums that have no other to share with."""

@@ -98,7 +98,7 @@ def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[in
             "    dtype: tl.constexpr = x.dtype.element_ty",
             f"    dw += (tl.program_id(0) % {rows}).to(tl.int64)*{32 * groups}" if weights else "",
             "    none = tl.zeros([32], dtype)",
-            *(f"    {name} = none" for name in (*(f"a{n}" for n in code.sums), *(f"m{k}" for k in own))),
+            *(f"    {name} = none" for name in (*(f"a{n}" for n in code.sums), *(f"sum{k}" for k in own))),
             "    block = tl.program_id(0)",
             f"    while block <= (samples - 1)//{block}:",
             f"        place = block.to(tl.int64)*{block} + tl.arange(0, {block})",
@@ -109,7 +109,7 @@ def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[in
             code.spread(f"a{n}", n)
         code.spread_rest()
         if own:
-            _store(code, "dw", [f"m{k}" for k in own], "", "tl.arange(0, 32)[:, None]", 1, 32)
+            _store(code, "dw", [f"sum{k}" for k in own], "", "tl.arange(0, 32)[:, None]", 1, 32)
         kernels.append("\n".join([*begin, *code.lines]) + "\n")
     return "\n\n".join(kernels)
 
