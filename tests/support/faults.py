@@ -378,7 +378,7 @@ SEARCHING = [
           lambda original: lambda expr, region, defined, most: _told(original(expr, region, defined, most)),
           "undefined undefined_circuit"),
     fault("a formula is not shown to be defined", "compiler.prepare:_proven_facts",
-          "find_defined(expr, search.region, search.seen(expr))", "pass", "undefined"),
+          "find_defined(expr, region, search.seen(expr))", "pass", "undefined"),
     fault("what is defined is not written down", _FIND + "evidence", 'return {**self.written, "tables": kept}',
           'return {**self.written, "tables": kept, "defined": []}', "one_table"),
     Fault("any sign is believed", _SIGN, lambda original: lambda *_, **__: [-1], "cut_for_a_sign", True),

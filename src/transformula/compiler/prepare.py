@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
@@ -16,10 +17,10 @@ from transformula.compiler.evidence.definedness import find_apart, find_defined
 from transformula.compiler.evidence.finder import FLOORS
 from transformula.compiler.evidence.range_trees import find_sign_tree
 from transformula.compiler.lower.additive import Decomposition, decompose
-from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, signs_of
+from transformula.compiler.lower.derivation_hints import as_nonnegative, extended_formula, has_quotients, signs_of
 from transformula.compiler.lower.rewrites import conjugated
 from transformula.errors import NotProvenError, RefutedError
-from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns, floored
+from transformula.kernel.derivations.derivation_steps import Facts, NodeSigns
 from transformula.kernel.derivations.extensions import parsed
 from transformula.kernel.derivations.polynomials import NotPolynomialError, as_polynomial
 from transformula.kernel.enclosures.balls import float_above
@@ -27,8 +28,13 @@ from transformula.kernel.enclosures.expression_ranges import open_nodes
 from transformula.kernel.enclosures.intervals import try_range
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.folder.evidence import Evidence
+from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import Expr, short_text, to_text, walk
+
+if TYPE_CHECKING:
+    from transformula.compiler.lower.corners import CornerForm
+    from transformula.kernel.derivations.floors import Floors
 
 #: Sign of an expression that is not zero anywhere.
 _STRICT = 2
@@ -71,7 +77,7 @@ class SignSearch(Facts):
                 if squares is not None:
                     self.squares[text], tree = squares, [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, policy.MOST_PIECES)
             self.take(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None
@@ -95,29 +101,57 @@ class Prepared:
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula
-        self.floors: list[dict[str, str]] = []
+        self.floors: list[dict[str, Any]] = []
         self.parts: dict[str, list[int]] = {}  # that go with the floors
 
+    @cached_property
+    def corners(self) -> list[CornerForm]:
+        """Quotients that are 0/0 somewhere, and seen to be continuous there."""
+        if is_polynomial(self.formula) or not has_quotients(self.extension[0].outputs, self.formula.box):
+            return []
+        from transformula.compiler.lower.corners import corners_of  # few formulas need it
+
+        found = []
+        for corner in corners_of(self.extension[0].outputs, self.formula.box):
+            with suppress(RefutedError):
+                self.with_floors([corner.step(policy.FLOOR_BITS[-1])])
+                found.append(corner)
+        return found
+
+    @property
+    def nearest(self) -> Prepared:
+        """The same with such low floors at its corners that nothing is seen of them, for the size of its values."""
+        steps = [corner.step(policy.FLOOR_BITS[-1]) for corner in self.corners]
+        return self.with_floors(steps)[0] if steps else self
+
     def floored(self, eps: float) -> Prepared:
-        """The same with max(x, d)**y for x**y where x touches 0, if that is close enough for a tolerance."""
-        before, region = self.extended.outputs, Region.of_box(self.formula.box)
-        powers = [(node, _top(node, region)) for node in dict.fromkeys(n for expr in before for n in walk(expr))]
-        for bits in policy.FLOOR_BITS if any(top for _, top in powers) else ():
-            outputs, above, steps = before, list[Expr](), list[dict[str, str]]()
-            for node, top in powers:
-                if top:
-                    floor = Fraction(2) ** (math.frexp(top)[1] - bits)
-                    steps.append({"of": to_text(node), "floor": str(floor)})
-                    outputs, least = floored(outputs, steps[-1], region)
-                    above.append(least)
-            known = self.facts.known | {node for expr in outputs for node in walk(expr)}
-            parts = find_apart([*zip(before, outputs, strict=True)], above, region, known, policy.APART * eps)
+        """The same with floors for bases that touch 0, as in x**y and x*y/(x + y), if it is close enough."""
+        region = Region.of_box(self.formula.box)
+        nodes = dict.fromkeys(node for expr in self.extension[0].outputs for node in walk(expr))
+        tops = {node: top for node in nodes if (top := _top(node, region))}
+        for bits in policy.FLOOR_BITS if tops or self.corners else ():
+            steps = [{"of": to_text(node), "floor": str(Fraction(2) ** (math.frexp(top)[1] - bits))}
+                     for node, top in tops.items()]  # fmt: skip
+            new, floors = self.with_floors([*steps, *(corner.step(bits) for corner in self.corners)])
+            known = frozenset(node for expr in (*floors.before, *floors.outputs) for node in walk(expr))
+            parts = find_apart(floors, known, policy.APART * eps)
             if parts is not None:
-                new = Prepared(self.formula)
-                new.extension = self.extension
-                new.floors, new.parts, new.extended = steps, {FLOORS: parts}, replace(self.extended, outputs=outputs)
+                new.parts = {FLOORS: parts}
                 return new
         return self
+
+    def with_floors(self, steps: list[dict[str, Any]]) -> tuple[Prepared, Floors]:
+        """The same with some floors."""
+        from transformula.kernel.derivations.floors import Floors  # few formulas need it
+
+        new, search = Prepared(self.formula), SignSearch(self.extension[0], {}, {})
+        for name in self.formula.box.variables:
+            search.try_sign(ex.variable(name))
+        floors = Floors(self.extension[0].outputs, search.region, search.algebra)
+        for step in steps:
+            floors.add(step)
+        new.extension, new.floors, new.extended = self.extension, steps, replace(self.extended, outputs=floors.outputs)
+        return new, floors
 
     @cached_property
     def extension(self) -> tuple[Formula, list[dict[str, Any]]]:
@@ -164,7 +198,7 @@ class Prepared:
             If the formula is not shown to be defined on its box: which part fails, where, and on which box it would
             not.
         """
-        return _proven_facts(self.extension[0].outputs, self.extended, *self.conjugates)
+        return _proven_facts(self)
 
     @property
     def defined(self) -> Formula:
@@ -205,15 +239,22 @@ def is_polynomial(formula: Formula) -> bool:
     return True
 
 
-def _proven_facts(before: tuple[Expr, ...], extended: Formula, written: tuple[Expr, ...], needed: Any) -> SignSearch:
+def _proven_facts(ground: Prepared) -> SignSearch:
     """Signs that can be proven, and a proof that every output is defined on the box."""
+    extended, (written, needed) = ground.extended, ground.conjugates
     search = SignSearch(extended, {}, {})
-    candidates = signs_of(written, extended.box, facts=needed)
+    candidates = signs_of(
+        written, extended.box, facts=(*needed, *(base for corner in ground.corners for base in corner.signed))
+    )
     candidates += signs_of(extended.outputs, extended.box) if written != extended.outputs else []
     for expr in candidates:
         search.try_sign(expr)
-    for expr in dict.fromkeys((*before, *extended.outputs)):
-        find_defined(expr, search.region, search.seen(expr))
+    outputs, region = dict.fromkeys((*ground.extension[0].outputs, *extended.outputs)), search.region
+    if ground.floors:
+        _, floors = ground.with_floors(ground.floors)
+        outputs, region = dict.fromkeys((*floors.before, *floors.outputs)), floors.wider(search.known)
+    for expr in outputs:
+        find_defined(expr, region, search.seen(expr))
         search.known |= frozenset(walk(expr))
     return search
 

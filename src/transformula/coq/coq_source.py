@@ -74,7 +74,7 @@ class Source:
                 "extended continuously there"
             )
         if floors := (description.circuit or {}).get("floors"):
-            raise ExportError(f"no Coq theorem can be written for {floors[0]['of']} yet, whose base touches 0")
+            raise ExportError(f"no Coq theorem can be written for {floors[0]['of']} yet: it touches 0/0 or a base of 0")
         if description.shape is not None:
             raise ExportError("no Coq theorem can be written for sequences yet")
         if any(block.attention.scale != 1 for block in weights.blocks):

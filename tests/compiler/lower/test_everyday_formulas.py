@@ -133,13 +133,28 @@ DEFINED = [
         "a=-pi/2..pi/2, b=-pi/2..pi/2, c=-pi..pi, d=-pi..pi",
     ),
     ("ka/(ka - ke)*(exp(-ke*t) - exp(-ka*t))", "ka=0.5..2, ke=0.1..1, t=0..10"),
-]
-#: What is refused today: limits at a corner, of exponentials and arc tangents at infinity, of products of two logarithms,
-#: and roots that vanish at an end of the box that is no rational number.
-REFUSED = [
     ("x*y/(x+y)", "x=0..1, y=0..1"),
+    ("z - 3*x*y/(x+y)", "x=0..1, y=0..1, z=-5..5"),
+    ("2*x*y/(x+y)", "x=0..1000, y=0..1000"),
     ("x*y/sqrt(x^2+y^2)", "x=0..1, y=0..1"),
     ("1/(1/x+1/y)", "x=0..1, y=0..1"),
+    ("1/(1/a+1/b+1/c)", "a=0..100, b=0..200, c=0..300"),
+    ("V/(R3 + R1*R2/(R1+R2))", "V=0..10, R1=0..10, R2=0..10, R3=1..10"),
+    ("V/(R3 + 1/(1/R1 + 1/R2))", "V=0..10, R1=0..10, R2=0..10, R3=1..10"),
+    ("x*(y/(x+y))", "x=0..1, y=0..1"),
+    ("x^2/(x+y)", "x=0..1, y=0..1"),
+    ("x^3/(x^2+y^2)", "x=0..1, y=0..1"),
+    ("x*y/(x+y) + z*w/(z+2*w)", "x=0..1, y=0..1, z=0..1, w=0..1"),
+]
+#: What is refused today: limits at a corner where signs change, of exponentials and arc tangents at infinity, of products of two logarithms,
+#: and roots that vanish at an end of the box that is no rational number.
+REFUSED = [
+    ("x/(x+y)", "x=0..1, y=0..1"),
+    ("x*y/(x+y)^2", "x=0..1, y=0..1"),
+    ("x*y/(x+y)", "x=-1..1, y=0..1"),
+    ("x*y/(x-y)", "x=0..1, y=0..1"),
+    ("1/(1/x+1/y)", "x=-1..1, y=0..1"),
+    ("log(x*y/(x+y))", "x=0..1, y=0..1"),
     ("acos(x)/sqrt(1-x^2)", "x=0..1"),
     ("x*log(x)*log(1-x)", "x=0..1"),
     ("log(x)*log(1-x)", "x=0..1"),
@@ -161,8 +176,8 @@ REFUSED = [
 
 def judged(text, box):
     formula = Formula.of(text, box)
-    ground = Prepared(formula)
-    return Facts(formula, ground.stored(ground.signs), Finder(trees=ground.signs))
+    ground = Prepared(formula).floored(1e-6)
+    return Facts(formula, ground.stored(ground.signs), Finder(trees=ground.signs | ground.parts), floors=True)
 
 
 @pytest.mark.parametrize(("text", "box"), DEFINED)

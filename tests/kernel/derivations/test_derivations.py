@@ -67,7 +67,10 @@ def test_removable_singularities_are_removed(text, of, as_, at, wanted):
         ("sin(x)/x", "sin(x)/x", "sinc(x)", {"x": "1", "z": "0"}, "measure zero"),
         # a denominator that is analytic only on a part of the box, or not at one of its ends
         ("x/log(x)", "x/log(x)", "x/log(x)", {"x": "1"}, "measure zero"),
-        ("1/(1/x)", "1/(1/x)", "x", {"x": "1"}, "measure zero"),
+        ("1/(2 + 1/x)", "1/(2 + 1/x)", "x/(2*x + 1)", {"x": "1"}, "measure zero"),
+        ("1/(1/x)", "1/(1/x)", "x", {"x": "0"}, "other than zero"),
+        ("1/(1/x)", "1/(1/x)", "1", {"x": "1"}, "not seen to extend"),
+        ("1/(1/abs(x))", "1/(1/abs(x))", "2*abs(x)", {"x": "1"}, "not seen to extend"),
         ("x/(y**x)", "x/(y**x)", "x/(y**x)", {"x": "1", "y": "1"}, "measure zero"),
         # products with a logarithm
         ("y*log(y)", "y*log(y)", "2*xlogx(y)", {"y": "1"}, "not seen to extend"),

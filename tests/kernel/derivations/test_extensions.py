@@ -195,3 +195,17 @@ def test_sums_of_quotients_are_quotients():
         point = {name: rng.uniform(0.5, 2) for name in "xy"}
         with mpmath.workdps(60):
             assert abs(value(text, point) * value(below, point) - value(above, point)) < 1e-40
+
+
+def test_a_quotient_below_a_quotient_is_opened():
+    """1/(1/x) is x but at 0; a wrong numerator would make it 1."""
+
+    def facts(as_):
+        step = {"of": "1/(1/x)", "is": as_, "at": {"x": "1/2"}}
+        return Facts(Formula.of("1/(1/x)", "x=-1..1"), {"extends": [step]}, Evidence({"defined": [[-1]]}))
+
+    assert str(facts("x").formula.outputs[0]) == "x"
+    with pytest.raises(RefutedError, match="not seen to extend"):
+        facts("1")
+    with active(fault("", _RULES + "extensions:split_quotient", "ex.mul(a, c, c)", "ex.mul(a, c)", "")):
+        facts("1")

@@ -12,7 +12,7 @@ from transformula.kernel.exceptions import NotProvenError, RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.syntax.boxes import Formula
 
-_RULE = "kernel.derivations.derivation_steps:"
+_RULE = "kernel.derivations.floors:"
 #: Formula, box, the power, its floor, the halvings, and the formula and the floored one in NumPy.
 CASES = [
     ("x**y", "x=0..1, y=1..2", "x**y", 1 / 4, [0, 0, -1, -1, -1]),
@@ -52,13 +52,13 @@ def test_the_distance_is_true(case):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("worst = max(worst, b - c, d - a)", "worst = max(worst, b - d, c - a)"),
-        ("[0] >= 0 for expr in above", "[1] >= 0 for expr in above"),
-        ("if all(", "if any(True or "),
+        ("known), moved))", "known), range_of(one, leaf, known)))"),
+        ("known)[0] < 0 for expr", "known)[1] < 0 for expr"),
+        ("slabs = [leaf]", "slabs = []"),
     ],
 )
 def test_faults_of_the_rule_are_seen(old, new):
-    with active(fault("", _RULE + "distance", old, new, "")):
+    with active(fault("", _RULE + "Floors.apart_on", old, new, "")):
         assert any(found > bound for found, bound in map(farthest, CASES))
 
 

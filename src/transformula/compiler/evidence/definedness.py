@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, product
+from itertools import product
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from flint import fmpq
 
 from transformula.budget import checkpoint, spend
 from transformula.compiler import policy
 from transformula.compiler.evidence import costs
-from transformula.kernel.derivations.derivation_steps import distance
 from transformula.kernel.enclosures.balls import float_above, float_below, to_fmpq
 from transformula.kernel.enclosures.expression_ranges import open_nodes, place_text
 from transformula.kernel.enclosures.intervals import Ends, UndefinedError, range_of, try_range
@@ -25,6 +25,9 @@ from transformula.kernel.exceptions import NotProvenError
 from transformula.kernel.functions.function_table import domain_of
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, short_text, substitute
+
+if TYPE_CHECKING:
+    from transformula.kernel.derivations.floors import Floors
 
 #: Distances of a suggested box from the undefined place, as fractions of the interval.
 _MARGINS = (Fraction(1, 64), Fraction(1, 16), Fraction(1, 4))
@@ -68,29 +71,27 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
     return found
 
 
-def find_apart(
-    pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, known: Container[Expr], enough: float
-) -> list[int] | None:
-    """A tree on whose leaves formulas are equal, as all of ``above`` are >= 0, or ``enough`` close, or None."""
+def find_apart(floors: Floors, known: Container[Expr], enough: float) -> list[int] | None:
+    """A tree on whose leaves formulas without and with floors are equal or ``enough`` close, or None."""
     tree: list[int] = []
+    region, exprs = floors.region, (*floors.above, *floors.before, *floors.outputs)
+    work = sum(costs.defined(expr, 1) + 4 * costs.extrema(expr) for expr in exprs)
     stack = [tuple(ends.tolist() for ends in region.floats)]
-    floors = [-range_of(expr, region.ends)[0] for expr in above]
+    least = [-range_of(expr, region.ends)[0] for expr in floors.above]
     while stack:
         checkpoint()
-        spend(sum(costs.interval(expr) for expr in (*above, *chain(*pairs))))
+        spend(work)
         low, high = stack.pop()
-        values = region.exact(low, high)
-        leaf = Region(region.names, *zip(*values.values(), strict=True))
         try:
             tree.append(-1)
-            if distance(pairs, above, leaf, [-1], known) <= enough:
+            if float_above(floors.apart_on(low, high, known)) <= enough:
                 continue
-            ends = [range_of(expr, values) for expr in above]
+            ends = [range_of(expr, region.exact(low, high)) for expr in floors.above]
         except NotProvenError:
             return None
-        left = [e for e, (a, b), floor in zip(above, ends, floors, strict=True) if a < 0 and not b < floor]
+        left = [e for e, (a, b), d in zip(floors.above, ends, least, strict=True) if a < 0 and not b < d]
         axis = next((k for k, name in enumerate(region.names) if left and name in left[0].names), None)
-        if axis is None or len(tree) > policy.LOOK_PARTS:
+        if axis is None or len(tree) > policy.MOST_PIECES:
             return None
         cut = halfway(low[axis], high[axis])
         tree[-1] = axis
@@ -199,10 +200,23 @@ def _explained(
     advice = f"{reason}: narrow the box to keep away from there"
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
     advice = advice if smaller is None else f"{advice}; {smaller} would work"
-    kept = None if failure.certain else _kept_inside(failure.part, region, defined)
+    kept = _cube_root(failure.part) or (None if failure.certain else _kept_inside(failure.part, region, defined))
+    if kept is not None and isinstance(
+        _search([substitute(node, {failure.part: kept}) for node in nodes], region, defined, policy.MOST_PIECES),
+        _UndefinedPart,
+    ):
+        kept = None
     if kept is not None:
         advice = f"{advice}; or write {short_text(kept)}, the same wherever the formula is defined"
     return advice, Undefined(failure.part, smaller, kept)
+
+
+def _cube_root(part: Expr) -> Expr | None:
+    """The power of a cube root that a power with thirds in its exponent is, of negative numbers too."""
+    by = part.args[1].number if part.op == "pow" else None
+    if by is None or by.denominator != 3 or by < 0:
+        return None
+    return ex.power(ex.call("cbrt", part.args[0]), ex.number(by.numerator))
 
 
 def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> Expr | None:
@@ -248,7 +262,7 @@ def _smaller_boxes(
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, policy.LOOK_PARTS), _UndefinedPart):
+            if not isinstance(_search(nodes, inner, defined, policy.MOST_PIECES), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flint import arb
@@ -32,6 +31,9 @@ from transformula.kernel.isolation import CPU_SECONDS
 from transformula.kernel.structures.stored_circuit import SQUARE, LinearForm, argument_names
 from transformula.kernel.syntax.expression import Expr, to_text
 from transformula.kernel.tables.table_error import SoftmaxTable
+
+if TYPE_CHECKING:
+    from transformula.kernel.derivations.floors import Floors
 
 Floats = NDArray[np.float64]
 Ends = Sequence[tuple[arb, arb]]
@@ -100,10 +102,10 @@ class Finder(Evidence):
         self.written["signs"].append(found)
         return found
 
-    def apart(self, pairs: Any, above: Sequence[Expr], region: Region, known: frozenset[Expr]) -> Any:
+    def apart(self, floors: Floors, known: frozenset[Expr]) -> Any:
         """The parts that were found with the floors."""
         found = self.trees[FLOORS]
-        self._count(sum(costs.claim(expr, found) for expr in chain(above, *pairs)))
+        self._count(sum(costs.claim(expr, found) for expr in (*floors.above, *floors.before, *floors.outputs)))
         self.written["apart"] = [found]
         return found
 

@@ -292,7 +292,7 @@ def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floa
     nodes = np.zeros(1, dtype=np.int64)
     bounds = bound(low, high)
     history = [float(bounds.max())]
-    for _ in range(min(policy.MOST_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
+    for _ in range(policy.MOST_ROUNDS):
         worst = bounds >= policy.FLOW_WORST * bounds.max()
         if low.shape[1] + worst.sum() > policy.FLOW_PARTS or not worst.any():
             break

@@ -25,8 +25,9 @@ from transformula.compiler import policy
 from transformula.compiler.lower.additive import decompose
 from transformula.compiler.lower.factors import as_squares, factors_of
 from transformula.compiler.lower.lowered_circuit import LoweredCircuit, has_slot
-from transformula.compiler.lower.removable import removable_steps
+from transformula.compiler.lower.removable import may_vanish, removable_steps
 from transformula.kernel.arithmetic import precision
+from transformula.kernel.derivations.extensions import split_quotient
 from transformula.kernel.enclosures.balls import enclose, to_fmpq, to_fraction
 from transformula.kernel.exceptions import FormulaError
 from transformula.kernel.functions.function_table import find
@@ -50,6 +51,11 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
     ('y*sinc(x)', [{'of': 'y*sin(x)/x', 'is': 'y*sinc(x)', 'at': {'x': '1/4', 'y': '3/8'}}])
     """
     outputs, steps = removable_steps(formula.outputs, formula.box)
+    if has_quotients(outputs, formula.box):
+        from transformula.compiler.lower.corners import opened_steps  # few formulas need it
+
+        outputs, more = opened_steps(outputs, formula.box)
+        steps += more
     stored = [
         {
             "of": to_text(step.of),
@@ -59,6 +65,12 @@ def extended_formula(formula: Any) -> tuple[Any, list[dict[str, Any]]]:
         for step in steps
     ]
     return replace(formula, outputs=outputs, typed=()), stored
+
+
+def has_quotients(outputs: Sequence[Expr], box: Box) -> bool:
+    """Whether some divisor may vanish."""
+    nodes = dict.fromkeys(node for expr in outputs for node in walk(expr) if node.op in ("div", "pow"))
+    return any(may_vanish(split_quotient(node)[1], box) for node in nodes)
 
 
 def signs_of(
@@ -246,7 +258,7 @@ def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
         elif node.op == "pow" and args and args[0].total_degree() * int(_exponent(node)) <= policy.SQUARES_DEGREE:
             known[node] = args[0] ** int(_exponent(node))
         if node in known and (
-            len(known[node]) > policy.SQUARES_TERMS or known[node].total_degree() > policy.SQUARES_DEGREE
+            len(known[node]) > policy.CLAIM_NODES or known[node].total_degree() > policy.SQUARES_DEGREE
         ):
             return None
     return (known[expr], generators) if expr in known else None

@@ -95,7 +95,7 @@ def _possible(outputs: Sequence[Expr], box: Box) -> Iterator[Step]:
                 yield closed
             quotient = node.op in ("add", "mul", "div", "pow") and is_analytic(stem(split_quotient(node)[1]), ends)
             new = _without_zeros(node, box) if quotient else None
-            at = None if new is None else _defined_at(node, box)
+            at = None if new is None else defined_at(node, box)
             if new is None or at is None:
                 continue
             try:
@@ -193,7 +193,7 @@ def _closed_log(node: Expr, box: Box) -> Step | None:
         left = {b: e for b, e in found if e}
         constant = constant if scale == ex.number(1) else ex.div(constant, ex.power(scale, ex.number(share)))
         new = ex.mul(quotient_of(constant, left), ex.power(ex.mul(ex.number(times / share), closed), ex.number(times)))
-        at = _defined_at(node, box)
+        at = defined_at(node, box)
         if at is not None and not any(e < 0 and may_vanish(b, box) for b, e in left.items()):
             return Step(node, ex.call("exp", new) if power else new, at)
     return None
@@ -219,7 +219,7 @@ def _exposed(expr: Expr, box: Box) -> Expr | None:
     return None
 
 
-def _defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None:
+def defined_at(expr: Expr, box: Box) -> tuple[tuple[str, Fraction], ...] | None:
     """A point of the box, in short rationals, at which the expression is defined."""
     names = [name for name in box.variables if name in variables_of(expr)]
     for shift in range(len(_SHARES)):

@@ -185,7 +185,7 @@ class _GridAxis:
         _, sigma, right = np.linalg.svd(rows(x), full_matrices=False)
         # a direction far below eps in its largest entry cannot matter in the sup-norm
         weight = sigma / np.sqrt(len(x)) * np.abs(right).max(axis=1)
-        kept = right[weight > 0.03 * eps][: policy.GRID_RANKS[dimension]]
+        kept = right[weight > policy.MINOR_SHARE * eps]
         lift = np.abs(kept).max(axis=1) if len(kept) else np.ones(0)
         mix = kept.T * lift if len(kept) else np.zeros((right.shape[1], 1))
         origin, half = leaves.finest, 0.5 * (uppers[axis] - lowers[axis])

@@ -1,9 +1,4 @@
-"""Why the circuit is the formula: signs, floors, domains that follow from signs, equal normal forms.
-
-*Floors.* A step {"of": S, "floor": d} writes max(u, d)**v for a power S = u**v, d > 0. Where u >= d this is S; so on
-each leaf of a tree either u >= d for every step, and both formulas are equal, or they differ by no more than their
-ranges there, f in [a, b] and g in [c, d], do: |f - g| <= max(b - c, d - a). Both are proven to be defined on the whole
-box. The largest of these, ``apart``, is added to the error of a circuit that is proven for the new formula.
+"""Why the circuit is the formula: signs, domains that follow from signs, equal normal forms.
 
 All functions of formulas are continuous where they are defined. The new formula is proven to be defined on the
 whole box (`Facts`); hence it is the old one, continuously extended to zeros of B.
@@ -28,24 +23,21 @@ all others, and the numerators of removed quotients, are shown to be defined par
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from flint import fmpq
-
 from transformula.kernel.derivations.algebra import QuotientForm
-from transformula.kernel.derivations.extensions import extended, parsed, plus, rational, same
+from transformula.kernel.derivations.extensions import extended, parsed, plus, same
 from transformula.kernel.derivations.normal_forms import Algebra
 from transformula.kernel.derivations.polynomials import direction, product
-from transformula.kernel.enclosures.balls import float_above
-from transformula.kernel.enclosures.expression_ranges import check_defined, leaf_range, open_nodes, sign_on
+from transformula.kernel.enclosures.expression_ranges import check_defined, open_nodes, sign_on
 from transformula.kernel.enclosures.regions import Region
 from transformula.kernel.exceptions import RefutedError
 from transformula.kernel.folder.evidence import Evidence
 from transformula.kernel.functions.function_table import domain_of, find
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Formula
-from transformula.kernel.syntax.expression import Expr, short_text, substitute, walk
+from transformula.kernel.syntax.expression import Expr, short_text, walk
 
 
 class NodeSigns:
@@ -124,38 +116,6 @@ def _follows(node: Expr, signs: NodeSigns) -> bool:
     return above and (domain.high is None or signs.of(plus(ex.neg(u), domain.high)) >= least)
 
 
-def floored(outputs: Sequence[Expr], step: Any, region: Region) -> tuple[tuple[Expr, ...], Expr]:
-    """The outputs after one step {"of": u**v, "floor": d}, and u - d."""
-    if not isinstance(step, Mapping) or set(step) != {"of", "floor"}:
-        raise RefutedError("a floor of a derivation has an of and a floor")
-    old, least = parsed(step["of"], region.names), rational(step["floor"])
-    if old.op != "pow" or not least > 0:
-        raise RefutedError("only the base of a power has a floor, which is positive")
-    base, by = old.args
-    new = ex.power(ex.call("max", base, ex.number(least)), by)
-    return tuple(substitute(expr, {old: new}) for expr in outputs), plus(base, -least)
-
-
-def _without_common_terms(one: Expr, other: Expr) -> tuple[Expr, Expr]:
-    ones, others = (Counter(expr.args if expr.op == "add" else [expr]) for expr in (one, other))
-    return ex.add(*(ones - others).elements()), ex.add(*(others - ones).elements())
-
-
-def distance(pairs: Sequence[tuple[Expr, Expr]], above: Sequence[Expr], region: Region, tree: Any, known: Any) -> float:
-    """A bound of |f - g| for pairs that are equal wherever all of ``above`` are >= 0; all nodes are known.
-
-    Terms that both have are left out: they cancel in f - g, wherever they are defined.
-    """
-    worst, pairs = fmpq(0), [_without_common_terms(*pair) for pair in pairs]
-    for lower, upper in zip(*(ends.T for ends in region.leaves(tree)), strict=True):
-        if all(leaf_range(expr, region, lower, upper, known)[0] >= 0 for expr in above):
-            continue
-        for pair in pairs:
-            (a, b), (c, d) = (leaf_range(expr, region, lower, upper, known) for expr in pair)
-            worst = max(worst, b - c, d - a)
-    return float_above(worst)
-
-
 MAX_STEPS = 1_000
 
 
@@ -181,24 +141,28 @@ class Facts:
         for step in steps:
             outputs, numerator = extended(outputs, step, self.region, self.algebra)
             self.numerators.append(numerator)
-        self.formula, before, above = Formula(outputs, formula.box), outputs, list[Expr]()
+        self.formula = Formula(outputs, formula.box)
         for index, text in enumerate(signs):
             pair = text if isinstance(text, list) and len(text) == 2 else (text, text)
             of, expr = (parsed(each, self.region.names) for each in pair)
             self.add_sign(expr, evidence.sign(index, expr, self.region, self.seen(expr)), of)
-        for step in lifted:
-            outputs, least = floored(outputs, step, self.region)
-            above.append(least)
-        for output, expr in enumerate((*before, *outputs) if lifted else outputs):
-            whole = expr if output else ex.add(expr, *self.numerators)
-            seen = self.seen(whole)
-            check_defined(whole, self.region, evidence.defined(output, whole, self.region, seen), seen)
+        shown, region = self.formula.outputs, self.region
+        whole = [*self.numerators]
+        if lifted:
+            from transformula.kernel.derivations.floors import Floors  # few formulas need it
+
+            both = Floors(outputs, self.region, self.algebra)
+            for step in lifted:
+                both.add(step)
+            shown, region, whole = (*both.before, *both.outputs), both.wider(self.known), [*whole, *both.whole]
+        for output, expr in enumerate(shown):
+            node = expr if output else ex.add(expr, *whole)
+            seen = self.seen(node)
+            check_defined(node, region, evidence.defined(output, node, region, seen), seen)
             self.known |= frozenset(walk(expr))
         if lifted:
-            pairs = [*zip(before, outputs, strict=True)]
-            tree = evidence.apart(pairs, above, self.region, self.known)
-            self.apart = distance(pairs, above, self.region, tree, self.known)
-            self.formula = Formula(outputs, formula.box)
+            self.apart = both.distance(evidence.apart(both, self.known), self.known)
+            self.formula = Formula(both.outputs, formula.box)
 
     def add_sign(self, expr: Expr, tree: Any, of: Expr | None = None) -> None:
         """Prove a sign, on the parts of a tree unless it follows from others; ``of`` is what has it, or the same."""

@@ -57,7 +57,7 @@ _BITS = 256
 
 def extended(outputs: Sequence[Expr], step: Any, region: Region, algebra: Algebra) -> tuple[tuple[Expr, ...], Expr]:
     """The outputs after one step {"of": S, "is": E, "at": {variable: rational number}}, and what must be defined."""
-    if not isinstance(step, Mapping) or set(step) != {"of", "is", "at"} or not isinstance(step["at"], Mapping):
+    if not isinstance(step, Mapping) or set(step) != {"of", "is", "at"}:
         raise RefutedError("a step of a derivation has an of, an is and an at")
     old, new = (parsed(step[key], region.names) for key in ("of", "is"))
     nodes = {node for expr in outputs for node in walk(expr)}
@@ -65,19 +65,13 @@ def extended(outputs: Sequence[Expr], step: Any, region: Region, algebra: Algebr
         raise RefutedError(f"the formula has no {short_text(old)} to be extended")
     closed = _closed_logs(old, new, region.ends)
     above, below = closed[:2] if closed else split_quotient(old)
-    point = {name: rational(text) for name, text in step["at"].items()}
-    if not is_analytic(stem(below), region.ends) or not variables_of(below) <= set(point) <= set(region.names):
-        raise RefutedError(f"the zeros of {short_text(below)} are not seen to be of measure zero")
-    if not all(low <= to_fmpq(point[name]) <= high for name, (low, high) in region.ends.items() if name in point):
-        raise RefutedError("the point of a derivation lies outside the box")
+    found = sign_at(below, step["at"], region)
+    if not (found > 0 or (found < 0 and closed is None)):
+        raise RefutedError(f"{short_text(below)} is not seen to be other than zero at the point given")
     for node in walk(old):
         needs_sign = node.op == "log" or (node.op == "pow" and node.args[1].number is None)
         if needs_sign and _lies_inside(node.args[0], _ZERO, None, region.ends):
             algebra.learn(algebra.of(node.args[0]), 2)
-    with precision(_BITS):
-        value = enclose(below, {name: arb(to_fmpq(at)) for name, at in point.items()})
-    if not (value > 0 or (value < 0 and closed is None)):
-        raise RefutedError(f"{short_text(below)} is not seen to be other than zero at the point given")
     if closed is not None:
         holds = algebra.same(*map(algebra.of, closed[2:]))
     else:
@@ -90,6 +84,18 @@ def extended(outputs: Sequence[Expr], step: Any, region: Region, algebra: Algebr
         raise RefutedError(f"an exponent with {short_text(old)} in it would become a number, which has another domain")
     whole = above if stem(below) == below else ex.add(above, below)
     return tuple(substitute(expr, {old: new}) for expr in outputs), whole
+
+
+def sign_at(below: Expr, at: Any, region: Region) -> int:
+    """The sign of a divisor at a point of the box, 0 if not seen; its zeros are of measure zero if it has one."""
+    point = {name: rational(text) for name, text in at.items()} if isinstance(at, Mapping) else {}
+    if not is_analytic(stem(below), region.ends) or not variables_of(below) <= set(point) <= set(region.names):
+        raise RefutedError(f"the zeros of {short_text(below)} are not seen to be of measure zero")
+    if not all(low <= to_fmpq(point[name]) <= high for name, (low, high) in region.ends.items() if name in point):
+        raise RefutedError("the point of a derivation lies outside the box")
+    with precision(_BITS):
+        value = enclose(below, {name: arb(to_fmpq(x)) for name, x in point.items()})
+    return 1 if value > 0 else -1 if value < 0 else 0
 
 
 def same(one: Expr, other: Expr, algebra: Algebra) -> bool:
@@ -210,7 +216,8 @@ def _constant(expr: Expr) -> arb:
 def split_quotient(expr: Expr) -> tuple[Expr, Expr]:
     """Numerator and denominator of a quotient, a negative power, or a product or sum with such parts.
 
-    Those of a sum of a_k/b_k are the sum of all a_k times the other b_j, and the product of the b_k, each b once.
+    Those of a sum of a_k/b_k are the sum of all a_k times the other b_j, and the product of the b_k, each b once; those
+    of a/(b/c) are a c**2 and b c.
     """
     if expr.op == "add":
         quotients = [split_quotient(term) for term in expr.args]
@@ -223,7 +230,9 @@ def split_quotient(expr: Expr) -> tuple[Expr, Expr]:
         parts = [(factor, one) if factor.op == "add" else split_quotient(factor) for factor in expr.args]
         return ex.mul(*(a for a, _ in parts)), ex.mul(*(b for _, b in parts))
     if expr.op == "div":
-        return expr.args[0], expr.args[1]
+        a, whole = expr.args
+        b, c = whole.args if whole.op == "div" else (whole, ex.number(1))
+        return ex.mul(a, c, c), ex.mul(b, c)  # defined where neither b nor c is zero
     by = expr.args[1].number if expr.op == "pow" else None
     if by is not None and by.denominator == 1 and by < 0:
         return ex.number(1), ex.power(expr.args[0], ex.number(-by))

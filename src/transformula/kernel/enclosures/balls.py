@@ -156,7 +156,7 @@ def from_float(value: float) -> fmpq:
     return fmpq(*value.as_integer_ratio())
 
 
-__all__ = ["SeriesOf", "SingularError", "lowest_part"]
+__all__ = ["SeriesOf", "SingularError", "lowest_part", "partial"]
 
 #: With more variables all the partial derivatives would take too long.
 _MAX_VARIABLES = 12
@@ -231,17 +231,21 @@ def _series_values(
         return coefficients(known[nodes[-1]], length)
 
 
+def partial(expr: Expr, name: str, values: Mapping[str, Ends]) -> arb:
+    """An enclosure of a partial derivative on a box, on all of which it exists if that is finite."""
+    balls = {n: [arb(values[n][0]).union(arb(values[n][1])), arb(n == name)] for n in expr.names}
+    return _series_values(tuple(walk(expr)), balls, {}, 2)[1]
+
+
 def lowest_part(expr: Expr, values: Mapping[str, Ends], sign: int) -> dict[str, Ends]:
     """A part of a box on which sign * expr takes its least value: monotone variables stand at their ends.
 
     If a partial derivative keeps its sign on what is left of the box, the least value is at one end of its variable.
     """
     left = dict(values)
-    nodes = tuple(walk(expr))
     names = sorted(expr.names)
     for name in names + names if len(names) <= _MAX_VARIABLES else []:  # twice: fewer are left to vary
-        balls = {n: [arb(left[n][0]).union(arb(left[n][1])), arb(n == name)] for n in names}
-        slope = sign * _series_values(nodes, balls, {}, 2)[1]
+        slope = sign * partial(expr, name, left)
         if slope >= 0 or slope <= 0:
             left[name] = (left[name][0 if slope >= 0 else 1],) * 2
     return left

@@ -15,6 +15,7 @@ from flint import arb
 from transformula.kernel.exceptions import RefutedError
 
 if TYPE_CHECKING:  # evidence is data: what it is evaluated with is the rules' affair
+    from transformula.kernel.derivations.floors import Floors
     from transformula.kernel.enclosures.intervals import Ends
     from transformula.kernel.enclosures.regions import Region
     from transformula.kernel.enclosures.taylor_models import Floats
@@ -58,8 +59,8 @@ class Evidence:
         """Parts of the box on each of which a sign is seen."""
         return self._item("signs", index)
 
-    def apart(self, pairs: Any, above: Sequence[Expr], region: Region, known: frozenset[Expr]) -> Any:
-        """Parts of the box on each of which formulas are equal, as all of ``above`` are >= 0, or close."""
+    def apart(self, floors: Floors, known: frozenset[Expr]) -> Any:
+        """Parts of the box on each of which formulas without and with floors are equal or close."""
         return self._item("apart", 0)
 
     def ranges(
