@@ -96,9 +96,9 @@ def test_proofs_that_coq_or_the_axioms_refuse(stated, attack):
     (stated / PROOF).write_text(BEFORE + PROOFS[attack])
     (stated / VERDICT).write_text(VERDICT_TEXT)
     (stated / "Proof.vo").unlink(missing_ok=True)
-    ran = [run_coqc(find_coqc(), stated, name, "") for name in (PROOF, VERDICT)]
-    if all(file.printed is not None for file in ran):
-        assert not all(map(is_accepted, assumptions(ran[1].printed)))
+    if run_coqc(find_coqc(), stated, PROOF, "").printed is not None:
+        verdict = run_coqc(find_coqc(), stated, VERDICT, "")
+        assert verdict.printed is None or not all(map(is_accepted, assumptions(verdict.printed)))
 
 
 @needs_coq
