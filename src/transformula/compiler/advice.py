@@ -106,7 +106,7 @@ class AdviceSearch:
     def meets(self, task: BuildTask, **asked: Any) -> bool:
         """Whether a search that begins anew proves a model of a task with other options."""
         options = replace(task.options, **({"eps": task.options.eps or task.options.usual} | asked))
-        task = task.at(options.eps)
+        task = task.at(options.eps or task.eps)
         circuits = task.findings.circuits if options.dtype == task.options.dtype else None
         search = type(self.refused)(task.formula, None, {})
         search.eps = options.eps
