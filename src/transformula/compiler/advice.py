@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,42 +32,33 @@ class AdviceSearch:
     def look(self) -> None:
         """Other options, a larger tolerance, or else a smaller box."""
         options, closest = self.task.options, self.refused.closest
-        if options.dtype == "float32" and self.meets(self.task, dtype="float64"):
+        if options.dtype == "float32" and self.meets(self.task, policy.FOR_TOLERANCE, dtype="float64"):
             self.add(others={"dtype": "float64"})
-        elif options.construction and self.meets(self.task, construction=None):
+        elif options.construction and self.meets(self.task, policy.FOR_TOLERANCE, construction=None):
             self.add(others={"construction": "auto"})
-        if self.refused.ending or (closest is not None and closest_bound(closest) < math.inf):
-            try:
-                with part_of_the_rest(policy.EACH_ADVICE):
-                    near = self.refused.bound < policy.WORTH_SAYING * self.reach
-                    self.look_above_the_bound() if near else self.look_below_the_range()
-            except OutOfWork:
-                checkpoint()  # goes on if it was this part only
+        if closest is not None and closest_bound(closest) < math.inf:
+            with suppress(OutOfWork), part_of_the_rest(policy.FOR_TOLERANCE):
+                self.look_for_tolerance()
         checked = self.refused.checked
         constant = checked.eps is not None and not checked.eps < policy.WORTH_SAYING * self.reach
         if constant and checked.others:
             self.add(eps=None)
         elif constant or not checked.advice:
             self.look_for_box()
+            if self.refused.ending and not checked.advice and not self.refused.checked.advice:
+                self.look_for_tolerance()
 
-    def look_above_the_bound(self) -> None:
-        """A tolerance near the best bound: one that is easily met, then tighter or wider ones."""
-        bound, met = self.refused.bound, self.refused.met
-        *tighter, usual = (room * bound for room in policy.ADVICE_ROOM)
-        if self.tolerates(usual):
-            for eps in reversed(tighter):
-                if not self.tolerates(max(eps, met) if met < usual else eps):
-                    return
-        else:
-            wider = (room * bound for room in policy.WIDE_ROOM)
-            any(self.tolerates(eps) for eps in wider if eps < self.reach)
-
-    def look_below_the_range(self) -> None:
-        """A tolerance between the best error of tables and the formula's own range."""
-        refused, high = self.refused, self.reach
-        measured = policy.ROOM * min(refused.fitted_error, refused.format_error)
-        low = max(self.eps, measured if measured < high else 0.0)
-        while 0 < policy.ADVICE_ROOM[-1] * low < high < math.inf:  # halve the orders of magnitude in between
+    def look_for_tolerance(self) -> None:
+        """A tolerance near the best bound, or else between it and the formula's own range."""
+        refused, bound, high = self.refused, self.refused.bound, self.reach
+        if bound < policy.WORTH_SAYING * high:
+            tight, usual = (room * bound for room in policy.ADVICE_ROOM)
+            if self.tolerates(usual):
+                self.tolerates(max(tight, refused.met) if refused.met < usual else tight)
+                return
+        found = policy.ROOM * min(refused.fitted_error, refused.format_error)
+        low = max(bound if bound < high else 0.0, found if found < high else 0.0, self.eps)
+        while 0 < policy.NEAR_ADVICE * low < high < math.inf:  # halve the orders of magnitude in between
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self.tolerates(middle) else (middle, high)
         if refused.checked.eps is None:
@@ -79,12 +71,14 @@ class AdviceSearch:
             ends = (_middle(low, high, share) for low, high in given.box.floats())
             box = ", ".join(f"{n}={low}..{high}" for n, (low, high) in zip(given.box.variables, ends, strict=True))
             try:
-                met = self.meets(self.refused.task_of(Formula.of(given.typed, box)))
-            except TransformulaError:  # no numbers in between, or the tolerance is relative to 0
-                continue
-            if met:
-                self.add(box=box, eps=None)
+                with part_of_the_rest(policy.EACH_ADVICE):
+                    task = self.refused.task_of(Formula.of(given.typed, box))
+                    if not self.meets(task, 1.0):
+                        return
+            except (OutOfWork, TransformulaError):  # no numbers in between, or the tolerance is relative to 0
+                checkpoint()
                 return
+            self.add(box=box, eps=None)
 
     @cached_property
     def reach(self) -> float:
@@ -95,7 +89,7 @@ class AdviceSearch:
     def tolerates(self, eps: float) -> bool:
         """Whether a larger tolerance, rounded up, is met; then it is the advice."""
         rounded = float(at_most(eps, 2)) if eps < math.inf else math.inf
-        if met := rounded < math.inf and self.meets(self.task, eps=rounded):
+        if met := rounded < math.inf and self.meets(self.task, policy.EACH_ADVICE / 2, eps=rounded):
             self.add(eps=rounded)
         return met
 
@@ -103,8 +97,8 @@ class AdviceSearch:
         """Remember advice."""
         self.refused.checked = replace(self.refused.checked, **found)
 
-    def meets(self, task: BuildTask, **asked: Any) -> bool:
-        """Whether a search that begins anew proves a model of a task with other options."""
+    def meets(self, task: BuildTask, part: float, **asked: Any) -> bool:
+        """Whether a search that begins anew, with a part of the work that is left, proves a model."""
         options = replace(task.options, **({"eps": task.options.eps or task.options.usual} | asked))
         task = task.at(options.eps or task.eps)
         circuits = task.findings.circuits if options.dtype == task.options.dtype else None
@@ -113,7 +107,7 @@ class AdviceSearch:
         anew = BuildTask(task.ground, options, Findings(circuits=circuits))
         plan = rounds(task.ground, options)  # without a last resort of very many tokens
         try:
-            with part_of_the_rest(policy.EACH_ADVICE), limited(search.seconds(policy.ALL)) as search.limit:
+            with part_of_the_rest(part), limited(search.seconds(policy.ALL)) as search.limit:
                 search.compete([kinds for kinds in plan if kinds != (PARTITION,) or len(plan) == 1], anew)
         except TransformulaError:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 # --- search: budgets
 DEFAULT_EPS = 1e-6  # tolerance of the approximating constructions where none is given
 PLAIN_SIZE = (1e-3, 1e3)  # largest |formula| between these: that tolerance is absolute; beyond, a share of it
-ALL = 11.0  # seconds for a search in all, as long as no attempt has failed with a known error
+ALL = 14.0  # seconds for a search in all, as long as no attempt has failed with a known error
 AFTER_FAILURE = 6.0  # seconds for a search in all once an attempt has failed, and again for proofs that were cut short
 REFUSED = 8.0  # seconds for a refusal in all; what is left of them goes into a bound to report
 #: Most and fewest seconds for that bound. The first is also what finding floors of bases that touch zero may take, and
@@ -23,10 +23,10 @@ EACH = 0.9  # fraction of the remaining work that one construction may use, so t
 
 # --- search: coarser models for a refusal
 WHOLE, ADVICE = 13.0, 6.0  # seconds for a refusal with its advice, and fewest seconds for searches that check advice
-#: Tolerances that are checked, as multiples of the best bound: the last at first, then tighter ones, or the wide ones;
-#: and widths of smaller boxes, in widths of the one given.
-ADVICE_ROOM, WIDE_ROOM, SMALLER_BOXES = (1.2, 3.0, 10.0), (100.0, 1e4, 1e6), (1 / 4, 1 / 16, 1 / 64)
-EACH_ADVICE = 0.5  # fraction of the remaining work for one of them
+#: Tolerances that are checked, as multiples of the best bound, the larger one first; how far apart they are at last
+#: where neither is met; and widths of smaller boxes, in widths of the one given.
+ADVICE_ROOM, NEAR_ADVICE, SMALLER_BOXES = (1.2, 3.0), 10.0, (1 / 64, 1 / 16, 1 / 4)
+EACH_ADVICE, FOR_TOLERANCE = 0.8, 0.4  # fractions of the remaining work for one of them, and for all tolerances
 CLIMB = 30.0  # factor by which a tolerance that was not met is raised, while nothing is proven at all
 WORTH_SAYING = 0.25  # fraction of the formula's own range below which a bound is worth reporting
 COARSE = 1 / 16  # tolerance of the first coarse model, as a fraction of the formula's own range

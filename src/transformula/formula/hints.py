@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from transformula.errors import FormulaError, Reason
 from transformula.formula import constants
 from transformula.formula.notations import CALLED, FUNCTIONS, NAME, WORD, listed
-from transformula.kernel.syntax.boxes import Box, split_commas
+from transformula.kernel.syntax.boxes import Box, is_variable_name, split_commas
 from transformula.kernel.syntax.expression import CONSTANTS
 
 _ANY_FUNCTION = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
@@ -39,9 +39,10 @@ _OPERATORS = {"Add": " + ", "add": " + ", "subtract": " - ", "sub": " - ", "Mul"
 _MEANS = ("mean", "avg", "average", "Mean", "AVERAGE")
 #: Units that stand behind numbers and are no variables.
 _UNITS = re.compile(
-    "[munkcM]?m|[mun]?s|min|h|[km]?g|[kM]?[NJWV]|m[VAL]|A|[kMG]?Pa|m?bar|K|C|deg_?[CFKR]|[km]?mol|[kMG]?Hz|rad|ml|L|eV|ohm|"
-    "F|H|T|[kM]?Wh|k?cal|psi|lbs?|ft|dB|USD|EUR"
+    "[munkcM]?m|[mun]?s|min|h|[km]?g|[kM]?[NJWV]|m[VAL]|A|[kMG]?Pa|m?bar|K|C|deg_?[CFKR]|[km]?mol|[kMG]?Hz|rad|ml|L|eV|"
+    "[kM]?ohm|[kM]?Omega|[munp]?F|[mun]?H|T|[kM]?Wh|k?cal|psi|lbs?|ft|dB|USD|EUR"
 )
+_PREFIXES = {"k": 3, "M": 6, "G": 9, "u": -6, "n": -9, "p": -12}
 _NO_MATRIX = "formulas are of numbers: write the entries of matrices out"
 _REAL = "formulas are real: write cos(u) and sin(u) for the two parts of exp(i*u)"
 _NO_FORMULA = "it has no value at a point: write the result as a formula"
@@ -80,8 +81,12 @@ def _degree_or_cdf(m: re.Match[str]) -> str:
     method = m[2]
     if method in FUNCTIONS and m[3] is not None and m[1].split(".")[0] not in _MODULES:
         return f"write {method}({', '.join(part for part in (m[1].rstrip('.'), m[3].strip()) if part)})"
+    if m[1] + method == "NORM.S.DIST":
+        return "write Phi(..)"
     if m[1].split(".")[0] not in _MODULES:
         return f"a name has letters, digits and _: write {m[1].replace('.', '_')}{method}"
+    if method == "ppf":
+        return "there is no inverse of Phi here"
     if method in ("cdf", "ncdf"):
         return _call("Phi", m[3])
     return f"write {method}" if m[3] is None else _call(method, m[3])
@@ -167,7 +172,13 @@ _MISTAKES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b0[xXbBoO][\da-fA-F]+", "write the number in decimal digits"),
     (r"(?<![\w.])(\d+(?:\.\d+)?)\s*[xX ]\s*10\s*(?:\^|\*\*)\s*\(?\s*([+-]?\d+)", lambda m: f"write {m[1]}e{m[2]}"),
     (r"\d+\.\d+\.\d+", "a number has one decimal point"),
-    (r"\b(\d{1,3}) (\d{3})\b", lambda m: f"write {m[1]}{m[2]} without the space"),
+    (r"\b\d{1,3}(?: \d{3})+\b", lambda m: f"write {m[0].replace(' ', '')} without the space"),
+    (r"\.\.\.|…", "write all terms out"),
+    ("±", "write two formulas, one with + and one with -"),
+    (
+        r"(?<![\w.])(\d+(?:\.\d+)?)([kMGunp])(?!\w)",
+        lambda m: f"write {m[1]}e{_PREFIXES[m[2]]} if {m[2]} is a prefix, else {m[1]}*{m[2]}",
+    ),
     (rf"\b({_ANY_FUNCTION})\s+({_VALUE})", _argument),
     (r"\*\*\*+|\^\^+|\^\*\*|\*\*\^", "write one ** or one ^ for a power"),
     (
@@ -239,7 +250,9 @@ def _unknown_name(name: str, names: set[str]) -> Iterator[str]:
         yield "write pi"
     if name.swapcase() in names:
         yield f"write {name.swapcase()}, as in the box"
-    if name not in FUNCTIONS:
+    if name.replace("_", "") in names:
+        yield f"write {name.replace('_', '')}, as in the box"
+    if is_variable_name(name):
         yield _run_together(name, names) or f"add {name[:40]}=low..high to the box{_held(name)}"
 
 
@@ -290,6 +303,10 @@ def _run_together(name: str, names: set[str]) -> str:
             return f"write {first}*{second}"
         if second in names and first in FUNCTIONS:
             return f"write {first}({second})"
+    letters = [*name] if len(name) <= _SHOWN else []
+    if names & {*letters} and all(letter in names or letter in constants.ABOUT for letter in letters):
+        held = (f"{c}={str(getattr(constants, c)).lower()} for {constants.ABOUT[c]}" for c in letters if c not in names)
+        return f"write {'*'.join(letters)}{''.join(f', with {one}' for one in held)}"
     return ""
 
 

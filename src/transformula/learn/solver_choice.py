@@ -14,8 +14,7 @@ from transformula.learn.distinct_rows import Floats, Rows
 from transformula.learn.solvers.exact_fit import JUDGES, better_line, beyond_noise, fit_exact, leave_one_out_losses
 from transformula.learn.solvers.features import count_terms
 from transformula.learn.solvers.lowrank_fit import few_threads, fit_lowrank
-from transformula.learn.solvers.polynomial_fit import PolynomialFit
-from transformula.learn.solvers.ridge_forms import RidgeForm
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, RidgeForm
 from transformula.learn.solvers.sparse_fit import fit_sparse
 from transformula.learn.writing import Written
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.cluster.table_parts import Parts
 from transformula.errors import InputError, PointError, TransformulaError, brief
 from transformula.files import as_path
 from transformula.formula.evaluation import evaluate
@@ -26,7 +27,6 @@ from transformula.learn.base import check_choice
 from transformula.learn.classifier import PolynomialTransformerClassifier, probabilities
 from transformula.learn.columns import columns_of, write_notes
 from transformula.learn.distinct_rows import Floats, Range
-from transformula.learn.effects import fit_report
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import IMPUTES, Preparation, PrepareOptions, prepare
 from transformula.learn.raw_cells import Cells, as_numbers, as_text, cells_of, mostly, number_form
@@ -36,12 +36,12 @@ from transformula.learn.scoring import (
     LINEAR,
     THIS_FIT,
     TrainedTable,
+    fit_report,
     held_out_scores,
     linear_is_better,
     score,
 )
 from transformula.learn.states import HeldOut, Survey, row_hashes
-from transformula.learn.streaming import Parts
 from transformula.learn.writing import range_box
 from transformula.model import Model
 
@@ -59,17 +59,14 @@ _LOG_ODDS = 0.01
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(PrepareOptions):
     """Options of a fit; ``training`` has further parameters of the estimator."""
 
     degree: int = 3
     solver: str = "auto"
     test: float = 0.2
-    seed: int = 0
     margin: float = 0.0
     task: str = "auto"
-    categorical: tuple[str, ...] = ()
-    impute: str = "median"
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -80,10 +77,6 @@ class TableOptions:
             raise InputError(f"--test must be at least 0 and below 1, not {self.test}")
         if not (self.margin >= 0 and math.isfinite(self.margin)):
             raise InputError(f"--margin must be 0 or more, not {self.margin}")
-
-    def prepare_options(self) -> PrepareOptions:
-        """The wishes about columns."""
-        return PrepareOptions(self.categorical, self.impute, self.seed)
 
     def estimator(self, preparation: Preparation, classes: int) -> Any:
         """The regressor or classifier for prepared rows."""
@@ -209,7 +202,7 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
     some, rest = _split(order, held, y if goal.classes else None)
     with in_sentences():
         chosen = {name: column[some] for name, column in inputs.items()}
-        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes), cells)
+        preparation, X = prepare(chosen, y[some], options, len(goal.classes), cells)
         everything = preparation.rows(inputs).X
         one = np.ones(len(y))
         rows = TrainedTable(X, y[some], one[some], everything[rest], y[rest], one[rest])

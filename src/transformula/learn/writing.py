@@ -30,7 +30,7 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learn.distinct_rows import Range
 from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum
-from transformula.learn.solvers.ridge_forms import ExactRidges
+from transformula.learn.solvers.polynomial_fit import ExactRidges
 from transformula.model import Model
 
 Written = MonomialSum | ExactRidges

@@ -2,7 +2,7 @@ r"""Sparse and low rank: numbers are taken out of compiled models, and the rest 
 
 Every row of the tables is a model with a certificate of its own, proven from its weights against the whole formula.
 
-*Coupling rank.* Error against head dimension, from the singular values of the temporal coupling (Jiang and Li, 2305.18475).
+*Coupling rank.* Error against head dimension, from singular values of the temporal coupling (Jiang and Li, 2305.18475).
 
 Position t of a sequence takes the mean of values x_s with softmax weights exp(K(t, s)) / Σ_s exp(K(t, s)). The matrix K
 is the *temporal coupling*. A head of dimension m has scores ⟨q_t, k_s⟩, a matrix of rank m: by Eckart and Young the

@@ -42,6 +42,7 @@ def loops(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(packed_steps, "UNROLLED", 0)
         monkeypatch.setattr(scalar_code, "UNROLLED", 0)
+        monkeypatch.setattr(triton_program, "UNROLLED", 0)
     return request.param
 
 
@@ -76,11 +77,11 @@ def test_gradients_are_those_of_plain_torch(name, dtype, loops, circuits):
     assert torch.allclose(alone, torch.autograd.grad(fused(module, x), x, given)[0])
 
 
-def test_sums_over_more_blocks_than_there_is_room_for(monkeypatch, circuits):
+def test_sums_over_more_blocks_than_there_is_room_for(monkeypatch, loops, circuits):
+    monkeypatch.setattr(triton_program, "SUMS", 1)
     model = exported("lookup", "float64", circuits)
     module, x = on_device(model, rows_of(model, 1000))
     wanted = torch.autograd.grad(module.in_chunks(x).sum(), module.numbers)[0]
-    monkeypatch.setattr(triton_program, "SUMS", 1)
     found = torch.autograd.grad(fused(module, x).sum(), module.numbers)[0]
     assert (found - wanted).abs().max() <= 1e-11 * wanted.abs().max()
 

@@ -25,7 +25,7 @@ _NEAR = 12
 
 
 #: Work of the range of a function whose extrema are found by cuts, in microseconds.
-_EXTREMA = {"gamma": 1500.0, "bessely": 1500.0, "fresnels": 750.0, "fresnelc": 750.0, "xlogx": 500.0}
+_EXTREMA = {"gamma": 2000.0, "bessely": 2000.0, "fresnels": 1000.0, "fresnelc": 1000.0, "xlogx": 700.0}
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +62,7 @@ def models(expr: Expr, parts: int, order: int | None = None) -> float:
     """Taylor models on parts of a box."""
     d = len(expr.names)
     terms = comb(d + (order or order_for(d)) - 1, d)
-    return products(expr) * (150 + 0.07 * parts * terms) + 0.4 * parts * extrema(expr)
+    return products(expr) * (150 + 0.07 * parts * terms) + 0.15 * parts * extrema(expr)
 
 
 def table_piece(table: SoftmaxTable, function: Expr) -> float:
@@ -102,7 +102,7 @@ def sharp_cells(table: SoftmaxTable) -> float:
 def claim(expr: Expr, tree: Any) -> float:
     """The range of an expression on the leaves of a tree."""
     parts = tree.count(-1) if isinstance(tree, list) else 1
-    return parts * interval(expr) + (models(expr, parts) if parts > 1 else 0.0)
+    return interval(expr) + (parts * 12.0 * size(expr) + models(expr, parts) if parts > 1 else 0.0)
 
 
 def sign(expr: Expr, tree: Any) -> float:

@@ -41,6 +41,7 @@ from transformula.compiler.partition import Floats, sharp_scores
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import Coarse, undefined_on_box
 from transformula.compiler.ridge_directions import compositions
+from transformula.compiler.table_reading import read_circuit
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
@@ -54,7 +55,6 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.tables.cell_error import BITS, far_of, used_cells
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.runtime.table_reading import read_circuit
 
 
 def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attempt]:

@@ -65,7 +65,8 @@ Ltac same_arguments f := repeat match goal with
 Ltac same_angles := repeat match goal with |- context [sin ?a] => match goal with |- context [cos ?b] =>
   tryif constr_eq a b then fail else (replace (sin a) with (sin b) by (f_equal; field; nonzero)) end end.
 (* Signs term by term: Interval does not see that a sum of squares is not negative. *)
-Ltac sign := first [ lra | interval | waves | lazymatch goal with
+Ltac at_once := first [lra | interval | waves].
+Ltac sign := first [ at_once | lazymatch goal with
   | |- _ <> 0 => first [apply Rgt_not_eq, Rlt_gt; sign | apply Rlt_not_eq; sign]
   | |- 0 <= ?a * ?a => apply Rle_0_sqr
   | |- 0 <= ?a ^ ?n => first [ apply pow_le; sign
@@ -78,9 +79,11 @@ Ltac sign := first [ lra | interval | waves | lazymatch goal with
   | |- 0 < / _ => apply Rinv_0_lt_compat; sign
   | |- 0 < _ / _ => apply Rdiv_lt_0_compat; sign
   | |- 0 < _ * _ => apply Rmult_lt_0_compat; sign
-  | |- 0 < _ + _ => first [apply Rplus_lt_le_0_compat; sign | apply Rplus_le_lt_0_compat; sign]
+  | |- 0 < _ + _ => first [apply Rplus_lt_le_0_compat; [at_once|sign] | apply Rplus_le_lt_0_compat; [sign|at_once]]
   | |- 0 <= _ + _ => apply Rplus_le_le_0_compat; sign
   | |- 0 <= _ * _ => apply Rmult_le_pos; sign
+  | |- 0 <= _ - _ => fail
+  | |- 0 <= - _ => fail
   | |- 0 <= _ => apply Rlt_le; sign end ].
 Ltac double_angles := repeat match goal with |- context [cos ?a] => match goal with |- context [cos ?b] =>
   tryif constr_eq a b then fail else (replace (cos a) with (cos b * cos b - sin b * sin b) by (rewrite <- cos_2a; f_equal; field; nonzero)) end end.
@@ -115,10 +118,10 @@ Ltac exponentials := repeat match goal with |- context [exp ?a] => match a with 
 Ltac cases_of_relu := unfold Rmax, Rmin, Rabs;
   repeat match goal with  (* the innermost first *)
   | |- context [Rle_dec ?a ?b] => lazymatch constr:((a, b)) with context [Rle_dec] => fail
-      | context [Rlt_dec] => fail | context [Rcase_abs] => fail | _ => destruct (Rle_dec a b) end
+      | context [Rlt_dec] => fail | context [Rcase_abs] => fail | _ => destruct (Rle_dec a b); try (exfalso; lra) end
   | |- context [Rlt_dec ?a ?b] => lazymatch constr:((a, b)) with context [Rle_dec] => fail | context [Rlt_dec] => fail
-      | context [Rcase_abs] => fail | _ => destruct (Rlt_dec a b) end
-  | |- context [Rcase_abs ?a] => destruct (Rcase_abs a) end.
+      | context [Rcase_abs] => fail | _ => destruct (Rlt_dec a b); try (exfalso; lra) end
+  | |- context [Rcase_abs ?a] => destruct (Rcase_abs a); try (exfalso; lra) end.
 Ltac at_seams := repeat match goal with
   | |- context [exp ?a] => replace (exp a) with 1 by (replace a with 0 by lra; now rewrite exp_0)
   | |- context [sin ?a] => replace (sin a) with 0 by (replace a with 0 by lra; now rewrite sin_0)
@@ -129,24 +132,28 @@ Ltac at_seams := repeat match goal with
 Ltac arguments := same_arguments exp; same_arguments sin; same_arguments cos; same_angles; same_arguments ln; same_arguments sqrt;
   same_arguments atan; same_arguments tan.
 (* Powers of one base whose exponents differ by a whole number. *)
-Ltac same_powers := repeat match goal with |- context [exp ?a] => match goal with |- context [exp ?b] => match goal with |- context [ln ?v] =>
+Ltac same_powers := repeat match goal with |- context [exp ?a] => match a with context [ln ?v] => match goal with |- context [exp ?b] => match b with context [ln v] =>
   tryif constr_eq a b then fail else first
   [ replace (exp a) with (exp b * v) by (replace a with (b + ln v) by (field; nonzero); rewrite exp_plus, exp_ln by positive; reflexivity)
   | replace (exp a) with (exp b * / v) by (replace a with (b + -1 * ln v) by (field; nonzero); rewrite exp_plus, exp_minus_ln by positive; reflexivity)
   | replace (exp a) with (exp b * v * v) by (replace a with (b + ln v + ln v) by (field; nonzero); rewrite !exp_plus, exp_ln by positive; reflexivity)
   | replace (exp a) with (exp b * / v * / v) by (replace a with (b + -1 * ln v + -1 * ln v) by (field; nonzero); rewrite !exp_plus, exp_minus_ln by positive; reflexivity) ]
-  end end end.
+  end end end end.
 Ltac same_terms := first [lra | nra | solve [field; nonzero]].
 Lemma abs_nothing a : a = 0 -> Rabs a = 0.
 Proof. intros ->. exact Rabs_R0. Qed.
 Lemma nonpositive a : 0 <= - a -> a <= 0.
 Proof. lra. Qed.
-Ltac known_sizes := repeat match goal with |- context [Rabs ?a] => first
-  [ rewrite (abs_nothing a) by ring | rewrite (Rabs_pos_eq a) by sign | rewrite (Rabs_left1 a) by (apply nonpositive; sign) ] end.
-(* Kinks as absolute values, which are equal where their arguments are, up to a sign. *)
-Ltac same_sizes := repeat match goal with
-  | |- context [Rabs ?a] => match goal with |- context [Rabs ?b] =>
-      tryif constr_eq a b then fail else (replace (Rabs a) with (Rabs b) by (first [f_equal; equal_terms | rewrite <- (Rabs_Ropp b); f_equal; equal_terms])) end end.
+(* Kinks as absolute values, the innermost first: equal to an earlier one, of a known sign, or new. *)
+Ltac sizes_back := repeat match goal with E : ?s = Rabs _ |- _ => subst s end.
+Ltac size_of a := first
+  [ match goal with E : ?s = Rabs ?b |- _ => replace (Rabs a) with s by (rewrite E;
+      first [apply f_equal; first [ring | equal_terms] | rewrite <- (Rabs_Ropp b); apply f_equal; first [ring | equal_terms]]) end
+  | rewrite (abs_nothing a) by ring
+  | rewrite (Rabs_pos_eq a) by (sizes_back; sign)
+  | rewrite (Rabs_left1 a) by (sizes_back; apply nonpositive; sign)
+  | let s := fresh "s" in remember (Rabs a) as s ].
+Ltac same_sizes := repeat match goal with |- context [Rabs ?a] => lazymatch a with context [Rabs _] => fail | _ => size_of a end end; sizes_back.
 (* Quotients that need no common denominator, whose numerator would have to be shown to differ from 0. *)
 Ltac same_inverses := unfold Rdiv; repeat match goal with
   | |- context [/ ?a] => lazymatch a with IZR _ => fail | _ => match goal with |- context [/ ?b] => lazymatch b with IZR _ => fail | _ =>
@@ -175,13 +182,13 @@ Ltac by_roots := repeat match goal with |- context [tan ?a] => match a with cont
       tryif constr_eq b c then fail else tryif constr_eq a c then fail else
         replace (sqrt c) with (sqrt a * sqrt b) by (rewrite <- sqrt_mult by sign; f_equal; field [H]; sign) end end;
     field [H]; repeat split; sign ] end.
-Ltac by_atoms := kinks; known_sizes; same_sizes; arguments; same_powers; same_sizes; same_inverses; first [ring | equal_terms].
-Ltac meaning := unfold Rpower; rewrite ?tanh_exp; rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials; arguments;
+Ltac by_atoms := kinks; same_sizes; arguments; same_powers; same_sizes; same_inverses; first [ring | equal_terms].
+Ltac meaning := unfold Rpower; rewrite ?ln_exp; rewrite ?tanh_exp; rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); unfold sinh, cosh; rewrite ?ln_quotient by positive; exponentials; arguments;
   first [ lra | equal_terms | solve [by_atoms] | by_roots | cases_of_relu; first [same_terms | arguments; same_terms | at_seams; arguments; same_terms] ].
 Ltac slope_domain u := repeat split; first [ lra | interval with (i_bisect u) | apply Rgt_not_eq, Rlt_gt; interval with (i_bisect u)
   | apply Rlt_not_eq; interval with (i_bisect u) | idtac ].
 Ltac condition := kinks; first [ exact I | sign | nra ].
-Ltac conditions := rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); repeat match goal with
+Ltac conditions := unfold Rpower; rewrite ?asin_atan_of, ?acos_atan_of by (split; positive); repeat match goal with
   | |- _ /\ _ => split
   | |- context [Rlt_dec ?a ?b] => destruct (Rlt_dec a b) as [?|?%Rnot_lt_le]
   | |- context [Rle_dec ?a ?b] => destruct (Rle_dec a b) as [?|?%Rnot_le_lt] end.
