@@ -100,6 +100,7 @@ class AdviceSearch:
     def meets(self, task: BuildTask, part: float, **asked: Any) -> bool:
         """Whether a search that begins anew, with a part of the work that is left, proves a model."""
         options = replace(task.options, **({"eps": task.options.eps or task.options.usual} | asked))
+        task = task.at(options.eps or task.eps)
         circuits = task.findings.circuits if options.dtype == task.options.dtype else None
         search = type(self.refused)(task.formula, None, {})
         search.eps = options.eps

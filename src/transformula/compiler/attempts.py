@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
@@ -270,6 +270,13 @@ class BuildTask:
     def eps(self) -> float:
         """The tolerance to aim at."""
         return self.options.eps or self.options.usual
+
+    def at(self, eps: float) -> BuildTask:
+        """The task for another tolerance, with floors that fit it."""
+        task = replace(self, options=replace(self.options, eps=eps))
+        if not self.ground.floors or eps == self.eps:
+            return task
+        return replace(task, ground=self.ground.floored(eps), findings=Findings(coarse=self.findings.coarse))
 
 
 @dataclass(frozen=True, eq=False)

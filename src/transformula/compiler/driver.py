@@ -320,9 +320,10 @@ class Search:
 
     def try_goal(self, goal: float, eps: float, kinds: Sequence[Construction], task: BuildTask) -> None:
         """Remember the bound of the first construction that is proven to meet a larger tolerance."""
+        task = task.at(goal)
         for kind in kinds:
             with suppress(NotProvenError, InputError):
-                model = self.first_proven(kind, replace(task, options=replace(task.options, eps=goal)))
+                model = self.first_proven(kind, task)
                 certificate, self.met = model.certificate, min(goal, self.met)
                 if certificate.bound <= eps:
                     self.proven.append(claimed(model, eps))
